@@ -1,0 +1,3 @@
+"""Verifiable-reward fine-tuning of language models from the command line."""
+
+__version__ = "0.1.0"

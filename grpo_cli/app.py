@@ -1,0 +1,44 @@
+"""The command `grpo`: one line a command; each command lives in `commands/` and imports what is heavy itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from grpo_cli import __version__
+from grpo_cli.errors import Exit, UserError
+
+app = typer.Typer(
+    name="grpo",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Fine-tune language models on rewards a program can verify.",
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"grpo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    """Verifiable-reward fine-tuning: one recipe, one verifier definition, three jobs."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake becomes its message and exit code, a closed pipe is silent."""
+    try:
+        app()
+    except UserError as err:
+        sys.stdout.flush()
+        print(err.render(), file=sys.stderr)
+        sys.exit(int(err.code))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(int(Exit.OK))

@@ -1,0 +1,94 @@
+"""The user's mistakes as data: every error a person can cause carries place, message, hint and exit code.
+
+    UserError
+    ├── UsageError     2   command line
+    ├── RecipeError    2   recipe or --set; may hold many mistakes
+    ├── DataError      3   rows, golds, sample files
+    ├── SetupError     4   this machine cannot do it: no sandbox, no memory, no permission, no model
+    └── TrainingError  5   non-finite numbers, hang
+
+A bug is none of these: it flies with its traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    BAR_MISSED = 1
+    USAGE = 2
+    DATA = 3
+    SETUP = 4
+    TRAINING = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake with its place: `place` is `file:line:col`, a `--set …` or a file name; `source` the lines to show."""
+
+    place: str
+    message: str
+    source: str = ""
+
+
+class UserError(Exception):
+    """Something the user can mend. Printed as `error: place: message`, then `hint: …`, without a traceback."""
+
+    code: Exit = Exit.USAGE
+
+    def __init__(self, message: str | list[Mistake], *, place: str = "", hint: str = "") -> None:
+        if isinstance(message, str):
+            message = [Mistake(place, message)]
+        self.mistakes = message
+        self.hint = hint
+        super().__init__("; ".join(m.message for m in message))
+
+    def render(self, most: int = 10) -> str:
+        """The text for stderr, no colour, no trailing newline; at most `most` mistakes are shown in full."""
+        lines = []
+        for mistake in self.mistakes[:most]:
+            place = f"{mistake.place}: " if mistake.place else ""
+            lines.append(f"error: {place}{mistake.message}")
+            if mistake.source:
+                lines.append(mistake.source)
+        left = len(self.mistakes) - most
+        if left > 0:
+            lines.append(f"… and {left} more")
+        if self.hint:
+            lines += ["", f"hint: {self.hint}"]
+        if len(self.mistakes) > 1:
+            lines.append(f"{len(self.mistakes)} errors, nothing was started")
+        return "\n".join(lines)
+
+
+class UsageError(UserError):
+    """A command line that cannot be meant."""
+
+
+class RecipeError(UserError):
+    """One or many mistakes in a recipe, an overlay or a `--set`."""
+
+
+class DataError(UserError):
+    """Rows, golds or sample files that cannot be used."""
+
+    code = Exit.DATA
+
+
+class SetupError(UserError):
+    """This machine cannot do what was asked."""
+
+    code = Exit.SETUP
+
+
+class TrainingError(UserError):
+    """Training cannot go on; what was good is saved."""
+
+    code = Exit.TRAINING

@@ -1,0 +1,84 @@
+"""What a verifier is. Golds are compiled once per row; completions are judged in batches.
+
+A verifier owns its isolation: `judge` may be called from any thread, never raises on model text,
+never touches the caller's signals, and returns within the verifier's own limits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from grpo_verifiers.verdict import Verdict
+
+
+class BadGold(ValueError):
+    """A row whose gold this verifier cannot use; the message says why, without the row number."""
+
+
+class BadOption(ValueError):
+    """An option that cannot be meant. `option` is its name."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+class Unavailable(RuntimeError):
+    """This verifier cannot run on this machine (no sandbox, missing package). `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Sample(NamedTuple):
+    """One completion with the compiled gold of its row (and the prompt, for verifiers that want it)."""
+
+    completion: str
+    gold: Any
+    prompt: str = ""
+
+
+class Verifier(ABC):
+    """Base of all verifiers. Subclasses take a frozen `Options` dataclass (all fields with defaults)."""
+
+    Options: ClassVar[type]
+    """The dataclass of this kind's options; recipe models mirror it."""
+
+    columns: tuple[str, ...] = ("answer",)
+    """Row fields that `compile` reads; a row without them is a data error."""
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    @abstractmethod
+    def compile(self, row: Mapping[str, Any]) -> Any:
+        """The gold of one row, checked and parsed once. Must be picklable.
+
+        Raises:
+            BadGold: the row cannot be used; the message is shown with the row's number.
+        """
+
+    @abstractmethod
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Verdicts in the order of `samples`. Never raises on model text."""
+
+    def start(self) -> None:  # noqa: B027 - most verifiers need nothing
+        """Prepare workers or a sandbox now rather than at the first call.
+
+        Raises:
+            Unavailable: this machine cannot run it.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most verifiers hold nothing
+        """Give back processes and files; calling it twice is fine."""
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """A completion that must be right for this row, used by the gold audit; None where there is none."""
+        return None
+
+    def verify(self, completion: str, row: Mapping[str, Any], prompt: str = "") -> Verdict:
+        """One completion against one row: the short form for notebooks and tests."""
+        return self.judge([Sample(completion, self.compile(row), prompt)])[0]
