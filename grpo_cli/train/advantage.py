@@ -1,0 +1,63 @@
+"""Group-relative advantages. Rewards are (P, G): P prompts, G samples each; NaN marks a sample without a verdict.
+
+A sample without a verdict leaves the baseline and gets advantage 0. A group whose spread is below `floor` gets
+exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent a signal.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Scale = Literal["group", "batch", "none"]
+
+
+def group_advantages(rewards_PG: Tensor, *, scale: Scale = "group", ddof: int = 1, floor: float = 1e-6) -> Tensor:
+    """(P, G) rewards to (P, G) advantages: reward minus the group's mean, over the std of group or batch.
+
+    `scale="group"` is GRPO (DeepSeekMath, arXiv 2402.03300), `"batch"` REINFORCE++-baseline, `"none"` Dr.GRPO
+    (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
+    the samples with a verdict only.
+    """
+    rewards = rewards_PG.double()
+    known = ~rewards.isnan()
+    count = known.sum(dim=1, keepdim=True)
+    mean = rewards.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    centred = torch.where(known, rewards - mean, 0.0)
+    spread = _std(centred, count, ddof)
+    alive = (spread >= floor) & (count >= 2)
+    if scale == "group":
+        advantages = centred / spread.clamp(min=floor)
+    elif scale == "batch":
+        # the spread of all centred rewards together: less noisy than the std of a few numbers
+        batch = _std(centred.reshape(1, -1), known.sum().reshape(1, 1), ddof)
+        advantages = centred / batch.clamp(min=floor)
+    else:
+        advantages = centred
+    return torch.where(alive, advantages, 0.0).to(rewards_PG.dtype)
+
+
+def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
+    """RLOO: reward minus the mean of the other samples, G/(G-1) times the centred reward; no scaling."""
+    known = ~rewards_PG.isnan()
+    count = known.sum(dim=1, keepdim=True)
+    centred = group_advantages(rewards_PG, scale="none", floor=floor)
+    return centred * count / (count - 1).clamp(min=1)
+
+
+def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> Tensor:
+    """GDPO: every reward is scaled in its group first, then summed by weight, then scaled over the batch."""
+    parts = [group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])]
+    total = torch.stack(parts, dim=-1) @ weights_K.to(rewards_PGK.dtype)
+    unknown = rewards_PGK.isnan().any(dim=-1)
+    total = total.masked_fill(unknown, float("nan"))
+    known = ~total.isnan()
+    centred = torch.where(known, total - total.nanmean(), 0.0)
+    std = _std(centred.reshape(1, -1), known.sum().reshape(1, 1), ddof)
+    return torch.where(std >= floor, centred / std.clamp(min=floor), 0.0).reshape(total.shape)
+
+
+def _std(centred: Tensor, count: Tensor, ddof: int) -> Tensor:
+    return (centred.square().sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()

@@ -1,0 +1,135 @@
+"""Supervised cold start on demonstrations (R1's own order: a cold start, then RL). Works for any model and rows.
+
+Matrices go through Muon where `muon_lr` is set (ten times fewer samples on small models made from nothing),
+everything else through AdamW; both follow one cosine from `lr` down to `final_lr` times it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from grpo_cli.errors import TrainingError
+
+IGNORED = -100  # label of tokens that are not learned: prompt and padding
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Token ids of one prompt and of the completion to imitate (end token included)."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of supervised steps; `batch` demonstrations a step, drawn with replacement."""
+
+    steps: int
+    lr: float
+    muon_lr: float | None = None
+    batch: int = 64
+    lr_warmup_steps: int = 10
+    final_lr: float = 0.1
+
+
+def supervise(
+    model: Any,
+    demonstrations: Sequence[Demonstration],
+    phase: Phase,
+    *,
+    seed: int,
+    pad_id: int,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> float:
+    """Train in place on completion tokens only (token mean); returns the last loss.
+
+    Raises:
+        TrainingError: the loss is not finite.
+    """
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    device = next(model.parameters()).device
+    model.train()
+    optimizers = _optimizers(model, phase)
+    loss_value = math.nan
+    for step in range(phase.steps):
+        batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
+        ids, labels = (part.to(device) for part in collate(batch, pad_id))
+        factor = schedule(step, phase)
+        for optimizer, base in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = base * factor
+        logits = model(input_ids=ids, attention_mask=(ids != pad_id).long()).logits
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED)
+        loss_value = loss.item()
+        if not math.isfinite(loss_value):
+            raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer, _ in optimizers:
+            optimizer.step()
+        model.zero_grad(set_to_none=True)
+        on_step(step + 1, loss_value)
+    return loss_value
+
+
+def schedule(step: int, phase: Phase) -> float:
+    """Linear warm-up, then a cosine from 1 to `final_lr`."""
+    rise = min(1.0, (step + 1) / max(1, phase.lr_warmup_steps))
+    return rise * (phase.final_lr + (1 - phase.final_lr) * 0.5 * (1 + math.cos(math.pi * step / phase.steps)))
+
+
+def collate(batch: Sequence[Demonstration], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(B, T) ids right-padded with `pad_id`, and labels that are `IGNORED` on prompts and padding."""
+    width = max(len(d.prompt_ids) + len(d.completion_ids) for d in batch)
+    ids = torch.full((len(batch), width), pad_id)
+    labels = torch.full((len(batch), width), IGNORED)
+    for row, demo in enumerate(batch):
+        start, end = len(demo.prompt_ids), len(demo.prompt_ids) + len(demo.completion_ids)
+        ids[row, :end] = torch.tensor(demo.prompt_ids + demo.completion_ids)
+        labels[row, start:end] = torch.tensor(demo.completion_ids)
+    return ids, labels
+
+
+def _optimizers(model: Any, phase: Phase) -> list[tuple[torch.optim.Optimizer, float]]:
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in trained if phase.muon_lr and p.ndim == 2 and "embed" not in name and "lm_head" not in name]
+    taken = {id(p) for p in matrices}
+    others = [p for _, p in trained if id(p) not in taken]
+    found: list[tuple[torch.optim.Optimizer, float]] = []
+    if matrices and phase.muon_lr:
+        muon = torch.optim.Muon(
+            matrices, lr=phase.muon_lr, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+        )
+        found.append((muon, phase.muon_lr))
+    if others:
+        found.append((torch.optim.AdamW(others, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.0), phase.lr))
+    return found
+
+
+def content_key(model_key: str, demonstrations: Sequence[Sequence[Demonstration]], phases: Sequence[Phase], seed: int) -> str:
+    """A hash of everything that decides the warmed-up weights, so that a second run may reuse them."""
+    digest = hashlib.sha256()
+    head = {"model": model_key, "seed": seed, "torch": torch.__version__, "phases": [asdict(p) for p in phases]}
+    digest.update(json.dumps(head, sort_keys=True).encode())
+    for part in demonstrations:
+        for demo in part:
+            digest.update(repr((demo.prompt_ids, demo.completion_ids)).encode())
+        digest.update(b"|")
+    return digest.hexdigest()[:24]
+
+
+def cache_folder(key: str, root: Path) -> Path:
+    """Where warmed-up weights with this key live; it exists only when whole (written beside, then renamed)."""
+    return root / "warmup" / key

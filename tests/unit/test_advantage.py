@@ -1,0 +1,67 @@
+"""The numbers are the hand-computable ones of the algorithms page and of the source article."""
+
+import pytest
+import torch
+
+from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum
+
+
+def advantages(rewards: list[float], **options: object) -> list[float]:
+    return group_advantages(torch.tensor([rewards], dtype=torch.float32), **options)[0].tolist()  # type: ignore[arg-type]
+
+
+def test_worked_example_with_ddof_1() -> None:
+    assert advantages([1, 0, 1, 0]) == pytest.approx([0.866025, -0.866025, 0.866025, -0.866025], abs=1e-6)
+
+
+def test_worked_example_with_ddof_0() -> None:
+    assert advantages([1, 0, 1, 0], ddof=0) == pytest.approx([1, -1, 1, -1], abs=1e-6)
+
+
+def test_one_right_of_four() -> None:
+    assert advantages([1, 0, 0, 0]) == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-6)
+    assert advantages([1, 0, 0, 0], ddof=0) == pytest.approx([1.732051, -0.57735, -0.57735, -0.57735], abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.3, 1e-8, -7.5])
+def test_equal_rewards_give_exactly_zero(value: float) -> None:
+    assert advantages([value] * 8) == [0.0] * 8
+
+
+def test_dr_grpo_only_centres() -> None:
+    assert advantages([1, 0, 1, 0], scale="none") == [0.5, -0.5, 0.5, -0.5]
+
+
+def test_batch_scale_is_reinforce_plus_plus_baseline() -> None:
+    got = group_advantages(torch.tensor([[1.0, 0, 1, 0], [1, 1, 1, 0]]), scale="batch")
+    assert got[0].tolist() == pytest.approx([1, -1, 1, -1])
+    assert got[1].tolist() == pytest.approx([0.5, 0.5, 0.5, -1.5])
+
+
+def test_rloo_subtracts_the_mean_of_the_others() -> None:
+    assert leave_one_out(torch.tensor([[1.0, 0, 1, 0]]))[0].tolist() == pytest.approx([2 / 3, -2 / 3, 2 / 3, -2 / 3])
+
+
+def test_a_sample_without_a_verdict_leaves_the_baseline_and_gets_zero() -> None:
+    nan = float("nan")
+    got = advantages([1.0, 0.0, nan, 1.0, 0.0])
+    assert got[2] == 0.0
+    assert [got[i] for i in (0, 1, 3, 4)] == pytest.approx([0.866025, -0.866025, 0.866025, -0.866025], abs=1e-6)
+
+
+def test_a_group_with_one_verdict_carries_no_signal() -> None:
+    nan = float("nan")
+    assert advantages([1.0, nan, nan, nan]) == [0.0] * 4
+    assert advantages([nan] * 4) == [0.0] * 4
+
+
+def test_advantages_of_a_group_sum_to_zero() -> None:
+    rewards = torch.rand(50, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for scale in ("group", "batch", "none"):
+        assert group_advantages(rewards, scale=scale).sum(dim=1).abs().max() < 1e-9  # type: ignore[arg-type]
+
+
+def test_normalise_then_sum_weighs_scaled_rewards() -> None:
+    rewards = torch.tensor([[[1.0, 0.1], [0.0, 0.0], [1.0, 0.0], [0.0, 0.1]]])
+    got = normalise_then_sum(rewards, torch.tensor([1.0, 1.0]))[0]
+    assert got.tolist() == pytest.approx([1.224745, -1.224745, 0.0, 0.0], abs=1e-5)
