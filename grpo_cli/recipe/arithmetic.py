@@ -1,0 +1,69 @@
+"""The arithmetic of a batch, shown before anything runs. Rows that do not fill a step are dropped each epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grpo_cli.errors import DataError
+from grpo_cli.recipe.models import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a run will do: per step, and in all."""
+
+    rows: int
+    prompts_step: int
+    group: int
+    completions_step: int
+    tokens_step: int
+    """Most completion tokens a step can take."""
+    steps: int
+    updates: int
+    """Optimizer steps: steps x inner_epochs."""
+    steps_epoch: int
+    rows_dropped: int
+    """Rows of an epoch that fill no step."""
+    epochs: float
+
+    def text(self) -> str:
+        """The sum in two lines."""
+        step = (
+            f"{self.prompts_step} prompts x {self.group} = {self.completions_step:,} completions a step"
+            f" (at most {self.tokens_step:,} tokens)"
+        )
+        epoch = f"{self.rows:,} rows = {self.steps_epoch:,} steps an epoch"
+        if self.rows_dropped:
+            epoch += f", {self.rows_dropped:,} left over"
+        updates = f", {self.updates:,} optimizer steps" if self.updates != self.steps else ""
+        return f"{step}\n{epoch}; {self.steps:,} steps{updates} = {self.epochs:.3g} epochs"
+
+
+def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
+    """The arithmetic of a recipe over `n_rows` training rows.
+
+    Raises:
+        DataError: the rows do not fill one step, so nothing would be trained.
+    """
+    sample, train = recipe.sample, recipe.train
+    steps_epoch, dropped = divmod(n_rows, sample.prompts)
+    if steps_epoch == 0:
+        raise DataError(
+            f"{n_rows:,} training rows do not fill one step of {sample.prompts} prompts: 0 steps would run",
+            hint=f"lower `sample.prompts` to {n_rows} or fewer, or give more rows"
+            if n_rows
+            else "give some rows",
+        )
+    completions = sample.prompts * sample.group
+    return BatchPlan(
+        rows=n_rows,
+        prompts_step=sample.prompts,
+        group=sample.group,
+        completions_step=completions,
+        tokens_step=completions * sample.max_tokens,
+        steps=train.steps,
+        updates=train.steps * train.inner_epochs,
+        steps_epoch=steps_epoch,
+        rows_dropped=dropped,
+        epochs=train.steps / steps_epoch,
+    )

@@ -1,0 +1,38 @@
+"""Types that recipe fields share. Strict: YAML says what it means, so `"8"` is no number and `1` no switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+
+Whole = Annotated[int, Field(gt=0)]
+"""A whole number of at least 1."""
+Count = Annotated[int, Field(ge=0)]
+"""A whole number of at least 0."""
+Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Words = Annotated[str, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """A section of the recipe: unknown keys are refused, values are never changed after loading."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True
+    )
+
+
+def one_of(expectation: str) -> WrapValidator:
+    """Turn the branch errors of a union into one: "must be EXPECTATION"."""
+
+    def check(value: Any, inner: Callable[[Any], Any]) -> Any:
+        try:
+            return inner(value)
+        except ValidationError:
+            raise ValueError(f"must be {expectation}") from None
+
+    return WrapValidator(check)

@@ -1,0 +1,79 @@
+"""Short forms of YAML and what they mean. `widen` is safe on parts of a recipe; layers are widened before they merge.
+
+`widen_checked` adds what only a whole recipe has: lists where one item may stand alone, and kinds named by the key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def widen(data: dict[str, Any]) -> dict[str, Any]:
+    """A layer with `model: NAME`, `train: FILE`, `math:` and the like written as mappings."""
+    out = dict(data)
+    if isinstance(out.get("model"), str):
+        out["model"] = {"path": out["model"]}
+    if isinstance(out.get("data"), dict):
+        rows = out["data"] = dict(out["data"])
+        for key in ("train", "eval"):
+            if key in rows:
+                rows[key] = _sources(rows[key])
+    for section in ("verify", "shaping"):
+        if isinstance(out.get(section), dict):
+            out[section] = {name: _verifier(name, one, section) for name, one in out[section].items()}
+    if isinstance(out.get("warmup"), list):
+        out["warmup"] = [_phase(p) for p in out["warmup"]]
+    elif isinstance(out.get("warmup"), dict):
+        out["warmup"] = [_phase(out["warmup"])]
+    for section in ("sample", "eval", "stop", "run", "launch", "shaping"):
+        if section in out and out[section] is None:
+            out[section] = {}
+    return out
+
+
+def widen_checked(data: dict[str, Any]) -> dict[str, Any]:
+    """A whole recipe with a lone training source as a list and every verifier's kind said."""
+    out = dict(data)
+    rows = out.get("data")
+    if isinstance(rows, dict) and isinstance(rows.get("train"), dict):
+        out["data"] = rows | {"train": [rows["train"]]}
+    if isinstance(out.get("verify"), dict):
+        out["verify"] = {
+            name: {"kind": name} | one if isinstance(one, dict) else one
+            for name, one in out["verify"].items()
+        }
+    return out
+
+
+def _sources(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"from": value}
+    if isinstance(value, list):
+        return [_sources(item) if isinstance(item, str) else item for item in value]
+    return value
+
+
+def _verifier(name: str, value: Any, section: str) -> Any:
+    if value is None:
+        return {}
+    if section == "verify" and isinstance(value, str):
+        return {"function": value} if name == "python" else {"kind": value}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"weight": value}
+    return value
+
+
+def _phase(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    out = dict(value)
+    shown = out.get("demonstration")
+    if isinstance(shown, str):
+        out["demonstration"] = [{"template": shown}]
+    elif isinstance(shown, dict):
+        out["demonstration"] = [shown]
+    elif isinstance(shown, list):
+        out["demonstration"] = [{"template": s} if isinstance(s, str) else s for s in shown]
+    if "data" in out:
+        out["data"] = _sources(out["data"])
+    return out
