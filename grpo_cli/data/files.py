@@ -1,0 +1,273 @@
+"""Rows of local files, one at a time with their line: JSON lines (plain, .gz, .zst), CSV, TSV, parquet.
+
+Nothing is read beyond what the caller takes, so a `limit` on a file of many gigabytes costs only its first
+rows. A broken line is yielded as a `Broken`, not raised: the caller collects all of a file before it complains.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
+
+from grpo_cli.errors import DataError, SetupError
+
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+TABLES = {".csv": ",", ".tsv": "\t"}
+PACKED = (".gz", ".zst")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row as it stands in the source; `place` is `file:line`."""
+
+    fields: dict[str, Any]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One line that is no row."""
+
+    place: str
+    why: str
+
+
+def read_file(path: Path, name: str) -> Iterator[Record | Broken]:
+    """The rows of one file; `name` is what places call it.
+
+    Raises:
+        DataError: no such file, an unknown kind of file, or a packed or parquet file that cannot be read at all.
+        SetupError: no permission, or a package for this kind of file is missing.
+    """
+    kind = next((s for s in reversed(path.suffixes) if s.lower() not in PACKED), "").lower()
+    try:
+        if kind in JSON_LINES:
+            yield from _json_lines(path, name)
+        elif kind in TABLES:
+            yield from _table(path, name, TABLES[kind])
+        elif kind == ".parquet":
+            yield from _parquet(path, name)
+        else:
+            known = ", ".join((*JSON_LINES[:1], *TABLES, ".parquet"))
+            raise DataError(
+                f"unknown kind of file; known: {known} (and .gz, .zst of the text ones)", place=name
+            )
+    except PermissionError as err:
+        raise SetupError("no permission to read this file", place=name) from err
+    except (OSError, EOFError, zlib.error) as err:
+        raise DataError(f"cannot be read: {err}", place=name) from err
+
+
+def _open(path: Path, name: str) -> IO[bytes]:
+    if path.suffix.lower() == ".gz":
+        import gzip
+
+        return cast(IO[bytes], gzip.open(path))
+    if path.suffix.lower() == ".zst":
+        try:
+            import zstandard
+        except ImportError as err:
+            raise SetupError(
+                "reading .zst needs the package `zstandard`", place=name, hint="pip install 'grpo-cli[zstd]'"
+            ) from err
+        stream: IO[bytes] = io.BufferedReader(_ZstdRaw(zstandard.open(path, "rb"), name), 1 << 18)
+        return stream
+    return path.open("rb")
+
+
+class _ZstdRaw(io.RawIOBase):
+    """A zstd stream whose own error type is an OSError like everyone else's."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream, self._name = stream, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        import zstandard
+
+        try:
+            data = self._stream.read(len(buffer))
+        except zstandard.ZstdError as err:
+            raise OSError(str(err)) from err
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _json_lines(path: Path, name: str) -> Iterator[Record | Broken]:
+    with _open(path, name) as stream:
+        for number, line in enumerate(stream, start=1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+                if line.lstrip().startswith(b"["):
+                    yield from _json_array(line + stream.read(), name)
+                    return
+            if not line.strip():
+                continue
+            place = f"{name}:{number}"
+            try:
+                value = _json(line)
+            except ValueError as err:
+                yield Broken(place, str(err))
+                continue
+            if isinstance(value, dict):
+                yield Record(value, place)
+            else:
+                yield Broken(place, f"expected an object, got {_kind(value)}")
+
+
+def _json_array(text: bytes, name: str) -> Iterator[Record | Broken]:
+    try:
+        value = _json(text)
+    except ValueError as err:
+        yield Broken(name, str(err))
+        return
+    for number, item in enumerate(value, start=1):
+        place = f"{name}:item {number}"
+        if isinstance(item, dict):
+            yield Record(item, place)
+        else:
+            yield Broken(place, f"expected an object, got {_kind(item)}")
+
+
+def _json(text: bytes) -> Any:
+    """JSON as the standard has it.
+
+    Raises:
+        ValueError: with a short reason.
+    """
+    if b"\0" in text:
+        raise ValueError("NUL bytes: the file was cut off by a crash, or is no text file")
+    try:
+        value = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+        if b"\\u" in text and b"\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeDecodeError as err:
+        raise ValueError(f"not UTF-8 at byte {err.start + 1}") from err
+    except UnicodeEncodeError as err:
+        raise ValueError("half of a surrogate pair (\\ud800 to \\udfff), which is no character") from err
+    except json.JSONDecodeError as err:
+        raise ValueError(f"broken JSON: {_uncapitalised(err.msg)} at column {err.colno}") from err
+    except RecursionError as err:
+        raise ValueError("nested too deeply") from err
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON; write null")
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | Broken]:
+    csv.field_size_limit(1 << 30)
+    with _open(path, name) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        while True:
+            place = f"{name}:{reader.line_num + 1}"
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as err:
+                yield Broken(place, f"broken CSV: {err}")
+                continue
+            why = _cells_problem(cells, header)
+            if not cells and header is not None:
+                continue
+            if why:
+                yield Broken(place, why)
+                if header is None:
+                    return
+            elif header is None:
+                header = cells
+            else:
+                yield Record(dict(zip(header, cells, strict=True)), place)
+
+
+def _cells_problem(cells: list[str], header: list[str] | None) -> str:
+    joined = "".join(cells)
+    if "\0" in joined:
+        return "NUL bytes: the file was cut off by a crash, or is no text file"
+    if any("\ud800" <= char <= "\udfff" for char in joined):
+        return "not UTF-8"
+    if header is None:
+        twice = next((cell for cell in cells if cells.count(cell) > 1), None)
+        return "" if twice is None else f"the header names `{twice}` twice"
+    if len(cells) != len(header):
+        return f"{len(cells)} cells, but the header has {len(header)}"
+    return ""
+
+
+def _parquet(path: Path, name: str) -> Iterator[Record | Broken]:
+    import pyarrow as arrow
+    from pyarrow.parquet import ParquetFile
+
+    path.open("rb").close()  # the plain errors first: missing, no permission
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1024):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield _from_columns(fields, f"{name}:row {number}")
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as err:
+        raise DataError(f"no readable parquet file: {_uncapitalised(str(err))}", place=name) from err
+
+
+def _from_columns(fields: dict[str, Any], place: str) -> Record | Broken:
+    try:
+        return Record({str(key): plain(value) for key, value in fields.items()}, place)
+    except ValueError as err:
+        return Broken(place, str(err))
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types: dates as ISO text, decimals as text, NaN as null, bytes as UTF-8 text.
+
+    Raises:
+        ValueError: something that has no such form.
+    """
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as err:
+            raise ValueError("bytes that are no text") from err
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    raise ValueError(f"a value of type {type(value).__name__}, which has no JSON form")

@@ -1,0 +1,168 @@
+"""What a template may do to a value: `{answer | after('####') | number}`. Text in, text out, no surprises.
+
+A filter that finds nothing refuses the row rather than passing the text on: a gold that silently became
+the whole worked solution is the error one finds weeks later. `default` is the one way to say otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+class FilterError(ValueError):
+    """A value that a filter cannot work on; the message says why, without the row."""
+
+
+def as_text(value: Any) -> str:
+    """The text of a value: strings as they are, numbers and true/false as JSON spells them, lists and objects as JSON.
+
+    Raises:
+        FilterError: the value is null.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise FilterError("is null")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def _after(value: Any, mark: str) -> str:
+    """The text after the first `mark`, without outer white space."""
+    _, found, rest = as_text(value).partition(mark)
+    if not found:
+        raise FilterError(f"has no {mark!r} in {_short(as_text(value))}")
+    return rest.strip()
+
+
+def _after_last(value: Any, mark: str) -> str:
+    """The text after the last `mark`, without outer white space."""
+    _, found, rest = as_text(value).rpartition(mark)
+    if not found:
+        raise FilterError(f"has no {mark!r} in {_short(as_text(value))}")
+    return rest.strip()
+
+
+def _before(value: Any, mark: str) -> str:
+    """The text before the first `mark`, without outer white space."""
+    head, found, _ = as_text(value).partition(mark)
+    if not found:
+        raise FilterError(f"has no {mark!r} in {_short(as_text(value))}")
+    return head.strip()
+
+
+def _lines(value: Any) -> list[str]:
+    lines = [line.strip() for line in as_text(value).splitlines() if line.strip()]
+    if not lines:
+        raise FilterError("is empty")
+    return lines
+
+
+def _first_line(value: Any) -> str:
+    """The first line that is not blank."""
+    return _lines(value)[0]
+
+
+def _last_line(value: Any) -> str:
+    """The last line that is not blank."""
+    return _lines(value)[-1]
+
+
+def _number(value: Any) -> str:
+    """The last number in the text, without thousands commas or a trailing dot."""
+    found = NUMBER.findall(as_text(value))
+    if not found:
+        raise FilterError(f"has no number in {_short(as_text(value))}")
+    return str(found[-1]).replace(",", "").rstrip(".")
+
+
+def _boxed(value: Any) -> str:
+    r"""What stands in the last balanced `\boxed{…}`."""
+    text = as_text(value)
+    start = text.rfind("\\boxed{")
+    depth, at = 0, start + len("\\boxed")
+    while start >= 0 and at < len(text):
+        if text[at] == "\\":
+            at += 1
+        elif text[at] in "{}":
+            depth += 1 if text[at] == "{" else -1
+            if depth == 0:
+                return text[start + len("\\boxed{") : at].strip()
+        at += 1
+    raise FilterError(f"has no closed \\boxed{{…}} in {_short(text[-40:])}")
+
+
+def _letter(value: Any) -> str:
+    """0 is A, 1 is B, …: the choice an index names."""
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 26:
+        raise FilterError(f"is {_short(as_text(value))}, not an index from 0 to 25")
+    return chr(ord("A") + value)
+
+
+def _join(value: Any, between: str = "\n") -> str:
+    """The items of a list, with `between` (a line break) between them."""
+    if not isinstance(value, list):
+        raise FilterError(f"is {_short(as_text(value))}, not a list")
+    return between.join(as_text(item) for item in value)
+
+
+def _choices(value: Any) -> str:
+    """A list as lettered lines: `A. …`, `B. …`."""
+    if not isinstance(value, list) or len(value) > 26:
+        raise FilterError(f"is {_short(as_text(value))}, not a list of at most 26 choices")
+    return "\n".join(f"{chr(ord('A') + i)}. {as_text(item)}" for i, item in enumerate(value))
+
+
+def _default(value: Any, instead: str) -> Any:
+    """`instead` where the value is null, missing or empty, or an earlier filter found nothing (the template sees to those)."""
+    return instead if value is None or value == "" else value
+
+
+def _json(value: Any) -> str:
+    """The value as JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _replace(value: Any, old: str, new: str) -> str:
+    """Every `old` replaced by `new`."""
+    return as_text(value).replace(old, new)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter: the function, and how few and how many arguments it takes."""
+
+    apply: Callable[..., Any]
+    fewest: int = 0
+    most: int = 0
+
+
+FILTERS: dict[str, Filter] = {
+    "after": Filter(_after, 1, 1),
+    "after_last": Filter(_after_last, 1, 1),
+    "before": Filter(_before, 1, 1),
+    "boxed": Filter(_boxed),
+    "choices": Filter(_choices),
+    "default": Filter(_default, 1, 1),
+    "first_line": Filter(_first_line),
+    "join": Filter(_join, 0, 1),
+    "json": Filter(_json),
+    "last_line": Filter(_last_line),
+    "letter": Filter(_letter),
+    "lower": Filter(lambda value: as_text(value).lower()),
+    "number": Filter(_number),
+    "replace": Filter(_replace, 2, 2),
+    "strip": Filter(lambda value: as_text(value).strip()),
+    "upper": Filter(lambda value: as_text(value).upper()),
+}

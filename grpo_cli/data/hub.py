@@ -1,0 +1,81 @@
+"""Data sets of the Hugging Face hub, through the `datasets` library; a machine without a network gets one clear sentence."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from grpo_cli.data.files import Broken, Record, plain
+from grpo_cli.data.template import did_you_mean
+from grpo_cli.errors import DataError, RecipeError, SetupError
+
+OPTIONS = ("config", "split", "revision", "streaming")
+
+
+def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | Broken]:
+    """The rows of one split; options `config`, `split`, `revision`, `streaming` (true where the set is too large to keep).
+
+    Raises:
+        RecipeError: unknown option.
+        SetupError: the hub cannot be reached and the set is not in the cache.
+        DataError: no such data set, config or split.
+    """
+    for option in options:
+        if option not in OPTIONS:
+            raise RecipeError(
+                f"unknown option `{option}` of `hub:{name}`{did_you_mean(option, OPTIONS)}", place=key
+            )
+    rows = _load(name, str(options.get("split", split)), options, key)
+    return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
+
+
+def _record(fields: Mapping[str, Any], place: str) -> Record | Broken:
+    try:
+        return Record({key: plain(value) for key, value in fields.items()}, place)
+    except ValueError as err:
+        return Broken(place, str(err))
+
+
+def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
+    if not _reachable():
+        os.environ.setdefault(
+            "HF_HUB_OFFLINE", "1"
+        )  # else every request is tried six times before the cache is
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+
+    datasets.disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        return datasets.load_dataset(
+            name,
+            options.get("config"),
+            split=split,
+            revision=options.get("revision"),
+            streaming=bool(options.get("streaming", False)),
+        )
+    except DatasetNotFoundError as err:
+        raise DataError(f"no data set `{name}` on the hub, or it is gated", place=key) from err
+    except ValueError as err:  # unknown config or split: the library's message lists the known ones
+        raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
+    except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
+        raise SetupError(
+            f"the hub cannot be reached for `{name}`",
+            place=key,
+            hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
+        ) from err
+
+
+def _reachable() -> bool:
+    """False only where the hub's name does not resolve and no proxy could do it for us."""
+    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return bool(getproxies())
+    return True

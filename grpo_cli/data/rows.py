@@ -1,0 +1,229 @@
+"""Rows as the three jobs see them: an id, a prompt, and everything a verifier may want to know.
+
+`fields` holds every column of the source, with `answer` replaced by the recipe's answer template and the
+recipe's `data.columns` added. The id is a hash of the source row, never of the filled prompt: a reworded
+template keeps the ids, so runs with different prompts can be compared row by row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from grpo_cli.data.files import Record
+from grpo_cli.data.filters import FilterError, as_text
+from grpo_cli.data.messages import BadMessages, as_chat, prompt_text, read_messages
+from grpo_cli.data.sources import SourceLike, Which, broken_lines, load_source, mix
+from grpo_cli.data.template import (
+    FillError,
+    MissingColumn,
+    Template,
+    TemplateError,
+    column_or_template,
+    did_you_mean,
+    parse,
+)
+from grpo_cli.errors import DataError, Mistake, RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt with its gold; `messages` is None where `data.plain` asks for bare text. `place` is where it came from."""
+
+    id: str
+    prompt: str
+    messages: list[dict[str, str]] | None
+    fields: dict[str, Any]
+    place: str = field(default="", compare=False)
+
+
+class DataLike(Protocol):
+    """What a recipe says of its data (`recipe.Data`)."""
+
+    @property
+    def train(self) -> Sequence[SourceLike]: ...
+    @property
+    def eval(self) -> SourceLike | None: ...
+    @property
+    def system(self) -> str | None: ...
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def answer(self) -> str | None: ...
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def plain(self) -> bool: ...
+    @property
+    def columns(self) -> Mapping[str, str]: ...
+
+
+def load_rows(data: DataLike, which: Which, base: Path | None = None) -> list[Row]:
+    """All rows of `data.train` or `data.eval`, filled and with unique ids; file names count from `base`, then from here.
+
+    Raises:
+        RecipeError: a template that cannot be read, or an unknown option of a source.
+        DataError: every broken line and every row that cannot be filled, with `file:line`.
+        SetupError: a file that may not be read, a missing package, no network.
+    """
+    layout = Layout.of(data)
+    if which == "eval":
+        if data.eval is None:
+            raise RecipeError("the recipe has no `data.eval`", place="data.eval")
+        named = [("data.eval", data.eval)]
+    else:
+        many = len(data.train) > 1
+        named = [(f"data.train[{i}]" if many else "data.train", s) for i, s in enumerate(data.train)]
+    loaded = [load_source(source, which, base, key) for key, source in named]
+    broken = [item for part in loaded for item in part.broken]
+    if broken:
+        raise broken_lines(broken)
+    return make_rows(mix([part.records for part in loaded], [source.weight for _, source in named]), layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a source row becomes a `Row`: the parsed templates of a recipe's data section."""
+
+    prompt: Template
+    answer: Template | None
+    id: Template | None
+    columns: dict[str, Template]
+    system: str | None
+    plain: bool
+
+    @classmethod
+    def of(cls, data: DataLike) -> Layout:
+        """Parse the templates.
+
+        Raises:
+            RecipeError: all that cannot be read.
+        """
+        mistakes: list[Mistake] = []
+
+        def read(key: str, source: str, bare: bool = False) -> Template:
+            try:
+                return column_or_template(source) if bare else parse(source)
+            except TemplateError as err:
+                mistakes.append(template_mistake(f"data.{key}", source, err))
+                return parse("")
+
+        layout = cls(
+            prompt=read("prompt", data.prompt),
+            answer=None if data.answer is None else read("answer", data.answer),
+            id=None if data.id is None else read("id", data.id, bare=True),
+            columns={
+                name: read(f"columns.{name}", source, bare=True) for name, source in data.columns.items()
+            },
+            system=data.system,
+            plain=data.plain,
+        )
+        if mistakes:
+            raise RecipeError(mistakes)
+        return layout
+
+    def make(self, record: Record, row_id: str) -> Row:
+        """The row of one record.
+
+        Raises:
+            FillError, BadMessages: it cannot be filled.
+        """
+        fields = dict(record.fields)
+        answer = record.fields.get("answer") if self.answer is None else self.answer.fill(record.fields)
+        if self.answer is not None or "answer" in fields:
+            fields["answer"] = _gold(answer)
+        fields.update((name, template.value(record.fields)) for name, template in self.columns.items())
+        value = self.prompt.value(record.fields)
+        if isinstance(value, list):
+            messages = read_messages(value, self.system)
+            if self.plain:
+                raise BadMessages("the prompt is a list of messages, but `data.plain` wants text")
+            return Row(row_id, prompt_text(messages), messages, fields, record.place)
+        try:
+            prompt = as_text(value)
+        except FilterError as err:
+            raise FillError(f"`{self.prompt.source}` {err}") from err
+        if not prompt.strip():
+            raise FillError("the prompt is empty")
+        if self.plain:
+            return Row(
+                row_id, f"{self.system}\n\n{prompt}" if self.system else prompt, None, fields, record.place
+            )
+        return Row(row_id, prompt, as_chat(prompt, self.system), fields, record.place)
+
+
+def _gold(value: Any) -> Any:
+    """Numbers become the text a model would write; lists and objects stay what they are, for verifiers that want them."""
+    return as_text(value) if isinstance(value, bool | int | float) else value
+
+
+def template_mistake(place: str, source: str, err: TemplateError) -> Mistake:
+    """A template's error with the place in it underlined."""
+    start = source.rfind("\n", 0, err.at) + 1
+    line = source[start:].splitlines()[0] if source[start:] else ""
+    return Mistake(place, str(err), f"    {line}\n    {' ' * (err.at - start)}^")
+
+
+def make_rows(records: Sequence[Record], layout: Layout) -> list[Row]:
+    """The rows of all records, in order.
+
+    Raises:
+        DataError: every row that cannot be filled; a column missing from many rows is said once.
+    """
+    rows: list[Row] = []
+    mistakes: list[Mistake] = []
+    missing: dict[str, list[tuple[Record, MissingColumn]]] = {}
+    ids = Ids(layout.id)
+    for record in records:
+        try:
+            rows.append(layout.make(record, ids.of(record)))
+        except MissingColumn as err:
+            missing.setdefault(err.column, []).append((record, err))
+        except (FillError, BadMessages) as err:
+            mistakes.append(Mistake(record.place, str(err)))
+    for column, failures in missing.items():
+        record, first = failures[0]
+        shown = did_you_mean(column, first.columns)
+        count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
+        mistakes.append(Mistake(record.place, f"no column `{column}`{count}{shown}"))
+    if mistakes:
+        raise DataError(mistakes)
+    return rows
+
+
+class Ids:
+    """Gives each record its id. A declared id must be unique; equal contents get `-2`, `-3`, … in order."""
+
+    def __init__(self, declared: Template | None) -> None:
+        self._declared = declared
+        self._seen: Counter[str] = Counter()
+        self._places: dict[str, Record] = {}
+
+    def of(self, record: Record) -> str:
+        """The id of this record.
+
+        Raises:
+            FillError: the declared id is missing, null, empty, or stands in another row already.
+        """
+        if self._declared is None:
+            name = content_id(record.fields)
+        else:
+            name = self._declared.fill(record.fields).strip()
+            if not name:
+                raise FillError("the id is empty")
+            first = self._places.setdefault(name, record)
+            if first.place != record.place:
+                raise FillError(f"the id `{name}` stands in {first.place} already")
+        self._seen[name] += 1
+        return name if self._seen[name] == 1 else f"{name}-{self._seen[name]}"
+
+
+def content_id(fields: Mapping[str, Any]) -> str:
+    """Twelve hex digits of the row's content, whatever the order of its columns."""
+    text = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -1,0 +1,139 @@
+"""Where rows come from: a file, `hub:NAME`, `tasks:NAME`, or several of them mixed.
+
+A source with splits gives its train split to `data.train` and its test split to `data.eval`, unless its
+option `split` says otherwise. `skip` and `limit` count rows of the source, before any mixing.
+
+The rule of the mix: a row of a source of weight w stands w times in it (2 = twice, 0.5 = every second row,
+0.3 = three of every ten), and the sources are spread evenly over each other, so that any stretch of the mix
+has its proportions. Nothing is drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import floor
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from grpo_cli.data.files import Broken, Record, read_file
+from grpo_cli.data.hub import hub_rows
+from grpo_cli.data.tasks import Split, task_rows
+from grpo_cli.data.template import did_you_mean
+from grpo_cli.errors import DataError, Mistake, RecipeError
+
+Which = Literal["train", "eval"]
+
+
+class SourceLike(Protocol):
+    """What a recipe says of one source (`recipe.Source`)."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def limit(self) -> int | None: ...
+    @property
+    def skip(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The rows of one source, and its broken lines among the rows that were asked for."""
+
+    records: list[Record]
+    broken: list[Broken]
+
+
+def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -> Loaded:
+    """The rows of one source after `skip` and `limit`; `key` is the recipe key that names it.
+
+    Raises:
+        RecipeError, DataError, SetupError: a source that cannot be read at all.
+    """
+    stream = _open(source.source, which, source.options, base, key)
+    stop = None if source.limit is None else source.skip + source.limit
+    records: list[Record] = []
+    broken: list[Broken] = []
+    for item in islice(stream, source.skip, stop):
+        if isinstance(item, Record):
+            records.append(item)
+        else:
+            broken.append(item)
+    if not records and not broken:
+        why = f"has no row after `skip: {source.skip}`" if source.skip else "is empty"
+        raise DataError(f"`{source.source}` {why}", place=key)
+    return Loaded(records, broken)
+
+
+def mix(sources: Sequence[Sequence[Record]], weights: Sequence[float]) -> list[Record]:
+    """The sources in one list, by the rule in this module's docstring. One source of weight 1 stays as it is."""
+    placed = []
+    for index, (records, weight) in enumerate(zip(sources, weights, strict=True)):
+        copies = [r for i, r in enumerate(records) for _ in range(_share(i + 1, weight) - _share(i, weight))]
+        placed += [((i + 0.5) / len(copies), index, i, record) for i, record in enumerate(copies)]
+    placed.sort(key=lambda item: item[:3])
+    return [record for *_, record in placed]
+
+
+def _share(count: int, weight: float) -> int:
+    return floor(count * weight + 1e-9)
+
+
+def broken_lines(broken: Sequence[Broken]) -> DataError:
+    """All broken lines as one error."""
+    return DataError([Mistake(item.place, item.why) for item in broken])
+
+
+def _open(
+    name: str, which: Which, options: Mapping[str, Any], base: Path | None, key: str
+) -> Iterator[Record | Broken]:
+    split: Split = "train" if which == "train" else "test"
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "tasks":
+        options, split = _task_split(dict(options), split, name, key)
+        rows = task_rows(rest, split, options, key)
+        return (Record(fields, f"{name}:{split} {i}") for i, fields in enumerate(rows, start=1))
+    if colon and scheme == "hub":
+        return hub_rows(rest, split, options, key)
+    if colon and scheme in ("http", "https", "s3", "gs"):
+        raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
+    if options:
+        raise RecipeError(f"unknown option `{next(iter(options))}` of the file `{name}`", place=key)
+    return read_file(find_file(name, base, key), name)
+
+
+def _task_split(options: dict[str, Any], split: Split, name: str, key: str) -> tuple[dict[str, Any], Split]:
+    asked = options.pop("split", split)
+    if asked not in ("train", "test"):
+        raise RecipeError(f"option `split` of `{name}` is train or test, got {asked!r}", place=key)
+    return options, asked
+
+
+def find_file(name: str, base: Path | None, key: str) -> Path:
+    """The file, looked for beside the recipe and then in the current folder.
+
+    Raises:
+        DataError: in neither.
+    """
+    path = Path(name).expanduser()
+    places = [path] if path.is_absolute() or base is None else [base / path, path]
+    for place in places:
+        if place.is_file():
+            return place
+        if place.is_dir():
+            raise DataError(f"`{name}` is a folder, not a file", place=key)
+    near = sorted(
+        {f.name for place in places if place.parent.is_dir() for f in place.parent.iterdir() if f.is_file()}
+    )
+    looked = " and ".join(f"`{place}`" for place in places) if len(places) > 1 else ""
+    guess = did_you_mean(path.name, near) if near else ""
+    raise DataError(
+        f"no file `{name}`{guess if guess.startswith('; did') else ''}",
+        place=key,
+        hint=f"looked for {looked}" if looked else "",
+    )

@@ -1,0 +1,49 @@
+"""Procedural sources `tasks:NAME`: rows made on the spot, the same for ever for the same options, offline.
+
+Train and test never share a question: each task says how it keeps them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, Literal
+
+from grpo_cli.data.template import did_you_mean
+from grpo_cli.errors import RecipeError
+
+Split = Literal["train", "test"]
+
+TASKS: dict[str, str] = {
+    "addition3": "grpo_cli.data.tasks.addition3",
+}
+
+
+def task_rows(name: str, split: Split, options: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+    """The rows of a procedural task; `place` names the recipe key for errors.
+
+    Raises:
+        RecipeError: unknown task or option.
+        SetupError: `rg/…` without reasoning-gym.
+    """
+    if name.startswith("rg/"):
+        from grpo_cli.data.tasks.gym import gym_rows
+
+        return gym_rows(name.removeprefix("rg/"), split, options, place)
+    if name not in TASKS:
+        raise RecipeError(
+            f"unknown task `tasks:{name}`{did_you_mean(name, [*TASKS, 'rg/NAME'])}", place=place
+        )
+    module = import_module(TASKS[name])
+    for option, value in options.items():
+        if option not in module.OPTIONS:
+            raise RecipeError(
+                f"unknown option `{option}` of `tasks:{name}`{did_you_mean(option, list(module.OPTIONS))}",
+                place=place,
+            )
+        if type(value) is not int or value < 0:
+            raise RecipeError(
+                f"option `{option}` of `tasks:{name}` is a whole number from 0, got {value!r}", place=place
+            )
+    rows: Iterator[dict[str, Any]] = module.rows(split, **options)
+    return rows

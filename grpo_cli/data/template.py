@@ -1,0 +1,265 @@
+"""Text with columns in it: `{question}`, `{answer | after('####')}`, `{meta.level}`, `{choices.0}`; `{{` and `}}` are braces.
+
+Parsed once by hand, with no `eval` and no template language. A template that is one placeholder and nothing
+else gives the value itself (`Template.value`), so that message lists and test lists pass through unharmed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_cli.data.filters import FILTERS, Filter, FilterError, as_text
+
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+
+
+class TemplateError(ValueError):
+    """A template that cannot be read; `at` is the offset of the character that stopped it."""
+
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+class FillError(ValueError):
+    """A row that a template cannot be filled from."""
+
+
+class MissingColumn(FillError):
+    """A row without a column the template names."""
+
+    def __init__(self, column: str, columns: Sequence[str]) -> None:
+        self.column, self.columns = column, tuple(columns)
+        super().__init__(f"no column `{column}`{did_you_mean(column, columns)}")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """`; did you mean `x`?` where a known name is near, else the known names."""
+    folded = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    if near:
+        return f"; did you mean `{folded[near[0]]}`?"
+    shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+    return f"; known: {shown}" if shown else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """One `{path | filter(args) …}`."""
+
+    path: str
+    filters: tuple[tuple[str, Filter, tuple[str, ...]], ...]
+
+    def value(self, fields: Mapping[str, Any]) -> Any:
+        """The column's value through the filters.
+
+        Raises:
+            FillError: missing column, null, or a filter that finds nothing.
+        """
+        value: Any = None
+        problem: FillError | None = None
+        try:
+            value = look_up(fields, self.path)
+        except MissingColumn as err:
+            problem = err
+        for name, use, args in self.filters:
+            if name == "default" and (problem or value is None or value == ""):
+                value, problem = args[0], None
+            elif problem is None:
+                try:
+                    value = use.apply(value, *args)
+                except FilterError as err:
+                    problem = FillError(f"`{self.path}` {err}")
+        if problem:
+            raise problem
+        return value
+
+    def text(self, fields: Mapping[str, Any]) -> str:
+        """The value as text."""
+        try:
+            return as_text(self.value(fields))
+        except FilterError as err:
+            raise FillError(f"`{self.path}` {err}") from err
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed template: literal text and placeholders in order."""
+
+    source: str
+    parts: tuple[str | Placeholder, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The paths it reads, in order, each once."""
+        return tuple(dict.fromkeys(part.path for part in self.parts if isinstance(part, Placeholder)))
+
+    def fill(self, fields: Mapping[str, Any]) -> str:
+        """The text for one row.
+
+        Raises:
+            FillError: missing column, null, or a filter that finds nothing.
+        """
+        return "".join(part if isinstance(part, str) else part.text(fields) for part in self.parts)
+
+    def value(self, fields: Mapping[str, Any]) -> Any:
+        """The value itself where the template is one bare placeholder, else the text.
+
+        Raises:
+            FillError: missing column, null, or a filter that finds nothing.
+        """
+        if len(self.parts) == 1 and isinstance(self.parts[0], Placeholder):
+            return self.parts[0].value(fields)
+        return self.fill(fields)
+
+
+def look_up(fields: Mapping[str, Any], path: str) -> Any:
+    """The value at `a.b.0`: a column of exactly that name first, else objects by key and lists by index.
+
+    Raises:
+        MissingColumn: some part of the path is not there.
+    """
+    if path in fields:
+        return fields[path]
+    value: Any = fields
+    for depth, key in enumerate(parts := path.split(".")):
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            inside = ".".join(parts[:depth])
+            known = (
+                [f"{inside}.{k}" if inside else str(k) for k in value] if isinstance(value, Mapping) else []
+            )
+            raise MissingColumn(path, known)
+    return value
+
+
+def parse(source: str) -> Template:
+    """Read a template.
+
+    Raises:
+        TemplateError: unknown filter, unclosed brace, stray quote, wrong number of arguments.
+    """
+    parts: list[str | Placeholder] = []
+    text, at = "", 0
+    while at < len(source):
+        char = source[at]
+        if char in "{}" and source[at : at + 2] == char * 2:
+            text, at = text + char, at + 2
+        elif char == "}":
+            raise TemplateError("`}` without `{`; write `}}` for a brace", at)
+        elif char == "{":
+            if text:
+                parts.append(text)
+            text = ""
+            reader = _Reader(source, at + 1)
+            parts.append(reader.placeholder())
+            at = reader.at
+        else:
+            text, at = text + char, at + 1
+    if text or not parts:
+        parts.append(text)
+    return Template(source, tuple(parts))
+
+
+def column_or_template(source: str) -> Template:
+    """`tests` and `{tests}` are the same column; anything with a brace in it is a template.
+
+    Raises:
+        TemplateError: as `parse`.
+    """
+    if "{" in source or "}" in source:
+        return parse(source)
+    return Template(source, (Placeholder(source.strip(), ()),))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one placeholder, from just behind its `{` to just behind its `}`."""
+
+    source: str
+    at: int
+
+    def placeholder(self) -> Placeholder:
+        opened = self.at - 1
+        path = self._until("|{}", opened).strip()
+        if not path:
+            raise TemplateError("a placeholder without a column; write `{{` and `}}` for braces", opened)
+        filters = []
+        while self._peek() == "|":
+            self.at += 1
+            filters.append(self._filter(opened))
+        if self._peek() == "{":
+            raise TemplateError("`{` inside a placeholder; write `{{` for a brace", self.at)
+        self.at += 1
+        return Placeholder(path, tuple(filters))
+
+    def _filter(self, opened: int) -> tuple[str, Filter, tuple[str, ...]]:
+        start = self.at
+        name = self._until("|(){},'\"", opened).strip()
+        start += len(self.source[start : self.at]) - len(self.source[start : self.at].lstrip())
+        if name not in FILTERS:
+            raise TemplateError(f"unknown filter `{name}`{did_you_mean(name, list(FILTERS))}", start)
+        args = self._arguments(opened) if self._peek() == "(" else ()
+        use = FILTERS[name]
+        if not use.fewest <= len(args) <= use.most:
+            takes = f"{use.fewest}" if use.fewest == use.most else f"{use.fewest} to {use.most}"
+            raise TemplateError(f"filter `{name}` takes {takes} arguments, got {len(args)}", start)
+        self._spaces()
+        if self._peek() not in "|}":
+            raise TemplateError("expected `|` or `}`", self.at)
+        return name, use, args
+
+    def _arguments(self, opened: int) -> tuple[str, ...]:
+        self.at += 1
+        args: list[str] = []
+        while True:
+            self._spaces()
+            if self._peek() == ")" and not args:
+                break
+            args.append(self._argument(opened))
+            self._spaces()
+            if self._peek() == ")":
+                break
+            if self._peek() != ",":
+                raise TemplateError("expected `,` or `)`", self.at)
+            self.at += 1
+        self.at += 1
+        return tuple(args)
+
+    def _argument(self, opened: int) -> str:
+        quote = self._peek()
+        if quote not in ("'", '"'):
+            raise TemplateError("an argument stands in quotes", self.at)
+        start, out = self.at, ""
+        self.at += 1
+        while self.at < len(self.source):
+            char = self.source[self.at]
+            self.at += 1
+            if char == quote:
+                return out
+            if char == "\\" and self._peek() in _ESCAPES:
+                char = _ESCAPES[self._peek()]
+                self.at += 1
+            out += char
+        raise TemplateError("a quote that is never closed", start)
+
+    def _until(self, stops: str, opened: int) -> str:
+        start = self.at
+        while self.at < len(self.source) and self.source[self.at] not in stops:
+            self.at += 1
+        if self.at == len(self.source):
+            raise TemplateError("`{` that is never closed; write `{{` for a brace", opened)
+        return self.source[start : self.at]
+
+    def _peek(self) -> str:
+        return self.source[self.at] if self.at < len(self.source) else "\0"
+
+    def _spaces(self) -> None:
+        while self._peek().isspace():
+            self.at += 1
