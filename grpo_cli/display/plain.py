@@ -1,0 +1,221 @@
+"""One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured"."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TextIO
+
+from grpo_cli.display.card import card_lines
+from grpo_cli.display.info import Card, Level, Metrics, RunInfo, Source
+from grpo_cli.display.sample import SampleView
+from grpo_cli.display.text import as_ascii, duration, half, number, percent, score, two, visible
+
+QUIET_PHASE_S = 30.0
+QUIET_PROGRESS_S = 10.0
+WORDS = {"info": "INFO", "good": "INFO", "warn": "WARN", "error": "ERROR"}
+
+
+class PlainDisplay:
+    """Lines on a stream that is not a terminal."""
+
+    def __init__(
+        self, stream: TextIO, *, ascii: bool = False, now: Callable[[], float] = time.time, card: bool = True
+    ) -> None:
+        self._stream = stream
+        self._ascii = ascii
+        self._now = now
+        self._card = card
+        self._lock = threading.RLock()
+        self._last = now()
+        self._noun = ""
+        self._noun_began = now()
+        self._info = RunInfo("")
+
+    def start(self, info: RunInfo) -> None:
+        """The first line."""
+        self._info = info
+        self._say("INFO", start_line(info))
+
+    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
+        """At most one line in 30 s of silence."""
+        with self._lock:
+            if self._now() - self._last >= QUIET_PHASE_S:
+                self._say("INFO", f"  {name}{_of(done, total)}")
+
+    def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
+        """A line when work begins, every 10 s, and when it ends."""
+        with self._lock:
+            began = noun != self._noun
+            if began:
+                self._noun, self._noun_began = noun, self._now()
+            ended = total is not None and done == total
+            if began or ended or self._now() - self._last >= QUIET_PROGRESS_S:
+                took = "" if began else f"  {duration(self._now() - self._noun_began)}"
+                self._say("INFO", f"{noun}{_of(done, total)}{took}")
+            if ended:
+                self._noun = ""
+
+    def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
+        """The line of a step."""
+        self._say("INFO", step_line(metrics, self._info))
+
+    def evaluated(self, metrics: Metrics) -> None:
+        """The line of an evaluation."""
+        self._say("INFO", eval_line(metrics))
+
+    def note(self, level: Level, text: str, hint: str = "") -> None:
+        """A note on its own line, each of its lines stamped."""
+        text = f"{text}  hint: {hint}" if hint else text
+        for line in text.splitlines() or [""]:
+            self._say(WORDS[level], visible(line))
+
+    def finish(self, card: Card) -> None:
+        """The end card, or its first line alone where another display prints it."""
+        lines = card_lines(card, 100)
+        if not self._card:
+            self._say("INFO", lines[0].strip())
+            return
+        self._write("".join(f"{line}\n" for line in lines))
+
+    def close(self) -> None:
+        """Nothing to restore."""
+
+    def move_to(self, stream: TextIO) -> None:
+        """Write to another stream from now on."""
+        with self._lock:
+            self._stream = stream
+
+    def _say(self, level: str, text: str) -> None:
+        with self._lock:
+            self._last = self._now()
+            stamp = datetime.fromtimestamp(self._last, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._write(f"{stamp} {level:<5} {text}\n")
+
+    def _write(self, text: str) -> None:
+        with self._lock:
+            try:
+                self._stream.write(as_ascii(text) if self._ascii else text)
+            except UnicodeEncodeError:
+                self._stream.write(as_ascii(text))
+            self._stream.flush()
+
+
+def start_line(info: RunInfo) -> str:
+    """`start  run …  recipe …  sha …  model …  500 steps of 16x8`."""
+    parts = [f"start  run {info.run}"]
+    parts += [
+        f"{word} {visible(value)}"
+        for word, value in (("recipe", info.recipe), ("sha", info.sha[:8]), ("model", info.model))
+        if value
+    ]
+    if info.device:
+        parts.append(f"on {info.device}")
+    parts.append(f"{info.steps} steps of {info.prompts}x{info.group}")
+    if info.seed is not None:
+        parts.append(f"seed {info.seed}")
+    if info.start_step:
+        parts.append(f"from step {info.start_step}")
+    return "  ".join(parts)
+
+
+def step_line(metrics: Metrics, info: RunInfo) -> str:
+    """The numbers of a step, in the order of the live frame."""
+    get = metrics.get
+    parts = [f"step {get('step')}/{info.steps or number(None)}", f"reward {score(get('reward/total/mean'))}"]
+    parts += [
+        f"{source.name} {score(get(f'reward/{source.name}/mean'))}"
+        for source in shown_sources(info, metrics, 4)
+    ]
+    kinds = [get(f"group/{kind}") for kind in ("all_wrong", "mixed", "all_right")]
+    parts.append("groups " + "/".join(number(k) for k in kinds))
+    best = max(
+        (int(key[5:]) for key in metrics if key.startswith("pass@") and key[5:].isdigit()), default=None
+    )
+    if best is not None:
+        parts.append(f"pass@{best} {two(get(f'pass@{best}'))}")
+    parts += [f"len {number(get('length/mean'))}", f"trunc {percent(get('truncated'))}"]
+    parts += [
+        f"{word} {form(get(key))}"
+        for word, key, form in (
+            ("think", "think", percent),
+            ("ent", "entropy", two),
+            ("kl", "kl", number),
+            ("clip", "clip/total", percent),
+            ("grad", "grad_norm", two),
+            ("loss", "loss", number),
+        )
+        if key in metrics
+    ]
+    if get("error"):
+        parts.append(f"verifier errors {percent(get('error'))}")
+    if get("tokens_per_s") is not None:
+        parts.append(f"{number(get('tokens_per_s'))} tok/s")
+    parts.append(timing(metrics))
+    if get("eta_s") is not None:
+        parts.append(f"eta {duration(get('eta_s'), '')}")
+    return "  ".join(parts)
+
+
+def timing(metrics: Metrics) -> str:
+    """`30.4s = gen 19.1 + verify 2.2 + update 9.1`; shares of less than a twentieth of a second are left to `other`."""
+    total = metrics.get("time/step")
+    if total is None:
+        return DASHED
+    phases = [
+        f"{word} {seconds(metrics[key])}"
+        for word, key in (("gen", "time/generate"), ("verify", "time/verify"), ("update", "time/update"))
+        if metrics.get(key) is not None
+    ]
+    return f"{seconds(total)}s" + (f" = {' + '.join(phases)}" if phases else "")
+
+
+DASHED = number(None) + "s"
+
+
+def seconds(value: float) -> str:
+    """Seconds with as many digits as they deserve."""
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def eval_line(metrics: Metrics) -> str:
+    """`eval step 150  pass@1 0.502 ±.031  pass@8 0.79  n 256  41s  best`."""
+    parts = [f"eval step {metrics.get('step', number(None))}"]
+    ks = sorted(int(key[10:]) for key in metrics if key.startswith("eval/pass@") and key[10:].isdigit())
+    for k in ks:
+        value = metrics[f"eval/pass@{k}"]
+        parts.append(f"pass@{k} {score(value)} {half(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
+    if metrics.get("eval/greedy") is not None:
+        parts.append(
+            f"greedy {score(metrics['eval/greedy'])} {half(metrics.get('eval/greedy/half'))}".rstrip()
+        )
+    if metrics.get("eval/think") is not None:
+        parts.append(f"think {percent(metrics['eval/think'])}")
+    if metrics.get("eval/n") is not None:
+        parts.append(f"n {metrics['eval/n']}")
+    if metrics.get("eval/seconds") is not None:
+        parts.append(duration(metrics["eval/seconds"], ""))
+    if metrics.get("eval/best"):
+        parts.append("best")
+    return "  ".join(parts)
+
+
+def shown_sources(info: RunInfo, metrics: Metrics, most: int) -> list[Source]:
+    """The sources with the largest weights, in the recipe's order; those in the metrics where no recipe is known."""
+    sources = list(info.sources) or [
+        Source(key.split("/")[1])
+        for key in metrics
+        if key.startswith("reward/") and key.endswith("/mean") and key != "reward/total/mean"
+    ]
+    if len(sources) <= most:
+        return sources
+    kept = sorted(sources, key=lambda s: (not s.primary, -abs(s.weight)))[: most - 1]
+    return [s for s in sources if s in kept]
+
+
+def _of(done: int | None, total: int | None) -> str:
+    if done is None:
+        return ""
+    return f" {done}/{total}" if total is not None else f" {done}"

@@ -1,0 +1,148 @@
+"""Numbers and hostile text as a person can read them. Model text never reaches a terminal except through `visible`."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+DASH = "—"
+BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS = "_.:-=+*#"
+_GLYPHS = str.maketrans(
+    {"✔": "+", "✘": "x", "✓": "+", "…": "~", "·": "|", "±": "~", "—": "-", "─": "-", "━": "=", "╸": ">", "│": "|", "┬": "+", "→": ">",
+     "▓": "#", "▒": "=", "░": "."} | dict(zip(BLOCKS, ASCII_BLOCKS, strict=True))
+)  # fmt: skip
+_BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A)) | {0x061C, 0x200E, 0x200F}
+
+
+def visible(text: str, most: int | None = None) -> str:
+    """Text on one line that cannot move a cursor, set a title or turn direction: controls become signs (ESC is ␛)."""
+    if most is not None and len(text) > most:
+        text = text[:most]
+    if text.isascii() and text.isprintable():
+        return text
+    out = []
+    for char in text:
+        code = ord(char)
+        if code < 0x20:
+            out.append(" " if char in "\n\t\r" else chr(0x2400 + code))
+        elif code == 0x7F:
+            out.append("␡")
+        elif (
+            0x80 <= code < 0xA0
+            or code in _BIDI
+            or unicodedata.category(char) in ("Cf", "Cs", "Cn", "Co", "Zl", "Zp")
+        ):
+            out.append("�")
+        elif unicodedata.combining(char):
+            out.append(
+                char if out and not (len(out) > 2 and all(map(unicodedata.combining, out[-2:]))) else ""
+            )
+        else:
+            out.append(char)
+    return "".join(out)
+
+
+def as_ascii(text: str) -> str:
+    """The same with our glyphs swapped for plain ones and everything else outside ASCII as `?`, one for one."""
+    return text.translate(_GLYPHS).encode("ascii", "replace").decode("ascii")
+
+
+def number(value: float | None) -> str:
+    """Three significant digits without jumping: 0.612, 71.3, 212, 1.4k, 9.1e-07; — for None."""
+    if value is None:
+        return DASH
+    if isinstance(value, int) and abs(value) < 1000:
+        return str(int(value))
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < 0.001:
+        return f"{value:.1e}"
+    if size < 0.01:
+        return f"{value:.4f}"
+    if size < 10:
+        return f"{value:.3f}" if size < 1 else f"{value:.2f}"
+    if size < 100:
+        return f"{value:.1f}"
+    if size < 1000:
+        return f"{value:.0f}"
+    for unit, scale in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        if size < 999.5 * scale:
+            scaled = value / scale
+            return f"{scaled:.1f}{unit}" if abs(scaled) < 99.95 else f"{scaled:.0f}{unit}"
+    return f"{value:.1e}"
+
+
+def score(value: float | None) -> str:
+    """Three decimals in a fixed column; — for None."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return f"{value:.3f}"
+
+
+def two(value: float | None) -> str:
+    """Two decimals; — for None."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return f"{value:.2f}"
+
+
+def half(value: float | None) -> str:
+    """A half-width as `±.061`, nothing where it was not measured."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"±{value:.3f}".replace("±0.", "±.")
+
+
+def percent(value: float | None) -> str:
+    """A share as 1.6% or 56%; — for None."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return f"{100 * value:.1f}%" if 0 < value < 0.0995 else f"{100 * value:.0f}%"
+
+
+def duration(seconds: float | None, gap: str = " ") -> str:
+    """3h 01m, 12m 05s, 34s, 2.9s; — for None."""
+    if seconds is None or not math.isfinite(seconds):
+        return DASH
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{gap}{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{gap}{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{gap}{whole % 86400 // 3600:02d}h"
+
+
+def spark(values: list[float | None], width: int, low: float | None = None, high: float | None = None) -> str:
+    """The last `width` values as bars between their own smallest and largest; gaps are blanks."""
+    last = values[-width:] if width > 0 else []
+    known = [v for v in last if v is not None and math.isfinite(v)]
+    if not known:
+        return ""
+    floor = min(known) if low is None else low
+    top = max(known) if high is None else high
+    span = top - floor
+    bars = []
+    for value in last:
+        if value is None or not math.isfinite(value):
+            bars.append(" ")
+        elif span <= 0:
+            bars.append(BLOCKS[0] if value == 0 else BLOCKS[3])
+        else:
+            bars.append(BLOCKS[min(7, max(0, int((value - floor) / span * 7.999)))])
+    return "".join(bars)
+
+
+def bar(done: float, width: int) -> tuple[str, str]:
+    """A progress bar as its full and its empty part."""
+    share = min(max(done, 0.0), 1.0)
+    halves = int(share * width * 2)
+    full = "━" * (halves // 2) + ("╸" if halves % 2 and halves // 2 < width else "")
+    return full, "─" * (width - len(full))

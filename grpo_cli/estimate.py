@@ -1,0 +1,222 @@
+"""Estimates with their uncertainty: pure functions, checked by simulation in `tests/bench/coverage.py`.
+
+What a reader would get wrong is the unit of independence: the samples of one prompt are not independent, so every
+interval here counts prompts (clusters), never samples. Intervals are 95 %, two-sided; ± is half their width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its 95 % interval; `n` counts what is independent (prompts, or seeds)."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def half(self) -> float:
+        """Half the width, the number behind ±."""
+        return (self.high - self.low) / 2
+
+    def as_json(self) -> dict[str, float | int]:
+        """The shape used by every `--json`."""
+        return {"mean": self.mean, "low": self.low, "high": self.high, "half": self.half, "n": self.n}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """B minus A on the same prompts; `detectable` is the true difference found with 80 % power at this n and noise."""
+
+    difference: Interval
+    p_value: float
+    detectable: float
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Chance that at least one of k samples is right, unbiased from n >= k samples with c right (Chen et al. 2021).
+
+    Raises:
+        ValueError: k is not in 1..n, or c not in 0..n.
+    """
+    if not 1 <= k <= n or not 0 <= c <= n:
+        raise ValueError(f"pass@{k} cannot be estimated from {c} right of {n}")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def maj_at_k(answers: Sequence[str | None], is_right: Sequence[bool], k: int) -> float:
+    """Chance that the most frequent of k answers is right, over all ways to draw k of the samples without replacement.
+
+    Right answers are one answer however they are spelled; a wrong sample without an answer does not vote; ties share.
+
+    Raises:
+        ValueError: k is not in 1..n.
+    """
+    n = len(answers)
+    if not 1 <= k <= n:
+        raise ValueError(f"maj@{k} cannot be estimated from {n} samples")
+    right = sum(is_right)
+    votes = Counter(a for a, r in zip(answers, is_right, strict=True) if not r and a is not None)
+    silent = n - right - sum(votes.values())
+    total = 0.0
+    for drawn in range(1, min(right, k) + 1):
+        ways = _ways_below(list(votes.values()), silent, k - drawn, cap=drawn)
+        total += math.comb(right, drawn) * sum(count / (1 + ties) for ties, count in ways.items())
+    return total / math.comb(n, k)
+
+
+def _ways_below(votes: list[int], silent: int, left: int, *, cap: int) -> dict[int, int]:
+    """Ways to draw `left` samples with no answer above `cap`, by how many answers reach it."""
+    ways: dict[tuple[int, int], int] = {(0, 0): 1}  # (drawn, answers at the cap) -> ways
+    for count in votes:
+        grown: Counter[tuple[int, int]] = Counter()
+        for (drawn, ties), have in ways.items():
+            for take in range(min(count, cap, left - drawn) + 1):
+                grown[drawn + take, ties + (take == cap)] += have * math.comb(count, take)
+        ways = dict(grown)
+    by_ties: Counter[int] = Counter()
+    for (drawn, ties), have in ways.items():
+        if left - drawn <= silent:
+            by_ties[ties] += have * math.comb(silent, left - drawn)
+    return dict(by_ties)
+
+
+def wilson(successes: float, n: float, quantile: float | None = None) -> Interval:
+    """Wilson's score interval of a share from n independent yes/no trials; n may be an effective number."""
+    if n <= 0:
+        return Interval(math.nan, 0.0, 1.0, 0)
+    z = _z(0.5 + LEVEL / 2) if quantile is None else quantile
+    share = successes / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low = 0.0 if share == 0 else max(0.0, centre - half)
+    high = 1.0 if share == 1 else min(1.0, centre + half)
+    return Interval(share, low, high, round(n))
+
+
+def clustered(values_per_group: Sequence[Sequence[float]]) -> Interval:
+    """The mean over prompts of the mean over a prompt's samples, with an interval clustered by prompt.
+
+    Every prompt weighs the same; empty groups (no verdict at all) are left out. Shares get Wilson's interval at the
+    effective number of trials p(1 - p)/se², with Student's quantile at n - 1; other values get the plain t interval.
+    """
+    means = [math.fsum(values) / len(values) for values in values_per_group if values]
+    n = len(means)
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    centre = math.fsum(means) / n
+    is_share = all(0.0 <= value <= 1.0 for value in means)
+    if n == 1:
+        return Interval(centre, 0.0, 1.0, 1) if is_share else Interval(centre, -math.inf, math.inf, 1)
+    variance = math.fsum((value - centre) ** 2 for value in means) / (n - 1) / n
+    quantile = _t(0.5 + LEVEL / 2, n - 1)
+    if not is_share:
+        half = quantile * math.sqrt(variance)
+        return Interval(centre, centre - half, centre + half, n)
+    samples = sum(len(values) for values in values_per_group)
+    # At p = 0 or 1, or when every prompt has the same share, the variance says nothing: prompts, or samples, bound it.
+    if 0.0 < centre < 1.0:
+        effective = min(centre * (1 - centre) / variance, samples) if variance > 0 else float(samples)
+    else:
+        effective = float(n)
+    found = wilson(centre * effective, effective, quantile)
+    return Interval(centre, found.low, found.high, n)
+
+
+def mcnemar_exact(only_a: int, only_b: int) -> float:
+    """Two-sided exact p-value from the prompts that just one of two models gets right."""
+    n = only_a + only_b
+    if n == 0:
+        return 1.0
+    term = total = 1
+    for i in range(min(only_a, only_b)):
+        term = term * (n - i) // (i + 1)
+        total += term
+    return min(1.0, 2 * total / (1 << n))
+
+
+def paired_clustered(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Comparison:
+    """B minus A over the prompts where both have samples: t test on the differences of the prompts' means.
+
+    Raises:
+        ValueError: the two are not about the same prompts.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} prompts against {len(b)}: not the same prompts")
+    gaps = [math.fsum(y) / len(y) - math.fsum(x) / len(x) for x, y in zip(a, b, strict=True) if x and y]
+    n = len(gaps)
+    if n < 2:
+        centre = gaps[0] if gaps else math.nan
+        return Comparison(Interval(centre, -math.inf, math.inf, n), 1.0, math.inf)
+    centre = math.fsum(gaps) / n
+    error = math.sqrt(math.fsum((gap - centre) ** 2 for gap in gaps) / (n - 1) / n)
+    half = _t(0.5 + LEVEL / 2, n - 1) * error
+    if error > 0:
+        p_value = 2 * _t_below(-abs(centre) / error, n - 1)
+    else:
+        p_value = 1.0 if centre == 0 else 0.0
+    return Comparison(Interval(centre, centre - half, centre + half, n), p_value, detectable_from(error))
+
+
+def min_detectable(n: int, disagree: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """The smallest true difference that a paired yes/no test on n prompts finds with this power.
+
+    `disagree` is the share of prompts that exactly one of the two gets right; a difference cannot exceed it, so inf
+    says that no difference is found with this power (Connor 1987, solved by bisection).
+    """
+    if n <= 0 or not 0 < disagree <= 1:
+        return math.inf
+    z_alpha, z_power = _z(1 - alpha / 2), _z(power)
+
+    def is_found(gap: float) -> bool:
+        noise = z_alpha * math.sqrt(disagree) + z_power * math.sqrt(max(disagree - gap * gap, 0.0))
+        return gap * math.sqrt(n) >= noise
+
+    if not is_found(disagree):
+        return math.inf
+    low, high = 0.0, disagree
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_found(middle) else (middle, high)
+    return high
+
+
+def detectable_from(standard_error: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """The true difference found with this power when its estimate has this standard error."""
+    return (_z(1 - alpha / 2) + _z(power)) * standard_error
+
+
+def across_seeds(values: Sequence[float]) -> Interval:
+    """Mean and t interval over runs that differ in their seed alone; one run has no spread to show."""
+    n = len(values)
+    centre = math.fsum(values) / n if n else math.nan
+    if n < 2:
+        return Interval(centre, math.nan, math.nan, n)
+    half = _t(0.5 + LEVEL / 2, n - 1) * math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1) / n)
+    return Interval(centre, centre - half, centre + half, n)
+
+
+def _z(share: float) -> float:
+    return NormalDist().inv_cdf(share)
+
+
+def _t(share: float, freedom: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, share))
+
+
+def _t_below(value: float, freedom: int) -> float:
+    from scipy.special import stdtr
+
+    return float(stdtr(freedom, value))

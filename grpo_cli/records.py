@@ -1,0 +1,153 @@
+"""One sample on disk: a line of `samples/*.jsonl` that `grpo verify` reads back to the same numbers.
+
+The row's own columns lie at the top level of the line, beside ours; only a column whose name is one of
+ours goes under `fields`, so a data set with a `prompt` or `step` column loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_verifiers.verdict import Outcome, Verdict
+
+OWN_KEYS = frozenset(
+    [
+        "step",
+        "row",
+        "group",
+        "prompt",
+        "completion",
+        "verdicts",
+        "outcome",
+        "reward",
+        "advantage",
+        "tokens",
+        "truncated",
+        "fields",
+    ]
+)
+
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How numbers that are not finite are spelled in our files, since JSON has no word for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """One completion with its verdicts. `reward` is None where a verifier failed: no verdict is never a zero."""
+
+    step: int
+    row: str
+    group: int | str
+    prompt: str
+    completion: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    reward: float | None = None
+    advantage: float | None = None
+    tokens: int = 0
+    truncated: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The line as a dict; non-finite numbers become the strings `NaN`, `Infinity` and `-Infinity`."""
+        line: dict[str, Any] = {
+            "step": self.step,
+            "row": self.row,
+            "group": self.group,
+            "prompt": self.prompt,
+            "completion": self.completion,
+        }
+        hidden = {name: value for name, value in self.fields.items() if name in OWN_KEYS}
+        line.update({name: value for name, value in self.fields.items() if name not in OWN_KEYS})
+        if hidden:
+            line["fields"] = hidden
+        line["verdicts"] = {name: verdict.as_json() for name, verdict in self.verdicts.items()}
+        line["outcome"] = self.outcome.value if self.outcome is not None else None
+        line["reward"] = self.reward
+        line["advantage"] = self.advantage
+        line["tokens"] = self.tokens
+        line["truncated"] = self.truncated
+        return line
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> SampleRecord:
+        """The record of a line; every key that is not ours is a column of the row."""
+        fields = {name: value for name, value in line.items() if name not in OWN_KEYS}
+        fields.update(line.get("fields") or {})
+        outcome = line.get("outcome")
+        return cls(
+            step=int(line.get("step") or 0),
+            row=str(line.get("row", "")),
+            group=line.get("group", line.get("row", "")),
+            prompt=line.get("prompt", ""),
+            completion=line.get("completion", ""),
+            fields=fields,
+            verdicts={name: read_verdict(verdict) for name, verdict in (line.get("verdicts") or {}).items()},
+            outcome=Outcome(outcome) if outcome is not None else None,
+            reward=read_number(line.get("reward")),
+            advantage=read_number(line.get("advantage")),
+            tokens=int(line.get("tokens") or 0),
+            truncated=bool(line.get("truncated", False)),
+        )
+
+
+def read_verdict(line: Mapping[str, Any]) -> Verdict:
+    """A verdict from the shape that `Verdict.as_json` writes."""
+    return Verdict(
+        outcome=Outcome(line["outcome"]),
+        score=read_number(line.get("score")),
+        answer=line.get("extracted"),
+        reason=line.get("reason", ""),
+        seconds=float(line.get("seconds") or 0.0),
+        detail=line.get("detail", ""),
+    )
+
+
+def read_number(value: Any) -> float | None:
+    """A number, None, or one of the strings that stand for a number that is not finite."""
+    return None if value is None else float(value)
+
+
+def dump_line(value: Mapping[str, Any]) -> str:
+    """One line of strict JSON with its newline; numbers that are not finite are written as strings, never as null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+    except ValueError:
+        return json.dumps(_spelled(value), ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+
+
+def parse_line(text: str) -> dict[str, Any]:
+    """The dict of one line.
+
+    Raises:
+        ValueError: not a JSON object.
+    """
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("a line must be a JSON object")
+    return value
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _spelled(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(item) for item in value]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Numpy scalars and arrays as Python values; dates and anything else as text."""
+    for name in ("item", "tolist"):
+        convert = getattr(value, name, None)
+        if convert is not None and getattr(value, "ndim", 0) == (0 if name == "item" else value.ndim):
+            return convert()
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    return str(value)

@@ -1,0 +1,262 @@
+"""One run's folder. Metrics and samples are only ever appended to; what a resume leaves behind moves to `*.abandoned`.
+
+`eval/` holds held-out samples and `samples/` training ones; they are never mixed. Writing needs one process: rank 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_cli.errors import DataError, SetupError, UsageError
+from grpo_cli.records import NON_FINITE, SampleRecord, dump_line
+from grpo_cli.run import lines
+
+Split = Literal["train", "eval"]
+FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval"}
+LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Letters of the random tail of a name, without the ones that are misread."""
+
+
+class RunFolder:
+    """A run on disk, new (`create`) or found (`open`)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+
+    @classmethod
+    def create(
+        cls,
+        dir: str | Path,
+        name: str | None,
+        recipe_text: str,
+        manifest: Mapping[str, Any],
+        label: str = "run",
+    ) -> RunFolder:
+        """A new folder; without a name it is `<mmdd>-<label>-<4 letters>`.
+
+        Raises:
+            UsageError: the name is taken, or is no name.
+            SetupError: the folder cannot be written.
+        """
+        root = Path(dir)
+        if name is not None and (not name.strip() or name in (".", "..") or "/" in name or "\0" in name):
+            raise UsageError(f"`{name}` cannot name a run: it must be one folder name", place="run.name")
+        try:
+            with _writing(root):
+                root.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise SetupError(
+                f"`{root}` is a file, so no run can lie in it", hint="set `run.dir` to a folder"
+            ) from None
+        for _ in range(20):
+            path = root / (name or new_name(label))
+            try:
+                with _writing(path):
+                    path.mkdir()
+            except FileExistsError:
+                if name is None:
+                    continue
+                raise UsageError(
+                    f"the run `{path}` exists already",
+                    hint="take another `run.name`, or continue it with `--resume`",
+                ) from None
+            break
+        else:
+            raise SetupError(f"no free name found in `{root}`")
+        folder = cls(path)
+        with _writing(path):
+            lines.replace(path / "recipe.yaml", recipe_text)
+            folder._write_manifest(
+                {"schema": 1, "run": folder.name, "started": iso_now(), "status": "running", **manifest}
+            )
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The folder of an earlier run.
+
+        Raises:
+            DataError: there is none at this place.
+        """
+        folder = Path(path)
+        if not (folder / "run.json").is_file():
+            what = "no such folder" if not folder.is_dir() else "it holds no `run.json`"
+            raise DataError(f"`{path}` is not a run: {what}", hint=_near_runs(folder))
+        return cls(folder)
+
+    @property
+    def recipe_text(self) -> str:
+        """The resolved recipe."""
+        return (self.path / "recipe.yaml").read_text(encoding="utf-8")
+
+    @property
+    def log_path(self) -> Path:
+        """Where `train.log` is."""
+        return self.path / "train.log"
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Where the checkpoint of a step belongs; the folder is made by who writes it."""
+        return self.path / "checkpoints" / f"step-{step:06d}"
+
+    def sample_path(self, step: int, split: Split = "train") -> Path:
+        """The file with the samples of a step."""
+        return self.path / FOLDERS[split] / f"step-{step:06d}.jsonl"
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """One line of `metrics.jsonl`, on disk when this returns; `at` (UTC) is added where it is missing."""
+        with _writing(self.path):
+            lines.append(
+                self.path / "metrics.jsonl", dump_line({**metrics, "at": metrics.get("at") or iso_now()})
+            )
+
+    def write_samples(self, step: int, records: Sequence[SampleRecord], split: Split = "train") -> Path:
+        """Add the samples of a step to its file in one write, and say where they are."""
+        path = self.sample_path(step, split)
+        with _writing(path):
+            path.parent.mkdir(exist_ok=True)
+            lines.append(path, "".join([dump_line(record.as_json()) for record in records]))
+        return path
+
+    def log(self, level: str, text: str) -> None:
+        """A line of `train.log`; a text of several lines is indented under its first."""
+        indented = text.rstrip("\n").replace("\n", "\n    ")
+        with _writing(self.path):
+            lines.append(self.log_path, f"{iso_now()} {level.upper():<5}  {indented}\n")
+
+    def manifest(self) -> dict[str, Any]:
+        """What `run.json` says.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        path = self.path / "run.json"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as err:
+            raise DataError(f"cannot be read: {err}", place=str(path)) from err
+        if not isinstance(found, dict):
+            raise DataError("must be one JSON object", place=str(path))
+        return found
+
+    def update_manifest(self, **values: Any) -> None:
+        """Change keys of `run.json`; readers see the old file or the new one."""
+        with _writing(self.path):
+            self._write_manifest({**self.manifest(), **values})
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl` in order.
+
+        Raises:
+            DataError: a line before the last is broken.
+        """
+        return [
+            {
+                key: NON_FINITE.get(value, value) if isinstance(value, str) else value
+                for key, value in line.items()
+            }
+            for line in self._read(self.path / "metrics.jsonl")
+        ]
+
+    def samples(self, step: int, split: Split = "train") -> Iterator[SampleRecord]:
+        """The samples of a step, in order; none if nothing was written."""
+        for line in self._read(self.sample_path(step, split)):
+            yield SampleRecord.from_json(line)
+
+    def steps(self, split: Split = "train") -> list[int]:
+        """The steps that have samples."""
+        found = (
+            re.fullmatch(r"step-(\d+)\.jsonl", p.name)
+            for p in (self.path / FOLDERS[split]).glob("step-*.jsonl")
+        )
+        return sorted(int(match[1]) for match in found if match)
+
+    def move_aside(self, after_step: int) -> int:
+        """Move every metric line and sample file past a step to `*.abandoned`, and say how many steps that were.
+
+        Safe to repeat: lines are added to the abandoned file before they leave the live one.
+        """
+        kept: list[str] = []
+        left: list[str] = []
+        gone: set[int] = set()
+        for line in self.metrics():
+            step = int(line.get("step") or 0)
+            (left if step > after_step else kept).append(dump_line(line))
+            gone |= {step} if step > after_step else set()
+        path = self.path / "metrics.jsonl"
+        with _writing(path):
+            if left:
+                lines.append(path.with_name("metrics.jsonl.abandoned"), "".join(left))
+                lines.replace(path, kept)
+            for split in FOLDERS:
+                for step in self.steps(split):
+                    if step > after_step:
+                        gone.add(step)
+                        _abandon(self.sample_path(step, split))
+        return len(gone)
+
+    def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        lines.replace(
+            self.path / "run.json", json.dumps(manifest, indent=2, ensure_ascii=False, default=str) + "\n"
+        )
+
+    @staticmethod
+    def _read(path: Path) -> Iterator[dict[str, Any]]:
+        try:
+            yield from lines.read(path)
+        except ValueError as err:
+            place, _, message = str(err).partition(": ")
+            raise DataError(f"broken line: {message}", place=place) from err
+
+
+def new_name(label: str) -> str:
+    """`<mmdd>-<label>-<4 letters>`; the label loses what does not belong into a file name."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-.")[:40] or "run"
+    tail = "".join(secrets.choice(LETTERS) for _ in range(4))
+    return f"{datetime.now().strftime('%m%d')}-{plain}-{tail}"
+
+
+def iso_now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as err:
+        reason = (err.strerror or str(err)).lower()
+        raise SetupError(
+            f"`{err.filename or path}` cannot be written: {reason}",
+            hint="set `run.dir` to a folder you may write to",
+        ) from err
+
+
+def _abandon(path: Path) -> None:
+    target = path.with_name(path.name + ".abandoned")
+    number = 2
+    while target.exists():
+        target = path.with_name(f"{path.name}.abandoned.{number}")
+        number += 1
+    path.rename(target)
+
+
+def _near_runs(folder: Path) -> str:
+    import difflib
+
+    try:
+        names = [p.name for p in folder.parent.iterdir() if (p / "run.json").is_file()]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(folder.name, names, n=1, cutoff=0.5) or sorted(names)[-1:]
+    return f"did you mean `{folder.parent / near[0]}`?" if near else ""

@@ -1,0 +1,199 @@
+"""Plain lines, JSON lines, numbers and hostile text, at a fixed clock."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_cli.display import Card, RunInfo, Source, make_display
+from grpo_cli.display.choose import choose_mode
+from grpo_cli.display.jsonlines import JsonDisplay
+from grpo_cli.display.plain import PlainDisplay
+from grpo_cli.display.text import duration, number, percent, spark, visible
+from grpo_cli.errors import UsageError
+
+INFO = RunInfo(
+    run="1127-gsm8k-k3f9", recipe="recipes/gsm8k.yaml", sha="9f2c1e", model="Qwen2.5-0.5B", steps=500, prompts=16, group=8,
+    sources=(Source("math", 1.0, True), Source("format", 0.1)),
+)  # fmt: skip
+STEP: dict[str, Any] = {
+    "step": 142, "reward/total/mean": 0.612, "reward/math/mean": 0.547, "reward/format/mean": 0.648,
+    "group/all_wrong": 3, "group/mixed": 9, "group/all_right": 4, "group/count": 16, "pass@1": 0.55, "pass@8": 0.81,
+    "length/mean": 212.2, "truncated": 0.0156, "entropy": 0.34, "kl": 0.0041, "clip/total": 0.008, "grad_norm": 0.42,
+    "tokens_per_s": 1400.0, "time/generate": 19.1, "time/verify": 2.2, "time/update": 9.1, "time/step": 30.4, "eta_s": 10860.0,
+}  # fmt: skip
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = 1795789361.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_one_line_a_step() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(out, now=Clock())
+    display.start(INFO)
+    display.step(STEP)
+    assert out.getvalue() == (
+        "2026-11-27T14:22:41Z INFO  start  run 1127-gsm8k-k3f9  recipe recipes/gsm8k.yaml  sha 9f2c1e  model Qwen2.5-0.5B  500 steps of 16x8\n"
+        "2026-11-27T14:22:41Z INFO  step 142/500  reward 0.612  math 0.547  format 0.648  groups 3/9/4  pass@8 0.81  len 212  trunc 1.6%"
+        "  ent 0.34  kl 0.0041  clip 0.8%  grad 0.42  1.4k tok/s  30.4s = gen 19.1 + verify 2.2 + update 9.1  eta 3h01m\n"
+    )
+
+
+def test_not_measured_is_a_dash_and_never_zero() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(out, now=Clock())
+    display.start(INFO)
+    display.step({"step": 1, "reward/total/mean": None, "kl": None})
+    assert "reward —" in out.getvalue()
+    assert "kl —" in out.getvalue()
+    assert "groups —/—/—" in out.getvalue()
+
+
+def test_a_slow_step_speaks_every_thirty_seconds_at_most() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = PlainDisplay(out, now=clock)
+    for second in range(100):
+        clock.at = 1795789361.0 + second
+        display.phase("generate", second, 128)
+    assert len(out.getvalue().splitlines()) == 3
+
+
+def test_progress_says_its_begin_its_end_and_every_ten_seconds() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = PlainDisplay(out, now=clock)
+    for second in range(26):
+        clock.at = 1795789361.0 + second
+        display.progress("warm-up", second, 25)
+    spoken = [line.split("INFO  ")[1] for line in out.getvalue().splitlines()]
+    assert spoken == ["warm-up 0/25", "warm-up 10/25  10s", "warm-up 20/25  20s", "warm-up 25/25  25s"]
+
+
+def test_an_evaluation_carries_n_and_half_width() -> None:
+    out = io.StringIO()
+    metrics = {
+        "step": 150,
+        "eval/pass@1": 0.502,
+        "eval/pass@1/half": 0.031,
+        "eval/pass@8": 0.79,
+        "eval/n": 256,
+        "eval/seconds": 41.2,
+        "eval/best": True,
+    }
+    PlainDisplay(out, now=Clock()).evaluated(metrics)
+    assert out.getvalue().endswith("eval step 150  pass@1 0.502 ±.031  pass@8 0.790  n 256  41s  best\n")
+
+
+def test_plain_output_holds_no_carriage_return_and_no_escape() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(out, now=Clock())
+    display.note("warn", "bad\x1b]0;title\x07 text\r[/think]", hint="look\x1b[2J")
+    assert "\r" not in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+    assert "[/think]" in out.getvalue()
+    assert "␛" in out.getvalue()
+
+
+def test_a_stream_without_our_glyphs_gets_ascii() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    display = make_display("plain", stream)
+    display.evaluated({"step": 1, "eval/pass@1": 0.5, "eval/pass@1/half": 0.1})
+    display.close()
+    assert b"pass@1 0.500 ~.100" in raw.getvalue()
+
+
+def test_json_lines_carry_the_keys_of_metrics() -> None:
+    out = io.StringIO()
+    display = JsonDisplay(out)
+    display.start(INFO)
+    display.step({"step": 1, "loss": float("nan")})
+    display.finish(Card("done", 1.0))
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [e["event"] for e in events] == ["start", "step", "finish"]
+    assert events[1]["loss"] == "NaN"
+
+
+def test_every_display_writes_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    for mode in ("none", "json", "plain"):
+        display = make_display(mode, io.StringIO())
+        display.note("info", "before the folder")
+        display.start(RunInfo("x", log=str(log)))
+        display.step(STEP)
+        display.close()
+        display.close()
+    text = log.read_text()
+    assert text.count("before the folder") == text.count("step 142/") == 3
+
+
+def test_none_is_mute_but_for_errors() -> None:
+    out = io.StringIO()
+    display = make_display("none", out)
+    display.step(STEP)
+    display.note("warn", "quiet")
+    assert out.getvalue() == ""
+    display.note("error", "it broke")
+    assert out.getvalue() == "error: it broke\n"
+
+
+def test_auto_asks_the_stream_and_not_the_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("GRPO_DISPLAY", raising=False)
+    assert choose_mode("auto", io.StringIO()) == "plain"
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    assert choose_mode("auto", terminal) == "live"
+    monkeypatch.setenv("TERM", "dumb")
+    assert choose_mode("auto", terminal) == "plain"
+
+
+def test_an_unknown_display_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_DISPLAY", "fancy")
+    with pytest.raises(UsageError, match="unknown display `fancy`"):
+        make_display("auto", io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "—"), (0, "0"), (9.1e-7, "9.1e-07"), (0.0041, "0.0041"), (0.612, "0.612"), (3.14159, "3.14"), (71.28, "71.3"),
+     (212.4, "212"), (1400, "1.4k"), (13_600_000, "13.6M"), (float("nan"), "nan"), (-0.5, "-0.500"), (-1400, "-1.4k")],
+)  # fmt: skip
+def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_shares_and_durations() -> None:
+    assert [percent(v) for v in (None, 0, 0.0156, 0.56, 1)] == ["—", "0%", "1.6%", "56%", "100%"]
+    assert [duration(v) for v in (None, 2.9, 34, 725, 10860, 90000)] == [
+        "—",
+        "2.9s",
+        "34s",
+        "12m 05s",
+        "3h 01m",
+        "1d 01h",
+    ]
+
+
+def test_a_curve_keeps_to_its_width_and_shows_gaps() -> None:
+    assert spark([0, 1, 2, 3, None, 7], 6) == "▁▂▃▄ █"
+    assert spark([1.0] * 100, 8) == "▄" * 8
+    assert spark([None], 4) == ""
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[31m", "\x9b2J", "\u202eevil", "\0", "a\rb", "\x7f", "\u2028", "\ud800"]
+)
+def test_hostile_text_is_shown_and_not_obeyed(hostile: str) -> None:
+    shown = visible(hostile)
+    assert shown.isprintable()

@@ -1,0 +1,146 @@
+"""Estimates against values worked by hand or known from elsewhere; coverage is simulated in `tests/bench/coverage.py`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+
+from grpo_cli.estimate import (
+    across_seeds,
+    clustered,
+    maj_at_k,
+    mcnemar_exact,
+    min_detectable,
+    paired_clustered,
+    pass_at_k,
+    wilson,
+)
+
+
+def test_pass_at_k_of_all_samples_is_whether_any_is_right() -> None:
+    assert pass_at_k(4, 1, 4) == 1.0  # a library elsewhere says less here
+    assert pass_at_k(4, 0, 4) == 0.0
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 2), (8, 3, 4), (6, 5, 3), (5, 5, 5)])
+def test_pass_at_k_equals_the_mean_over_all_subsets(n: int, c: int, k: int) -> None:
+    subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+def test_pass_at_k_grows_with_k() -> None:
+    values = [pass_at_k(16, 3, k) for k in range(1, 17)]
+    assert values == sorted(values)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 5), (4, 5, 1), (4, -1, 1), (4, 1, 0)])
+def test_pass_at_k_refuses_what_cannot_be_estimated(n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match="cannot be estimated"):
+        pass_at_k(n, c, k)
+
+
+def brute_maj(answers: list[str | None], is_right: list[bool], k: int) -> float:
+    total = 0.0
+    subsets = list(itertools.combinations(range(len(answers)), k))
+    for subset in subsets:
+        votes: dict[object, int] = {}
+        for i in subset:
+            if is_right[i]:
+                votes[True] = votes.get(True, 0) + 1
+            elif answers[i] is not None:
+                votes[answers[i]] = votes.get(answers[i], 0) + 1
+        top = max(votes.values(), default=0)
+        winners = [answer for answer, count in votes.items() if count == top]
+        total += (True in winners) / len(winners) if winners else 0.0
+    return total / len(subsets)
+
+
+def test_maj_at_k_equals_the_mean_over_all_subsets() -> None:
+    rng = random.Random(3)
+    for _ in range(60):
+        n = rng.randint(1, 8)
+        answers = [rng.choice(["a", "b", "c", "d", None]) for _ in range(n)]
+        is_right = [answer == "a" for answer in answers]
+        for k in range(1, n + 1):
+            assert maj_at_k(answers, is_right, k) == pytest.approx(brute_maj(answers, is_right, k))
+
+
+def test_maj_at_k_counts_right_answers_as_one_however_spelled() -> None:
+    assert maj_at_k(["1/2", "0.5", "3", "3"], [True, True, False, False], 4) == 0.5
+    assert maj_at_k(["1/2", "0.5", "3"], [True, True, False], 3) == 1.0
+
+
+def test_wilson_matches_a_published_value() -> None:
+    found = wilson(15, 148)  # Newcombe 1998, table I
+    assert (found.low, found.high) == pytest.approx((0.0624, 0.1605), abs=5e-5)
+    assert wilson(0, 20).low == 0.0
+    assert wilson(20, 20).high == 1.0
+    assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 1.0)
+
+
+def test_samples_of_one_prompt_do_not_make_an_interval_narrower() -> None:
+    prompts = [[1.0], [0.0]] * 50
+    repeated = [[value] * 16 for [value] in prompts]
+    assert clustered(repeated).half == pytest.approx(clustered(prompts).half, rel=0.01)
+
+
+def test_prompts_without_a_verdict_are_left_out() -> None:
+    assert clustered([[1.0], [], [0.0]]).n == 2
+    assert clustered([[1.0], [], [0.0]]).mean == 0.5
+    assert math.isnan(clustered([]).mean)
+
+
+def test_all_right_still_has_a_width() -> None:
+    found = clustered([[1.0] * 4] * 30)
+    assert found.high == 1.0
+    assert 0.8 < found.low < 0.95
+
+
+def test_values_that_are_no_shares_get_a_t_interval() -> None:
+    found = clustered([[-1.0], [3.0]])
+    assert found.mean == 1.0
+    assert found.half == pytest.approx(12.706 * 2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("a", "b", "p"), [(0, 0, 1.0), (0, 5, 0.0625), (1, 9, 0.021484375), (5, 5, 1.0)])
+def test_mcnemar_is_the_exact_binomial_test(a: int, b: int, p: float) -> None:
+    assert mcnemar_exact(a, b) == pytest.approx(p)
+    assert mcnemar_exact(b, a) == pytest.approx(p)
+
+
+def test_mcnemar_takes_large_counts() -> None:
+    assert 0 < mcnemar_exact(4800, 5200) < 1e-3
+
+
+def test_a_paired_comparison_sees_what_two_intervals_would_not() -> None:
+    rng = random.Random(0)
+    hard = [rng.random() for _ in range(200)]
+    a = [[h] for h in hard]
+    b = [[h + 0.02] for h in hard]
+    found = paired_clustered(a, b)
+    assert found.p_value < 1e-6
+    assert found.difference.mean == pytest.approx(0.02)
+
+
+def test_equal_models_differ_by_nothing() -> None:
+    same = [[1.0, 0.0], [1.0, 1.0]]
+    found = paired_clustered(same, same)
+    assert (found.p_value, found.difference.mean, found.difference.half) == (1.0, 0.0, 0.0)
+
+
+def test_a_comparison_needs_the_same_prompts() -> None:
+    with pytest.raises(ValueError, match="same prompts"):
+        paired_clustered([[1.0]], [[1.0], [0.0]])
+
+
+def test_the_detectable_difference_of_the_readme_sentence() -> None:
+    assert min_detectable(256, 0.2) == pytest.approx(0.078, abs=5e-4)
+    assert min_detectable(5, 0.05) == math.inf
+
+
+def test_seed_spread_of_one_run_is_not_measured() -> None:
+    assert math.isnan(across_seeds([0.5]).low)
+    assert across_seeds([0.5, 0.7]).mean == pytest.approx(0.6)
