@@ -1,0 +1,294 @@
+r"""From a completion to the text of its final answer, in linear time, from the right.
+
+The last box outside the thinking counts. An unterminated or empty last box is no answer: falling back to an older
+box would pay for a truncated completion. Boxes joined by nothing but a comma or "and" are one list; joined by "or"
+they are alternatives, all of which must be right.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LOOK_BACK = 20_000
+"""How far from the end the fallbacks look, in characters."""
+
+_NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
+_THINKING = re.compile(
+    rf"<\s*(?P<end>/?)\s*(?:{_NAMES})\s*>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
+    r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
+    r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
+    re.IGNORECASE,
+)
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
+_OR = re.compile(r",?(?:or|ormaybe|orpossibly|orperhaps|orelse|oreven|maybe|possibly|perhaps|alternatively|/|\\text\{or\}|\\lor)[,:]?", re.I)
+_AND = re.compile(r"(?:,|;|and|&|,and|;and|\\text\{and\}|\\text\{,?and\}|\\land),?", re.I)
+_OR_AFTER = re.compile(
+    r"[\s$)\]\\*,.(]*\b(?:or|alternatively)\b[\s,]*(?:maybe|possibly|perhaps|even|else|it could be|it is)?\s*"
+    r"(\$?\\?\(?\s*(?:-?[\d.]|\\(?:d?frac|sqrt|pi))[^\n.;]{0,80})",
+    re.I,
+)
+_DENIED_AFTER = re.compile(
+    r"[\s$)\]\\*,.\"'`]*(?:(?:is|would be|was|are|seems)\s+(?:definitely |clearly |actually |just |also )?(?:not|wrong|incorrect|false|n't)"
+    r"|isn't|is n't|wouldn't be|cannot be|can't be|must be wrong)\b",
+    re.I,
+)
+_DENIED_BEFORE = re.compile(r"(?:\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$", re.I)
+_WITHDRAWN = re.compile(
+    r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|on second thought)\b[^\n]{0,40})"
+    r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*([^\n]{1,80})",
+    re.I,
+)
+_LABEL = re.compile(
+    r"(?:\bfinal\s+|\bcorrect\s+|\bthe\s+)?\banswer\b\s*(?:is|was|should be|equals|[:=]|\*\*\s*[:=]|[:=]\s*\*\*|\*\*\s*is)"
+    r"\s*:?\s*(?:\*\*)?",
+    re.I,
+)
+_HASHES = re.compile(r"^[ \t]*####[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_TAG = re.compile(r"<answer>", re.I)
+_TAG_END = re.compile(r"</answer>", re.I)
+_BARE = re.compile(r"\$?\\?\(?\s*[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
+_END_TOKENS = re.compile(r"(?:<\|[a-z_]+\|>|</s>|<eos>|<end_of_turn>|<pad>|\[EOS\])+\s*$", re.I)
+
+
+class Extraction(NamedTuple):
+    """`texts`: what must all be right (one, or alternatives). Empty with a reason when there is no answer."""
+
+    texts: tuple[str, ...]
+    reason: str = ""
+    source: str = "box"
+
+
+def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4000) -> Extraction:
+    """The final answer of a completion under one of the three modes."""
+    if not isinstance(response, str):
+        return Extraction((), "not_text")
+    text = response
+    if "<" in text or "◁" in text or "[" in text:
+        text, open_ended = after_thinking(text)
+        if open_ended:
+            return Extraction((), "in_thinking")
+    if mode != "answer_line":
+        found = _last_box(text)
+        if found is not None:
+            return found
+        if mode == "boxed":
+            return Extraction((), "no_box")
+    found = _line(text[-LOOK_BACK:])
+    if found is not None:
+        return found
+    return Extraction((), "no_box" if mode != "answer_line" else "no_line")
+
+
+def after_thinking(text: str) -> tuple[str, bool]:
+    """What follows the last end of thinking, and whether a later thinking was opened and never closed."""
+    start, is_open = 0, False
+    for match in _THINKING.finditer(text):
+        word, channel = match["word"], match["channel"]
+        if channel is not None:
+            ends = channel.lower() == "final"
+        elif word is not None:
+            ends = word.lower() != "begin_of_thought"
+        else:
+            ends = bool(match["end"] or match["end2"] or match["end3"])
+        if ends:
+            start, is_open = match.end(), False
+        else:
+            is_open = True
+    return (text[start:] if start else text), is_open
+
+
+class _Box(NamedTuple):
+    start: int
+    end: int
+    content: str | None  # None: never closed
+
+
+def _box_at(text: str, start: int, after: int) -> _Box:
+    """The box whose macro starts at `start` and ends before `after`."""
+    i, n = after, len(text)
+    while i < n and text[i] in " \t\n*":
+        i += 1
+    if i >= n:
+        return _Box(start, n, None)
+    if text[i] == "{":
+        depth = 0
+        for match in _BRACE.finditer(text, i):
+            mark = match.group()
+            if mark == "{":
+                depth += 1
+            elif mark == "}":
+                depth -= 1
+                if depth == 0:
+                    return _Box(start, match.end(), text[i + 1 : match.start()])
+        return _Box(start, n, None)
+    if i == after and text[i] not in "0123456789-":
+        return _Box(start, i, "")
+    bare = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]").match(text, i)
+    return _Box(start, bare.end(), bare.group()) if bare else _Box(start, i, "")
+
+
+def _rfind_box(text: str, before: int) -> tuple[int, int] | None:
+    """Start and end of the last box macro that starts before `before`."""
+    while True:
+        at = max(text.rfind("\\boxed", 0, before), text.rfind("\\fbox", 0, before), text.rfind("\\framebox", 0, before))
+        if at < 0:
+            return None
+        match = _BOX.match(text, at)
+        if match is not None and not _is_comment(text, at):
+            return at, match.end()
+        before = at
+
+
+def _is_comment(text: str, at: int) -> bool:
+    line = text.rfind("\n", max(0, at - 200), at) + 1
+    if text[line : line + 1] == "%" and line <= at:
+        return line > 0 or at < 200
+    opened = text.rfind("<!--", max(0, at - 2000), at)
+    return opened >= 0 and text.find("-->", opened, at) < 0
+
+
+def _last_box(text: str) -> Extraction | None:
+    found = _rfind_box(text, len(text))
+    if found is None:
+        return None
+    box = _box_at(text, *found)
+    if box.content is None:
+        return Extraction((), "unterminated_box")
+    box = _outermost(text, box)
+    content = box.content or ""
+    if not _FILLER.sub("", content.replace("{", "").replace("}", "")):
+        return Extraction((), "empty_box")
+    tail = text[box.end : box.end + 300]
+    if tail:
+        if _DENIED_AFTER.match(tail[:60]):
+            return Extraction((), "denied")
+        second = _second_opinion(text, box.end, tail)
+        if second is not None:
+            return Extraction((content, second))
+    if _DENIED_BEFORE.search(text[max(0, box.start - 24) : box.start]):
+        return Extraction((), "denied")
+    return _joined(text, box, content)
+
+
+def _outermost(text: str, box: _Box) -> _Box:
+    r"""`\boxed{x = \boxed{5}}` is its outer box; looked for a few levels up only, so the cost stays linear."""
+    for _ in range(4):
+        outer = _rfind_box(text, box.start)
+        if outer is None or box.start - outer[1] > 400:
+            return box
+        between = text[outer[1] : box.start]
+        if between.count("{") <= between.count("}"):
+            return box
+        enclosing = _box_at(text[: box.end + 4000], *outer)
+        if enclosing.content is None or enclosing.end < box.end:
+            return box
+        inner = _FILLER.sub("", between)
+        box = _Box(enclosing.start, enclosing.end, box.content if inner == "{" else enclosing.content)
+    return box
+
+
+def _second_opinion(text: str, end: int, tail: str) -> str | None:
+    """Another final answer stated after the box, which must then be right too."""
+    match = _OR_AFTER.match(tail)
+    if match is not None:
+        return _first_formula(match.group(1))
+    at = text.find("####", end)
+    if at >= 0:
+        hashes = None
+        for hashes in _HASHES.finditer(text, end):  # noqa: B007 - the last one counts
+            pass
+        if hashes is not None:
+            return _clean_line(hashes.group(1))
+    if "<answer>" in text[end:] and "</answer>" in text[end:]:
+        tagged = _tagged(text[end:])
+        if tagged:
+            return tagged
+    match = _WITHDRAWN.search(tail)
+    if match is not None:
+        return _first_formula(match.group(1))
+    return None
+
+
+def _joined(text: str, box: _Box, content: str) -> Extraction:
+    parts = [content]
+    joined_by_or = False
+    start = box.start
+    for _ in range(50):
+        earlier = _rfind_box(text, start)
+        if earlier is None or start - earlier[0] > 600:
+            break
+        previous = _box_at(text[:start], *earlier)
+        if not previous.content:
+            break
+        gap = text[previous.end : start]
+        if len(gap) > 40:
+            break
+        bare = _FILLER.sub("", gap)
+        if _OR.fullmatch(bare):
+            joined_by_or = True
+        elif not _AND.fullmatch(bare):
+            break
+        parts.append(previous.content)
+        start = previous.start
+    if len(parts) == 1:
+        return Extraction((content,))
+    parts.reverse()
+    if joined_by_or or len(set(parts)) == 1:
+        return Extraction(tuple(dict.fromkeys(parts)))
+    return Extraction((", ".join(parts),))
+
+
+def _line(text: str) -> Extraction | None:
+    tagged = _tagged(text)
+    if tagged is not None:
+        return Extraction((tagged,), "", "tag") if tagged else Extraction((), "empty_tag", "tag")
+    if "####" in text:
+        last = None
+        for last in _HASHES.finditer(text):  # noqa: B007 - the last one counts
+            pass
+        if last is not None:
+            return Extraction((_clean_line(last.group(1)),), "", "hashes")
+    label = None
+    for label in _LABEL.finditer(text):  # noqa: B007 - the last one counts
+        pass
+    if label is not None:
+        rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
+        rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
+        stated = _first_formula(rest.split("\n", 1)[0])
+        if stated:
+            return Extraction((stated,), "", "line")
+    whole = _END_TOKENS.sub("", text).strip()
+    if len(whole) <= 60 and _BARE.fullmatch(whole):
+        return Extraction((whole,), "", "line")
+    return None
+
+
+def _tagged(text: str) -> str | None:
+    last = None
+    for last in _TAG.finditer(text):  # noqa: B007 - the last one counts
+        pass
+    if last is None:
+        return None
+    end = _TAG_END.search(text, last.end())
+    return text[last.end() : end.start()].strip() if end else None
+
+
+def _clean_line(line: str) -> str:
+    return _END_TOKENS.sub("", line).strip().strip("*").strip()
+
+
+def _first_formula(line: str) -> str:
+    """The formula or the words a line states: up to the end of the sentence, without Markdown or dollars."""
+    line = _clean_line(line)
+    if line.startswith("$"):
+        mark = "$$" if line.startswith("$$") else "$"
+        end = line.find(mark, len(mark))
+        if end > 0 and not re.match(r"\s*(?:or|and|,)\b?", line[end + len(mark) :], re.I):
+            return line[len(mark) : end].strip()
+    if line.startswith("\\(") and "\\)" in line:
+        return line[2 : line.find("\\)")].strip()
+    sentence = re.split(r"(?<=[^.\s])\.(?=\s+[A-Z(]|\s*$)|\s+because\b|\s+since\b", line, maxsplit=1)[0]
+    return sentence.strip().strip("*").strip()
