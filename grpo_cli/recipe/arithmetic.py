@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.models import Recipe
@@ -19,8 +20,8 @@ class BatchPlan:
     tokens_step: int
     """Most completion tokens a step can take."""
     steps: int
-    updates: int
-    """Optimizer steps: steps x inner_epochs."""
+    batches: int
+    """Batches of completions drawn: one serves `inner_epochs` steps."""
     steps_epoch: int
     rows_dropped: int
     """Rows of an epoch that fill no step."""
@@ -29,14 +30,14 @@ class BatchPlan:
     def text(self) -> str:
         """The sum in two lines."""
         step = (
-            f"{self.prompts_step} prompts x {self.group} = {self.completions_step:,} completions a step"
+            f"{self.prompts_step} prompts x {self.group} = {self.completions_step:,} completions a batch"
             f" (at most {self.tokens_step:,} tokens)"
         )
-        epoch = f"{self.rows:,} rows = {self.steps_epoch:,} steps an epoch"
+        epoch = f"{self.rows:,} rows = {self.steps_epoch:,} batches an epoch"
         if self.rows_dropped:
             epoch += f", {self.rows_dropped:,} left over"
-        updates = f", {self.updates:,} optimizer steps" if self.updates != self.steps else ""
-        return f"{step}\n{epoch}; {self.steps:,} steps{updates} = {self.epochs:.3g} epochs"
+        batches = f" on {self.batches:,} batches" if self.batches != self.steps else ""
+        return f"{step}\n{epoch}; {self.steps:,} steps{batches} = {self.epochs:.3g} epochs"
 
 
 def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
@@ -55,6 +56,7 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
             else "give some rows",
         )
     completions = sample.prompts * sample.group
+    batches = ceil(train.steps / train.inner_epochs)
     return BatchPlan(
         rows=n_rows,
         prompts_step=sample.prompts,
@@ -62,8 +64,8 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
         completions_step=completions,
         tokens_step=completions * sample.max_tokens,
         steps=train.steps,
-        updates=train.steps * train.inner_epochs,
+        batches=batches,
         steps_epoch=steps_epoch,
         rows_dropped=dropped,
-        epochs=train.steps / steps_epoch,
+        epochs=batches / steps_epoch,
     )

@@ -46,7 +46,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
 def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
     """The recipe of merged layers, and everything wrong with it; wrong values are left out to check the rest."""
     data = complete(deepcopy(layers.data))
-    found = [*check_verifiers(data), *check_trl(data, layers.is_said)]
+    found = [*check_verifiers(data), *check_trl(data)]
     recipe: Recipe | None = None
     for _ in range(3):
         try:
@@ -61,7 +61,7 @@ def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
             data = complete(data)
     if recipe is not None:
         taken = {f.path for f in found}
-        found += [f for f in check_rules(recipe) if f.path not in taken]
+        found += [f for f in check_rules(recipe, layers.is_said) if f.path not in taken]
     return recipe, list(dict.fromkeys(found))
 
 

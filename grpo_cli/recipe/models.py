@@ -150,7 +150,7 @@ def gather_options(value: Any, own: tuple[str, ...]) -> Any:
 
 
 class Sample(Section):
-    """How completions are drawn. A step takes `prompts` x `group` completions."""
+    """How completions are drawn. A batch is `prompts` x `group` completions."""
 
     prompts: Whole = 8
     """Prompts a step. Raising it makes steps steadier and longer."""
@@ -204,7 +204,7 @@ class Train(Section):
     algorithm: Algorithm = "default"
     """A named method, see `grpo explain NAME`."""
     steps: Whole
-    """Batches of completions to draw and learn from."""
+    """Optimizer steps. Each batch of completions serves `inner_epochs` of them."""
     lr: Above0
     """Learning rate at its highest; left out, 1e-6, or 1e-5 with `model.lora`."""
     lr_warmup_steps: Count | None = None
@@ -372,6 +372,10 @@ class Recipe(Section):
 def complete(data: dict[str, Any]) -> dict[str, Any]:
     """`data` with short forms widened, the preset filled in, the learning rate chosen and one verifier primary."""
     out = widen_checked(widen(data))
+    evaluation = out.get("eval")
+    if isinstance(evaluation, dict) and "k" not in evaluation:
+        samples = evaluation.get("samples", 4)
+        out["eval"] = evaluation | {"k": [1, samples] if type(samples) is int and samples > 1 else [1]}
     train = out.get("train")
     if isinstance(train, dict):
         model = out.get("model")

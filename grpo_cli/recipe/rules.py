@@ -1,11 +1,159 @@
-"""Rules between fields, each with the reason and a way out."""
+"""Rules between fields, each with the reason and a way out. Ranges of single fields stand in `models`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from grpo_cli.recipe.mistakes import Finding
 from grpo_cli.recipe.models import Recipe
+from grpo_cli.recipe.source import Path
+
+Said = Callable[[Path], bool]
 
 
-def check_rules(recipe: Recipe) -> list[Finding]:
-    """What single fields allow and together cannot be meant."""
-    return []
+def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
+    """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
+    checks = (_verifiers, _sampling, _model, _loss, _schedule, _evaluation)
+    return [finding for check in checks for finding in check(recipe, said)]
+
+
+def _at(said: Said, *paths: Path) -> Path:
+    """The first path that was written down, so that the caret stands under something the user typed."""
+    return next((path for path in paths if said(path)), paths[0])
+
+
+def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    primary = [name for name, one in recipe.verify.items() if one.primary]
+    for name in primary[1:]:
+        yield Finding(
+            ("verify", name, "primary"),
+            f"`verify.{primary[0]}` is primary already",
+            "one verifier says what right means; leave `primary` out of the others",
+        )
+    if not sum(one.weight for one in recipe.verify.values()) and not recipe.shaping:
+        first = next(iter(recipe.verify))
+        path = _at(said, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
+        yield Finding(path, "the weights of `verify` sum to 0: no answer would be rewarded")
+    for name, one in recipe.verify.items():
+        if one.primary and one.weight < 0:
+            yield Finding(
+                ("verify", name, "weight"),
+                f"`verify.{name}` is primary with a weight below 0: right answers would be punished",
+            )
+
+
+def _sampling(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    s = recipe.sample
+    total = s.prompts * s.group
+    if s.micro_batch is not None and total % s.micro_batch:
+        fits = [n for n in range(1, total + 1) if total % n == 0]
+        near = sorted(sorted(fits, key=lambda n: abs(n - (s.micro_batch or 1)))[:3])
+        yield Finding(
+            ("sample", "micro_batch"),
+            f"`sample.micro_batch` {s.micro_batch} does not divide {s.prompts} prompts x {s.group} = {total}",
+            f"these near it do: {', '.join(map(str, near))}",
+        )
+    off = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+    changed = [name for name, neutral in off.items() if getattr(s, name) != neutral]
+    if changed and not s.off_policy_ok:
+        names = " and ".join(f"`{name}`" for name in changed)
+        yield Finding(
+            ("sample", changed[0]),
+            f"{names} would train on samples the policy did not draw as it scores them (off-policy)",
+            f"leave {names} out, or say `sample.off_policy_ok: true`",
+        )
+    if s.vllm and s.engine in ("graph", "transformers"):
+        yield Finding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
+
+
+def _model(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    m = recipe.model
+    if m.load_in_4bit and m.lora is None:
+        yield Finding(
+            ("model", "load_in_4bit"),
+            "weights in 4 bits cannot be trained",
+            "add `model.lora: {r: 16}` to train adapters on them",
+        )
+    if m.load_in_4bit and (m.gguf_file or m.path.endswith(".gguf")):
+        yield Finding(
+            ("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits"
+        )
+    if m.gguf_file and m.path.endswith(".gguf"):
+        yield Finding(("model", "gguf_file"), "`model.path` names the GGUF file already")
+    local = m.path.startswith("builtin:") or m.path.endswith(".gguf")
+    if m.revision and local:
+        yield Finding(("model", "revision"), f"`model.revision` means nothing for `{m.path}`")
+
+
+def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    t = recipe.train
+    at_loss = _at(said, ("train", "ratio"), ("train", "loss"), ("train", "algorithm"))
+    if t.ratio != "token" and t.loss in ("dapo", "bnpo"):
+        yield Finding(
+            at_loss,
+            f"`ratio: {t.ratio}` with `loss: {t.loss}` weighs an answer by its length",
+            "GSPO is `loss: grpo`, or say `algorithm: gspo`",
+        )
+    if t.ratio != "token" and t.loss in ("cispo", "sapo", "vespo"):
+        yield Finding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
+    if t.loss == "luspo" and t.ratio != "sequence":
+        yield Finding(at_loss, f"`loss: luspo` needs `ratio: sequence`, got `{t.ratio}`")
+    if t.loss == "cispo" and t.clip.cap is None:
+        yield Finding(
+            _at(said, ("train", "clip"), ("train", "loss")),
+            "`loss: cispo` needs `train.clip.cap`, the absolute cap of the ratio",
+            "5.0 is what TRL and ScaleRL use",
+        )
+    if t.clip.cap is not None and t.loss != "cispo":
+        yield Finding(
+            ("train", "clip", "cap"),
+            f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`",
+            "the bound of the other losses is `train.clip.high`",
+        )
+    if t.baseline == "leave_one_out" and t.scale != "none":
+        yield Finding(
+            _at(said, ("train", "scale"), ("train", "baseline")),
+            f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
+        )
+    if t.dead_groups == "drop" and t.kl.beta > 0 and t.kl.estimator != "k1_reward":
+        yield Finding(
+            _at(said, ("train", "dead_groups"), ("train", "kl", "beta")),
+            "`dead_groups: drop` would leave the KL term of dropped answers out of the loss",
+            "say `train.dead_groups: keep` with `kl.beta` above 0",
+        )
+
+
+def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    t = recipe.train
+    if t.lr_warmup_steps is not None and t.lr_warmup_steps > t.steps:
+        yield Finding(
+            ("train", "lr_warmup_steps"),
+            f"the rate would never reach `train.lr`: {t.lr_warmup_steps} warm-up steps of {t.steps}",
+        )
+    for i, phase in enumerate(recipe.warmup or ()):
+        if said(("warmup", i, "lr_warmup_steps")) and phase.lr_warmup_steps > phase.steps:
+            yield Finding(
+                ("warmup", i, "lr_warmup_steps"),
+                f"the rate would never reach `lr`: {phase.lr_warmup_steps} warm-up steps of {phase.steps}",
+            )
+    if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
+        yield Finding(
+            ("train", "trl", "lr_scheduler_type"), "`train.schedule` is said too", "leave one of the two out"
+        )
+
+
+def _evaluation(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    e, held_out = recipe.eval, recipe.data.eval is not None
+    if max(e.k) > e.samples:
+        yield Finding(
+            _at(said, ("eval", "k"), ("eval", "samples")),
+            f"pass@{max(e.k)} needs {max(e.k)} samples of a prompt, `eval.samples` is {e.samples}",
+        )
+    if e.every is not None and not held_out:
+        yield Finding(("eval", "every"), "`eval.every` needs held-out rows", "name them in `data.eval`")
+    if recipe.stop.patience is not None and (e.every is None or not held_out):
+        yield Finding(
+            ("stop", "patience"),
+            "`stop.patience` needs held-out scores during the run",
+            "set `eval.every` and `data.eval`",
+        )

@@ -1,0 +1,78 @@
+"""`train.trl` against the real GRPOConfig: the table must be what the installed TRL says."""
+
+import dataclasses
+import types
+import typing
+from enum import Enum
+from typing import Any
+
+from grpo_cli.recipe import trl_fields, trl_table
+from grpo_cli.recipe.trl_fields import check_trl
+
+
+def kinds(hint: Any) -> set[str]:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return set().union(*(kinds(arg) for arg in args))
+    if origin is typing.Literal:
+        return set().union(*(kinds(type(arg)) for arg in args))
+    bare = origin or hint
+    if bare is type(None):
+        return {"none"}
+    if isinstance(bare, type) and issubclass(bare, Enum):
+        return {"str"}
+    return {bare.__name__} if bare in (int, float, bool, str, list, dict) else set()
+
+
+def real_table() -> dict[str, str]:
+    from trl import GRPOConfig
+
+    fields = dataclasses.fields(GRPOConfig)
+    return {f.name: " | ".join(sorted(kinds(f.type))) for f in fields}
+
+
+def real_choices() -> dict[str, list[str]]:
+    from transformers.trainer_utils import SchedulerType
+    from transformers.training_args import OptimizerNames
+
+    return {
+        "lr_scheduler_type": [c.value for c in SchedulerType],
+        "optim": [c.value for c in OptimizerNames],
+    }
+
+
+def test_the_table_is_what_the_installed_trl_says() -> None:
+    assert real_table() == trl_table.FIELDS
+    assert real_choices() == trl_table.CHOICES
+
+
+def test_every_field_we_own_is_a_field_of_trl() -> None:
+    assert set(trl_fields.OURS) | set(trl_fields.ALWAYS) <= set(trl_table.FIELDS)
+
+
+def test_free_fields_pass_and_a_number_may_be_whole_where_trl_wants_a_float() -> None:
+    fields = {
+        "weight_decay": 0,
+        "lr_scheduler_type": "cosine_with_min_lr",
+        "optim": "adafactor",
+        "delta": None,
+    }
+    assert check_trl({"train": {"trl": fields}}) == []
+
+
+def test_a_field_of_ours_is_refused_with_our_key() -> None:
+    (found,) = check_trl({"train": {"trl": {"num_generations": 4}}})
+    assert found.hint == "say `sample.group`"
+
+
+def test_names_types_and_choices_are_checked() -> None:
+    fields = {"weight_deca": 0.1, "adam_beta1": "x", "optim": "adamw_torhc", "disable_dropout": 1}
+    found = check_trl({"train": {"trl": fields}})
+    assert [f.hint for f in found] == ["did you mean `weight_decay`?", "", "did you mean `adamw_torch`?", ""]
+    assert "must be a number" in found[1].message and "`true` or `false`" in found[3].message
+
+
+def test_vllm_settings_are_trl_fields_without_their_prefix() -> None:
+    assert check_trl({"sample": {"vllm": {"mode": "colocate", "gpu_memory_utilization": 0.5}}}) == []
+    (found,) = check_trl({"sample": {"vllm": {"gpu_memory": 0.5}}})
+    assert found.at_key
