@@ -1,0 +1,165 @@
+"""Checkpoints that are whole or absent: written beside, hashed, synced, renamed.
+
+A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
+order stands, the micro-step, counters) and `manifest.json`. One is only taken where a batch of completions is used
+up, so there is never a half-used batch to save.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import SetupError
+
+if TYPE_CHECKING:
+    from grpo_cli.train.trainer import Trainer
+
+MANIFEST, STATE, RECIPE = "manifest.json", "grpo.json", "recipe.yaml"
+NAME = re.compile(r"step-(\d{6,})$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint folder and the step it was taken after."""
+
+    path: Path
+    step: int
+
+
+def seal(written: Path, folder: Path, trainer: Trainer, recipe_text: str) -> Checkpoint:
+    """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename.
+
+    Raises:
+        SetupError: the disk is full or not writable; earlier checkpoints are untouched.
+    """
+    step = trainer.grpo.generation
+    final = folder / f"step-{step:06d}"
+    try:
+        (written / RECIPE).write_text(recipe_text)
+        (written / STATE).write_text(json.dumps(_state(trainer), indent=1))
+        _write_manifest(written, step)
+        folder.mkdir(parents=True, exist_ok=True)
+        if final.exists():
+            shutil.rmtree(final)
+        os.rename(written, final)
+        _sync_folder(folder)
+    except OSError as err:
+        shutil.rmtree(written, ignore_errors=True)
+        raise SetupError(f"cannot save the checkpoint of step {step}: {err.strerror or err}") from err
+    return Checkpoint(final, step)
+
+
+def restore(trainer: Trainer, checkpoint: Path) -> None:
+    """Put back what TRL does not: row order, micro-step, counters."""
+    state = json.loads((checkpoint / STATE).read_text())
+    trainer._step = state["micro_step"]
+    trainer.grpo.generation = state["generation"]
+    trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
+
+
+def all_checkpoints(folder: Path) -> list[Checkpoint]:
+    """Every checkpoint folder, oldest first, valid or not."""
+    found = [Checkpoint(p, int(m[1])) for p in folder.glob("step-*") if (m := NAME.search(p.name))]
+    return sorted(found, key=lambda c: c.step)
+
+
+def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
+    """The newest whole checkpoint, and the broken ones passed over with the reason."""
+    broken = []
+    for checkpoint in reversed(all_checkpoints(folder)):
+        fault = find_fault(checkpoint.path)
+        if fault is None:
+            return checkpoint, broken
+        broken.append((checkpoint, fault))
+    return None, broken
+
+
+def find_fault(path: Path) -> str | None:
+    """Why a checkpoint cannot be trusted, or None: every file of the manifest must be there with its size and hash."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        files = manifest["files"]
+    except (OSError, ValueError, KeyError):
+        return "no readable manifest"
+    for name, (size, digest) in files.items():
+        file = path / name
+        if not file.is_file():
+            return f"`{name}` is missing"
+        if file.stat().st_size != size:
+            return f"`{name}` has {file.stat().st_size} bytes instead of {size}"
+        if _hash(file) != digest:
+            return f"`{name}` was changed"
+    return None
+
+
+def keep_newest(folder: Path, keep: int, spare: Path | None = None) -> list[Path]:
+    """Delete all but the `keep` newest checkpoints (and `spare`); returns what was deleted."""
+    gone = [c.path for c in all_checkpoints(folder)[:-keep] if c.path != spare]
+    for path in gone:
+        shutil.rmtree(path)
+    return gone
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Raises SetupError if fewer than `needed` bytes are free where checkpoints go."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise SetupError(
+            f"a checkpoint needs about {needed / 2**20:.0f} MiB, {free / 2**20:.0f} MiB are free in {folder}",
+            hint="free some space, set `run.dir` to another disk, or lower `run.keep`",
+        )
+
+
+def _state(trainer: Trainer) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "micro_step": trainer._step,
+        "generation": trainer.grpo.generation,
+        "samples_seen": trainer.grpo.samples_seen,
+        "errors_seen": trainer.grpo.errors_seen,
+    }
+
+
+def _write_manifest(path: Path, step: int) -> None:
+    files = {}
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        _sync(file)
+        files[str(file.relative_to(path))] = [file.stat().st_size, _hash(file)]
+    (path / MANIFEST).write_text(json.dumps({"step": step, "files": files}, indent=1))
+    _sync(path / MANIFEST)
+    _sync_folder(path)
+
+
+def _hash(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check_writable(folder: Path) -> None:
+    """Raises SetupError where a run folder could not be made: nearest existing parent not writable."""
+    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise SetupError(f"cannot write to `{folder}`", hint="set `run.dir` to a folder you may write to")

@@ -1,0 +1,58 @@
+"""Rows whose advantage is 0 add nothing to the gradient; leaving them out before the forward pass saves its cost.
+
+Exact only without a KL term and an entropy bonus, and only with the normaliser of the whole batch: losses that
+average over the rows or tokens they are given must be scaled by the share that was kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+PER_BATCH = {"dapo", "cispo", "vespo"}  # normalised by the token count of the whole generation batch
+PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
+PER_TOKEN = {"bnpo"}  # a mean over this micro-batch's tokens
+
+
+def drop_dead_rows(inputs: dict[str, Any], loss: str) -> tuple[dict[str, Any], float]:
+    """The batch without rows of zero advantage, and the factor that restores the loss of the whole batch.
+
+    At least one row stays, so that there is a graph to differentiate.
+    """
+    alive = inputs["advantages"] != 0
+    if alive.dim() > 1:
+        alive = alive.any(dim=1)
+    n = len(alive)
+    if bool(alive.all()):
+        return inputs, 1.0
+    if not bool(alive.any()):
+        alive[0] = True
+    mask = inputs["completion_mask"]
+    if loss in PER_BATCH:
+        share = 1.0
+    elif loss in PER_ROW:
+        share = int(alive.sum()) / n
+    elif loss in PER_TOKEN:
+        share = (mask[alive].sum() / mask.sum().clamp(min=1)).item()
+    else:
+        raise ValueError(f"no exact normaliser is known for loss `{loss}`")
+    kept = {
+        key: value[alive] if torch.is_tensor(value) and value.dim() > 0 and value.shape[0] == n else value
+        for key, value in inputs.items()
+    }
+    return _trim(kept), share
+
+
+def _trim(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Cut the columns that are padding in every row that is left."""
+    width = int(inputs["completion_mask"].sum(dim=1).max())
+    full = inputs["completion_ids"].shape[1]
+    lead = int((inputs["prompt_mask"].sum(dim=1)).max())
+    trimmed = dict(inputs)
+    for key, value in inputs.items():
+        if key in ("prompt_ids", "prompt_mask"):
+            trimmed[key] = value[:, value.shape[1] - lead :]
+        elif torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == full:
+            trimmed[key] = value[:, : max(width, 1)]
+    return trimmed

@@ -1,0 +1,57 @@
+"""Ctrl-C and SIGTERM: the first finishes the step and saves, the second stops at once.
+
+Outside the training loop there is nothing to finish: there the first stops at once too.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from grpo_cli.errors import Exit
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised where a signal stops the work at once; `code` is the exit code."""
+
+    def __init__(self, code: Exit) -> None:
+        super().__init__()
+        self.code = code
+
+
+class Interrupts:
+    """What was asked for by signal. `asked` is None until the first one."""
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
+        self.asked: Exit | None = None
+        self.is_graceful = False
+        self.say = say
+
+    @contextmanager
+    def handled(self) -> Iterator[Interrupts]:
+        """Take SIGINT and SIGTERM while inside; the former handlers come back after."""
+        before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def finish_step(self) -> Iterator[None]:
+        """While inside, the first signal waits for the loop to ask `asked` at the end of a step."""
+        self.is_graceful = True
+        try:
+            yield
+        finally:
+            self.is_graceful = False
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        code = Exit.INTERRUPTED if number == signal.SIGINT else Exit.TERMINATED
+        if self.is_graceful and self.asked is None:
+            self.asked = code
+            self.say("finishing this step, then saving; again to stop now")
+            return
+        raise Interrupted(code)

@@ -1,0 +1,384 @@
+"""`grpo train` from a checked recipe to the end card: rows, golds, model, cold start, measure, train, measure again."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import trl
+from transformers import TrainerCallback
+
+from grpo_cli import __version__
+from grpo_cli.data import audit_golds, drop_overlong, load_rows
+from grpo_cli.data.rows import Row
+from grpo_cli.display import Card, Display, RunInfo, Source
+from grpo_cli.errors import Exit, SetupError, TrainingError
+from grpo_cli.evaluate import Evaluation, Evaluator, encode
+from grpo_cli.judge import Judge
+from grpo_cli.recipe import Recipe, plan
+from grpo_cli.run import RunFolder
+from grpo_cli.train import checkpoint
+from grpo_cli.train.coldstart import ColdStart, cold_start
+from grpo_cli.train.config import batching, check_hooks, grpo_config
+from grpo_cli.train.interrupt import Interrupted, Interrupts
+from grpo_cli.train.model import Loaded, eos_ids, load_model, pick_device
+from grpo_cli.train.rollout import make_engine
+from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.threads import set_threads
+from grpo_cli.train.trainer import Trainer
+
+BIG = 50_000_000
+"""Parameters from which bfloat16 autocast pays on a CPU that has it."""
+
+
+@dataclass
+class Outcome:
+    """What a run came to; `code` is the exit code."""
+
+    run: RunFolder
+    steps: int
+    before: Evaluation | None
+    after: Evaluation | None
+    seconds: dict[str, float] = field(default_factory=dict)
+    code: Exit = Exit.OK
+    checkpoint: Path | None = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows with the compiled golds of every verifier, in the same order."""
+
+    rows: list[Row]
+    golds: dict[str, list[Any]]
+
+
+class Job:
+    """One training run. `prepare` needs no model; `run` does the work and always gives things back."""
+
+    def __init__(self, recipe: Recipe, *, label: str, base: Path | None, display: Display) -> None:
+        self.recipe, self.label, self.base, self.display = recipe, label, base, display
+        self.began = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+        self.judge = Judge(recipe.verify)
+        self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
+        self.evaluations: list[dict[str, Any]] = []
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Count the seconds inside to a phase of the summary."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+
+    def prepare(self) -> tuple[Split, Split | None]:
+        """Rows and golds of both splits, checked; nothing has been written yet."""
+        recipe = self.recipe
+        self.judge.start()
+        train = self._split("train")
+        held_out = self._split("eval") if recipe.data.eval is not None else None
+        plan(recipe, len(train.rows))
+        checkpoint.check_writable(Path(recipe.run.dir))
+        return train, held_out
+
+    def run(self, resume: RunFolder | None = None) -> Outcome:
+        """Train.
+
+        Raises:
+            UserError: as the errors module says, after everything good was saved.
+        """
+        try:
+            with self.interrupts.handled():
+                return self._run(resume)
+        finally:
+            self.judge.close()
+            self.display.close()
+
+    def _run(self, resume: RunFolder | None) -> Outcome:
+        recipe, display = self.recipe, self.display
+        with self.timed("setup"):
+            check_hooks()
+            set_threads(recipe.run.threads)
+            train, held_out = self.prepare()
+            device = pick_device()
+            display.progress("load model", 0, 1)
+            loaded = load_model(recipe.model, device=device, seed=recipe.train.seed)
+            display.progress("load model", 1, 1)
+            train = self._fitting(train, loaded)
+            plan(recipe, len(train.rows))
+            run = resume or self._create_run(device)
+        display.start(self._info(run, device))
+        try:
+            return self._trained(run, resume, loaded, device, train, held_out)
+        except TrainingError:
+            run.update_manifest(status="failed")
+            raise
+        except Interrupted as stop:
+            run.update_manifest(status="interrupted")
+            display.note("warn", "stopped at once", hint=self._resume_hint(run))
+            return Outcome(run, 0, None, None, self.seconds, stop.code)
+
+    def _trained(
+        self, run: RunFolder, resume: RunFolder | None, loaded: Loaded, device: Any, train: Split, held_out: Split | None
+    ) -> Outcome:
+        recipe, display = self.recipe, self.display
+        start_from = self._resume_point(run) if resume else None
+        if start_from is None:
+            self._cold_start(loaded, train)
+        engine = make_engine(recipe.sample.engine, loaded.model, loaded.tokenizer, eos_ids=eos_ids(loaded.model, loaded.tokenizer))
+        step = GrpoStep(recipe, train.rows, train.golds, self.judge, engine, loaded.tokenizer, run, display)
+        evaluator = self._evaluator(held_out, loaded, engine)
+        before = after = None
+        if evaluator is not None and start_from is None:
+            before = self._evaluate(evaluator, run, 0)
+        batch = batching(recipe, device, max((len(encode(loaded.tokenizer, r)) for r in train.rows[:2000]), default=0))
+        is_big = sum(p.numel() for p in loaded.model.parameters()) >= BIG
+        partial = run.path / "checkpoints" / ".partial"
+        trainer = Trainer(
+            step,
+            model=loaded.model,
+            args=grpo_config(recipe, partial, batch, device, is_big),
+            tokenizer=loaded.tokenizer,
+            callbacks=[Watch(self, run, step, evaluator)],
+            on_checkpoint=lambda t, written: self._seal(t, written, run),
+        )
+        if start_from is not None:
+            checkpoint.restore(trainer, start_from.path)
+        step.clock.lap()
+        try:
+            with self.interrupts.finish_step():
+                trainer.train(resume_from_checkpoint=str(start_from.path) if start_from else None)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        last = run.checkpoint_path(step.generation)
+        if self.interrupts.asked is not None:
+            run.update_manifest(status="interrupted", steps=step.generation)
+            self._finish(run, "interrupted", next_=self._resume_hint(run))
+            return Outcome(run, step.generation, before, None, self._all_seconds(run), self.interrupts.asked, last)
+        if evaluator is not None:
+            after = self._evaluate(evaluator, run, step.generation)
+        run.update_manifest(status="done", steps=step.generation)
+        self._finish(run, "done", next_=f"grpo eval {last}")
+        return Outcome(run, step.generation, before, after, self._all_seconds(run), Exit.OK, last)
+
+    def _split(self, which: str) -> Split:
+        rows = load_rows(self.recipe.data, which, self.base)  # type: ignore[arg-type]
+        audit = audit_golds(rows, self.judge.verifiers, self.recipe.data.on_bad_gold)
+        if audit.dropped:
+            first = audit.dropped[0]
+            self.display.note(
+                "warn", f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold, first {first.place}: {first.message}"
+            )
+        return Split(audit.rows, audit.golds)
+
+    def _fitting(self, split: Split, loaded: Loaded) -> Split:
+        limit = self.recipe.data.max_prompt_tokens or self._room(loaded)
+        fitting = drop_overlong(split.rows, lambda row: len(encode(loaded.tokenizer, row)), limit)
+        if not fitting.dropped:
+            return split
+        self.display.note("warn", fitting.summary())
+        kept = {row.id for row in fitting.rows}
+        places = [i for i, row in enumerate(split.rows) if row.id in kept]
+        return Split([split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()})
+
+    def _room(self, loaded: Loaded) -> int | None:
+        context = getattr(loaded.model.config, "max_position_embeddings", None)
+        if context is None:
+            return None
+        room = int(context) - self.recipe.sample.max_tokens
+        if room < 1:
+            raise SetupError(
+                f"`sample.max_tokens` is {self.recipe.sample.max_tokens}, the model's context only {context} tokens",
+                hint="lower `sample.max_tokens`",
+            )
+        return room
+
+    def _create_run(self, device: Any) -> RunFolder:
+        recipe = self.recipe
+        manifest = {
+            "argv": sys.argv,
+            "recipe_sha": recipe.sha(),
+            "versions": versions(),
+            "device": device_name(device),
+            "seed": recipe.train.seed,
+            "git": git_commit(),
+        }
+        return RunFolder.create(recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=self.label)
+
+    def _info(self, run: RunFolder, device: Any) -> RunInfo:
+        recipe = self.recipe
+        return RunInfo(
+            run=run.name,
+            recipe=self.label,
+            sha=recipe.sha(),
+            model=recipe.model.path,
+            folder=str(run.path),
+            log=str(run.log_path),
+            device=device_name(device),
+            steps=recipe.train.steps,
+            prompts=recipe.sample.prompts,
+            group=recipe.sample.group,
+            max_tokens=recipe.sample.max_tokens,
+            seed=recipe.train.seed,
+            sources=tuple(Source(name, spec.weight, spec.primary) for name, spec in recipe.verify.items()),
+        )
+
+    def _cold_start(self, loaded: Loaded, train: Split) -> ColdStart | None:
+        recipe = self.recipe
+        if not recipe.warmup:
+            if not loaded.is_pretrained:
+                self.display.note("warn", f"`{recipe.model.path}` has random weights and the recipe no `warmup`")
+            return None
+        phases = [(phase, self._demonstration_rows(phase, train.rows)) for phase in recipe.warmup]
+        with self.timed("warmup"):
+            device = next(loaded.model.parameters()).device.type
+            done = cold_start(
+                loaded.model,
+                loaded.tokenizer,
+                phases,
+                model_key=f"{recipe.model.model_dump_json()}/{device}/{torch.get_num_threads() if device == 'cpu' else 0}",
+                seed=recipe.train.seed,
+                eos_id=eos_ids(loaded.model, loaded.tokenizer)[0],
+                on_progress=lambda step, total: self.display.progress("warm-up", step, total),
+            )
+        how = "from the cache" if done.from_cache else f"in {done.seconds:.1f}s"
+        self.display.note("info", f"warm-up: {done.steps} supervised steps on {done.demonstrations:,} demonstrations, {how}")
+        return done
+
+    def _demonstration_rows(self, phase: Any, rows: Sequence[Row]) -> Sequence[Row]:
+        if phase.data is None:
+            return rows
+        return load_rows(self.recipe.data.model_copy(update={"train": [phase.data]}), "train", self.base)
+
+    def _evaluator(self, held_out: Split | None, loaded: Loaded, engine: Any) -> Evaluator | None:
+        if held_out is None:
+            return None
+        return Evaluator(
+            self.recipe.eval,
+            held_out.rows,
+            held_out.golds,
+            self.judge,
+            engine,
+            loaded.tokenizer,
+            max_tokens=self.recipe.sample.max_tokens,
+            temperature=self.recipe.sample.temperature,
+            seed=self.recipe.train.seed,
+        )
+
+    def _evaluate(self, evaluator: Evaluator, run: RunFolder, step: int) -> Evaluation:
+        found = evaluator.run(step, lambda done, total: self.display.phase("evaluate", done, total))
+        self.seconds["evaluate"] = self.seconds.get("evaluate", 0.0) + found.sampled.seconds + (
+            found.greedy.seconds if found.greedy else 0.0
+        )
+        metrics = {"step": step, **found.as_metrics()}
+        best = max((e["eval/pass@1"] for e in self.evaluations), default=-1.0)
+        metrics["eval/best"] = metrics["eval/pass@1"] > best
+        self.evaluations.append(metrics)
+        run.write_samples(step, found.sampled.records, split="eval")
+        run.write_metrics(metrics)
+        self.display.evaluated(metrics)
+        return found
+
+    def _seal(self, trainer: Trainer, written: Path, run: RunFolder) -> None:
+        self.display.phase("save")
+        saved = checkpoint.seal(written, run.path / "checkpoints", trainer, self.recipe.resolved())
+        checkpoint.keep_newest(run.path / "checkpoints", self.recipe.run.keep)
+        self.display.note("good", f"saved {saved.path}")
+
+    def _resume_point(self, run: RunFolder) -> checkpoint.Checkpoint | None:
+        found, broken = checkpoint.newest_valid(run.path / "checkpoints")
+        for one, fault in broken:
+            self.display.note("warn", f"checkpoint {one.path.name} is broken: {fault}; the one before is used")
+        gone = run.move_aside(found.step if found else -1)
+        said = f"resuming {run.name} from {found.path.name}" if found else f"{run.name} has no checkpoint: starting over"
+        self.display.note("info", said + (f"; records of {gone} later steps moved to *.abandoned" if gone else ""))
+        return found
+
+    def _resume_hint(self, run: RunFolder) -> str:
+        return f"grpo train {self.label} --resume {run.path}"
+
+    def _finish(self, run: RunFolder, status: Any, next_: str) -> None:
+        history = tuple(m for m in run.metrics() if "reward/total/mean" in m)
+        best = max(self.evaluations, key=lambda m: m["eval/pass@1"], default=None)
+        self.display.finish(
+            Card(
+                status=status,
+                wall_s=time.perf_counter() - self.began,
+                history=history,
+                evaluations=tuple(self.evaluations),
+                device=device_name(pick_device()),
+                best=str(run.checkpoint_path(best["step"])) if best and run.checkpoint_path(best["step"]).exists() else "",
+                next=next_,
+                seconds=self._all_seconds(run),
+            )
+        )
+
+    def _all_seconds(self, run: RunFolder) -> dict[str, float]:
+        lines = run.metrics()
+        phases = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in ("generate", "verify", "update")}
+        return {"setup": 0.0, "warmup": 0.0, **self.seconds, **phases}
+
+
+class Watch(TrainerCallback):
+    """At the end of each batch: evaluate, save, or stop, as recipe and signals ask."""
+
+    def __init__(self, job: Job, run: RunFolder, step: GrpoStep, evaluator: Evaluator | None) -> None:
+        self.job, self.run, self.step, self.evaluator = job, run, step, evaluator
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        if state.global_step % args.num_iterations:
+            return control
+        done, recipe = self.step.generation, self.job.recipe
+        is_last = done >= recipe.train.steps
+        asked = self.job.interrupts.asked is not None
+        every = recipe.run.save_every
+        control.should_save = is_last or asked or (every is not None and done % every == 0)
+        control.should_training_stop = is_last or asked
+        return control
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        every, done = self.job.recipe.eval.every, self.step.generation
+        if self.evaluator is None or every is None or done % every or done >= self.job.recipe.train.steps:
+            return
+        with self.step.clock.phase("pause"):
+            self.job._evaluate(self.evaluator, self.run, done)
+
+
+def versions() -> dict[str, str]:
+    """What decides whether a run can be repeated."""
+    return {
+        "grpo": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "trl": trl.__version__,
+    }
+
+
+def device_name(device: Any) -> str:
+    """`1x NVIDIA H100`, or the number of CPU threads."""
+    if device.type == "cuda":
+        return f"1x {torch.cuda.get_device_name(device)}"
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+def git_commit() -> str | None:
+    """The commit of the working directory, where it is a git checkout."""
+    try:
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+

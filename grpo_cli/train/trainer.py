@@ -1,0 +1,132 @@
+"""The seam to TRL: hooks only. Each override hands over to `step.py` or guards one thing TRL lets pass silently.
+
+What it closes: a NaN loss shown as 0, an optimizer step on non-finite gradients, zero-variance rows that cost a
+forward and backward pass, and row order that depends on a sampler that is not saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from accelerate.utils import gather
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from grpo_cli.errors import TrainingError
+from grpo_cli.train.deadgroups import drop_dead_rows
+from grpo_cli.train.step import GrpoStep
+
+# TRL's names of what the optimizer step measured -> ours
+MEASURED = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "lr",
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/region_mean": "clip/total",
+    "clip_ratio/low_mean": "clip/low",
+    "clip_ratio/high_mean": "clip/high",
+    "cispo_clip_ratio": "clip/total",
+}
+
+
+class Trainer(GRPOTrainer):
+    """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
+
+    def __init__(
+        self,
+        step: GrpoStep,
+        *,
+        model: Any,
+        args: GRPOConfig,
+        tokenizer: Any,
+        callbacks: list[TrainerCallback],
+        on_checkpoint: Callable[[Trainer, Path], None],
+    ) -> None:
+        self.grpo = step
+        self.on_checkpoint = on_checkpoint
+        self._updates: list[dict[str, float]] = []
+        generations = args.max_steps // args.num_iterations + 2
+        # the rows are chosen in the hook below; the loader only has to deliver batches of the right size
+        places = Dataset.from_dict({"prompt": ["-"] * (step.recipe.sample.prompts * generations)})
+        super().__init__(
+            model=model,
+            reward_funcs=[reward],
+            args=args,
+            train_dataset=places,
+            processing_class=tokenizer,
+            callbacks=callbacks,
+        )
+        self.remove_callback(PrinterCallback)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        rows = self.grpo.choose_rows()
+        prompts = [self.grpo.rows[row] for row in rows]
+        inputs = [{"prompt": row.messages or row.prompt} for row in prompts for _ in range(self.num_generations)]
+        out: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        out["advantages"] = self.grpo.advantages(self.rewards).to(out["advantages"])
+        return out
+
+    def _generate_single_turn(
+        self, prompt_ids: Any, images: Any, multimodal_fields: Any, num_generations: int, has_tool_images: bool = False
+    ) -> tuple[list[list[int]], None]:
+        return self.grpo.sample(prompt_ids), None
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
+        texts = self.processing_class.batch_decode(completion_ids_list, skip_special_tokens=True)
+        self.rewards = gather(torch.tensor(self.grpo.judge(texts), device=self.accelerator.device))
+        return self.rewards.unsqueeze(1)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        share = 1.0
+        if self.grpo.recipe.train.dead_groups == "drop":
+            inputs, share = drop_dead_rows(inputs, self.loss_type)
+        loss = super()._compute_loss(model, inputs) * share
+        if not torch.isfinite(loss):
+            raise TrainingError(f"step {self.state.global_step + 1}: the loss is {loss.item()}", hint="lower `train.lr`")
+        return loss
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if norm is not None and not math.isfinite(float(norm)):
+            raise TrainingError(
+                f"step {self.state.global_step + 1}: the gradient norm is {float(norm)}; the weights were not touched",
+                hint="lower `train.lr`, or look at the samples of this step",
+            )
+        return norm
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" not in logs:
+            return  # the closing summary of the loop; the end card says it better
+        measured = logs | {key: _mean(values) for key, values in self._metrics["train"].items()}
+        self._metrics["train"].clear()
+        self._updates.append({ours: measured[theirs] for theirs, ours in MEASURED.items() if measured.get(theirs) is not None})
+        if self.is_batch_done:
+            trained = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
+            self._updates.clear()
+            super().log(self.grpo.close(trained), start_time)
+
+    @property
+    def is_batch_done(self) -> bool:
+        """Whether the current batch of completions has been trained on as often as the recipe says."""
+        return self.state.global_step % self.num_iterations == 0
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        self.on_checkpoint(self, Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+
+def reward(**_: Any) -> list[float]:
+    """Named for TRL's log only: verdicts come from `_calculate_rewards`."""
+    raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")
+
+
+def _mean(values: list[float]) -> float | None:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else None
