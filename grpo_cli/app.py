@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from grpo_cli import __version__
+from grpo_cli.commands.train import train
 from grpo_cli.errors import Exit, UserError
 
 app = typer.Typer(
@@ -31,6 +32,9 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
     """Verifiable-reward fine-tuning: one recipe, one verifier definition, three jobs."""
 
 
+app.command()(train)
+
+
 def main() -> None:
     """Run the command line; a user's mistake becomes its message and exit code, a closed pipe is silent."""
     try:
@@ -39,6 +43,8 @@ def main() -> None:
         sys.stdout.flush()
         print(err.render(), file=sys.stderr)
         sys.exit(int(err.code))
+    except KeyboardInterrupt:
+        sys.exit(int(Exit.INTERRUPTED))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(int(Exit.OK))

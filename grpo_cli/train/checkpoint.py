@@ -120,6 +120,7 @@ def check_space(folder: Path, needed: int) -> None:
 def _state(trainer: Trainer) -> dict[str, Any]:
     return {
         "schema": 1,
+        "base": trainer.grpo.run.manifest().get("base"),
         "micro_step": trainer._step,
         "generation": trainer.grpo.generation,
         "samples_seen": trainer.grpo.samples_seen,

@@ -31,10 +31,10 @@ from grpo_cli.train import checkpoint
 from grpo_cli.train.coldstart import ColdStart, cold_start
 from grpo_cli.train.config import batching, check_hooks, grpo_config
 from grpo_cli.train.interrupt import Interrupted, Interrupts
-from grpo_cli.train.model import Loaded, eos_ids, load_model, pick_device
-from grpo_cli.train.rollout import make_engine
+from grpo_cli.train.model import Loaded, load_model, pick_device
+from grpo_cli.train.rollout.make import end_tokens, make_engine
 from grpo_cli.train.step import GrpoStep
-from grpo_cli.train.threads import set_threads
+from grpo_cli.train.threads import choose_threads
 from grpo_cli.train.trainer import Trainer
 
 BIG = 50_000_000
@@ -109,7 +109,7 @@ class Job:
         recipe, display = self.recipe, self.display
         with self.timed("setup"):
             check_hooks()
-            set_threads(recipe.run.threads)
+            torch.set_num_threads(choose_threads(recipe.run.threads)[0])
             train, held_out = self.prepare()
             device = pick_device()
             display.progress("load model", 0, 1)
@@ -136,7 +136,9 @@ class Job:
         start_from = self._resume_point(run) if resume else None
         if start_from is None:
             self._cold_start(loaded, train)
-        engine = make_engine(recipe.sample.engine, loaded.model, loaded.tokenizer, eos_ids=eos_ids(loaded.model, loaded.tokenizer))
+        engine = make_engine(
+            recipe.sample.engine, loaded.model, loaded.tokenizer, say=lambda text: display.note("info", text)
+        )
         step = GrpoStep(recipe, train.rows, train.golds, self.judge, engine, loaded.tokenizer, run, display)
         evaluator = self._evaluator(held_out, loaded, engine)
         before = after = None
@@ -213,6 +215,7 @@ class Job:
             "device": device_name(device),
             "seed": recipe.train.seed,
             "git": git_commit(),
+            "base": str((self.base or Path()).resolve()),
         }
         return RunFolder.create(recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=self.label)
 
@@ -249,7 +252,7 @@ class Job:
                 phases,
                 model_key=f"{recipe.model.model_dump_json()}/{device}/{torch.get_num_threads() if device == 'cpu' else 0}",
                 seed=recipe.train.seed,
-                eos_id=eos_ids(loaded.model, loaded.tokenizer)[0],
+                eos_id=loaded.tokenizer.eos_token_id or min(end_tokens(loaded.model, loaded.tokenizer)),
                 on_progress=lambda step, total: self.display.progress("warm-up", step, total),
             )
         how = "from the cache" if done.from_cache else f"in {done.seconds:.1f}s"

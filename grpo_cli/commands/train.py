@@ -1,0 +1,121 @@
+"""`grpo train`: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SCHEMA = 1
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")],
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Continue this run, or `last` for the newest one.")
+    ] = None,
+    display: Annotated[str, typer.Option(help="auto, live, plain, json or none.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check recipe, rows and golds, show the plan, stop.")] = False,
+) -> None:
+    """Train a model on rewards that the recipe's verifiers give.
+
+    Examples:
+      grpo train quickstart
+      grpo train recipes/gsm8k-qwen2.5-0.5b.yaml --set train.steps=50
+      grpo train my.yaml --resume last
+    """
+    from grpo_cli.recipe import find, load
+
+    checked = load(recipe, sets or [])
+    base = Path() if recipe == "-" else find(recipe).parent
+    label = "stdin" if recipe == "-" else Path(recipe).stem
+    quiet_libraries()
+    from grpo_cli.display import make_display
+
+    shown = make_display(display)
+    if dry_run:
+        show_plan(checked, base)
+        return
+    from grpo_cli.train.job import Job
+    from grpo_cli.train.resume import find_run
+
+    run = find_run(checked, resume) if resume else None
+    outcome = Job(checked, label=label, base=base, display=shown).run(run)
+    if as_json:
+        print(json.dumps(summary(outcome)))
+    sys.stdout.flush()
+    raise typer.Exit(int(outcome.code))
+
+
+def show_plan(recipe: Any, base: Path) -> None:
+    """Rows, golds and batch arithmetic on stdout; nothing is written and torch is not loaded."""
+    from grpo_cli.data import audit_golds, load_rows
+    from grpo_cli.judge import Judge
+    from grpo_cli.recipe import plan
+
+    judge = Judge(recipe.verify)
+    try:
+        judge.start()
+        rows = load_rows(recipe.data, "train", base)
+        audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold)
+    finally:
+        judge.close()
+    print(recipe.resolved())
+    print(plan(recipe, len(audit.rows)).text())
+    if audit.dropped:
+        print(f"{len(audit.dropped)} of {len(rows)} rows dropped for a bad gold")
+
+
+def quiet_libraries() -> None:
+    """Other libraries' bars, telemetry and advice off, before they are imported."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    pin_one_gpu()
+
+
+def pin_one_gpu() -> None:
+    """Hide all GPUs but the first from this process: TRL would otherwise split or replicate the model silently."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[0] if visible is not None else "0"
+
+
+def summary(outcome: Any) -> dict[str, Any]:
+    """The one object of `--json`."""
+    return {
+        "schema": SCHEMA,
+        "run": str(outcome.run.path),
+        "steps": outcome.steps,
+        "before": measured(outcome.before),
+        "after": measured(outcome.after),
+        "seconds": {name: round(value, 3) for name, value in outcome.seconds.items()},
+        "checkpoint": str(outcome.checkpoint) if outcome.checkpoint else None,
+    }
+
+
+def measured(evaluation: Any) -> dict[str, Any] | None:
+    """pass@1 with interval and n, sampled; greedy beside it where it was measured."""
+    if evaluation is None:
+        return None
+    found = _one(evaluation.sampled)
+    found |= {f"pass@{k}": interval.mean for k, interval in evaluation.sampled.pass_k.items()}
+    found["think"] = evaluation.sampled.think
+    if evaluation.greedy is not None:
+        found["greedy"] = _one(evaluation.greedy)
+    return found
+
+
+def _one(measured: Any) -> dict[str, Any]:
+    interval = measured.pass_1
+    return {"pass@1": interval.mean, "ci": [interval.low, interval.high], "n": interval.n}

@@ -1,0 +1,53 @@
+"""Which run a `--resume` means, and whether its recipe is still the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grpo_cli.errors import DataError, RecipeError
+from grpo_cli.recipe import Recipe
+from grpo_cli.run import RunFolder
+
+
+def find_run(recipe: Recipe, named: str) -> RunFolder:
+    """The run at a path, or with `last` the newest run of this very recipe under `run.dir`.
+
+    Raises:
+        DataError: no such run.
+        RecipeError: the run was made from another recipe; the differing keys are named.
+    """
+    if named != "last":
+        run = RunFolder.open(named)
+        changed = differing_keys(run.recipe_text, recipe.resolved())
+        if changed:
+            raise RecipeError(
+                f"the recipe differs from the run's in {', '.join(f'`{key}`' for key in changed[:8])}",
+                place=named,
+                hint="resume with the recipe in the run's folder, or start a new run",
+            )
+        return run
+    root = Path(recipe.run.dir)
+    runs = sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for file in runs:
+        run = RunFolder.open(file.parent)
+        if not differing_keys(run.recipe_text, recipe.resolved()):
+            return run
+    raise DataError(f"no run of this recipe under `{root}`", hint="leave `--resume` out to start one")
+
+
+def differing_keys(old: str, new: str) -> list[str]:
+    """Dotted keys whose values differ between two resolved recipes."""
+    from ruamel.yaml import YAML
+
+    before, after = (flatten(YAML(typ="safe").load(text)) for text in (old, new))
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+
+
+def flatten(value: object, path: str = "") -> dict[str, object]:
+    """Leaves of nested mappings by dotted key; lists are leaves."""
+    if not isinstance(value, dict):
+        return {path: value}
+    out: dict[str, object] = {}
+    for key, inner in value.items():
+        out |= flatten(inner, f"{path}.{key}" if path else str(key))
+    return out
