@@ -1,0 +1,60 @@
+"""Work for the pool's tests: each word is one way to misbehave."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_KEPT: list[bytearray] = []
+
+
+def make(config: Any) -> tuple[Callable[[Any], Any], Any]:
+    """The pool's task."""
+    return behave, {"config": config}
+
+
+def behave(word: Any) -> Any:
+    """Do what the word says, else return it."""
+    if word == "loop":
+        while True:
+            pass
+    if word == "hold the interpreter":
+        return len(str(9**9**9))
+    if word == "eat memory":
+        return len(bytearray(10**10))
+    if word == "keep memory":
+        _KEPT.append(bytearray(60 * 1024 * 1024))
+        return len(_KEPT)
+    if word == "exit":
+        os._exit(3)
+    if word == "system exit":
+        raise SystemExit(2)
+    if word == "sleep":
+        time.sleep(1000)
+    if word == "raise":
+        raise ValueError("no such thing")
+    if word == "print":
+        print("from the worker")
+    if word == "pid":
+        return [os.getpid(), os.getppid()]
+    if word == "object":
+        return object()
+    if word == "bytes":
+        return b"\x00raw"
+    return word
+
+
+def broken(config: Any) -> Any:
+    """A task that cannot be loaded."""
+    raise LookupError(f"no {config}")
+
+
+def pids_then_wait(module: str) -> None:
+    """Body of a child process in the tests: start a pool, print its pids, wait to be killed."""
+    from grpo_verifiers.pool import Pool
+
+    pool = Pool("pool_tasks:make", workers=1)
+    print(*pool.run(["pid"])[0].value, flush=True)  # type: ignore[union-attr]
+    pool.submit(["loop"])
+    sys.stdin.read()

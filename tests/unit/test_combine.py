@@ -1,0 +1,136 @@
+"""Verdicts into rewards: no verdict is never a number, and each rule does what its name says."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from grpo_verifiers.combine import (
+    NoVerifier,
+    Rule,
+    Term,
+    cancellation,
+    check_rule,
+    combine,
+    judges_of,
+    normalise_then_sum,
+    outcome,
+    primary_of,
+)
+from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
+
+SPECS = {"math": Term(1.0, primary=True), "format": Term(0.1)}
+
+
+def test_the_reward_is_the_weighted_sum() -> None:
+    assert combine({"math": right(), "format": wrong(score=0.5)}, SPECS) == pytest.approx(1.05)
+
+
+def test_shaping_is_added() -> None:
+    assert combine({"math": wrong(), "format": wrong()}, SPECS, {"overlong": -0.5}) == -0.5
+
+
+def test_an_error_leaves_no_reward() -> None:
+    assert combine({"math": right(), "format": error("down")}, SPECS) is None
+
+
+def test_an_error_of_a_weightless_verifier_costs_nothing() -> None:
+    assert combine({"math": right(), "watch": error("down")}, {**SPECS, "watch": Term(0.0)}) == 1.0
+
+
+def test_over_limit_counts_as_zero() -> None:
+    assert combine({"math": over_limit("timeout"), "format": right()}, SPECS) == pytest.approx(0.1)
+
+
+def test_a_reward_that_is_not_finite_names_its_term() -> None:
+    with pytest.raises(ValueError, match="`overlong` is nan"):
+        combine({"math": right()}, SPECS, {"overlong": math.nan})
+
+
+def test_the_primary_says_what_right_means() -> None:
+    assert primary_of(SPECS) == "math"
+    assert primary_of({"a": Term(), "b": Term()}) == "a"
+    assert outcome({"math": wrong(), "format": right()}, SPECS) is Outcome.WRONG
+
+
+def test_right_at_moves_the_bar_both_ways() -> None:
+    assert outcome({"a": wrong(score=0.6)}, {"a": Term(right_at=0.5)}) is Outcome.RIGHT
+    assert outcome({"a": right(score=0.6)}, {"a": Term(right_at=0.9)}) is Outcome.WRONG
+    assert outcome({"a": over_limit("x")}, {"a": Term(right_at=0.5)}) is Outcome.OVER_LIMIT
+    assert outcome({"a": error("x")}, {"a": Term()}) is Outcome.ERROR
+
+
+def test_gate_needs_right_pays_format_only_to_right_answers() -> None:
+    rule = Rule("gate", {"format": "needs_right"})
+    assert combine({"math": wrong(), "format": right()}, SPECS, None, rule) == 0.0
+    assert combine({"math": right(), "format": right()}, SPECS, None, rule) == pytest.approx(1.1)
+
+
+def test_gate_must_pass_takes_everything_away() -> None:
+    rule = Rule("gate", {"format": "must_pass"})
+    assert combine({"math": right(), "format": wrong()}, SPECS, None, rule) == 0.0
+
+
+def test_first_takes_the_first_that_found_an_answer() -> None:
+    specs = {"a": Term(1.0), "b": Term(0.5)}
+    assert combine({"a": no_answer("none"), "b": right()}, specs, None, Rule("first")) == 0.5
+    assert combine({"a": wrong(), "b": right()}, specs, None, Rule("first")) == 0.0
+
+
+def test_min_takes_the_lowest_score() -> None:
+    specs = {"a": Term(1.0), "b": Term(1.0)}
+    assert combine({"a": right(), "b": wrong(score=0.25)}, specs, None, Rule("min")) == 0.5
+
+
+def test_by_takes_the_verifier_the_row_names() -> None:
+    rule = Rule("by", by="kind")
+    assert judges_of({"kind": "format"}, SPECS, rule) == ["format"]
+    assert outcome({"format": right()}, SPECS, rule) is Outcome.RIGHT
+    for row in ({}, {"kind": "fromat"}, {"kind": 3}):
+        with pytest.raises(NoVerifier):
+            judges_of(row, SPECS, rule)
+
+
+def test_normalise_then_sum_gives_each_verifier_the_same_say() -> None:
+    scores = {"math": [1.0, 0.0, 1.0, 0.0], "format": [0.9, 1.0, 0.9, 1.0]}
+    got = normalise_then_sum(scores, {"math": Term(), "format": Term()})
+    assert all(abs(x or 0.0) < 0.02 for x in got)
+
+
+def test_normalise_then_sum_leaves_out_samples_without_a_verdict() -> None:
+    got = normalise_then_sum({"math": [1.0, None, 0.0]}, {"math": Term()})
+    assert got[1] is None and got[0] is not None and got[0] == pytest.approx(-(got[2] or 0.0))
+
+
+def test_normalise_then_sum_of_equal_scores_is_zero() -> None:
+    assert normalise_then_sum({"math": [0.3, 0.3, 0.3]}, {"math": Term()}) == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "specs", "says"),
+    [
+        (Rule("gate", {"fromat": "needs_right"}), SPECS, "names `fromat`"),
+        (Rule("gate", {"format": "maybe"}), SPECS, "is `maybe`"),
+        (Rule("gate"), SPECS, "names no verifier"),
+        (Rule("by"), SPECS, "names no column"),
+        (Rule(), {"a": Term(1.0), "b": Term(-1.0)}, "sum to 0"),
+        (Rule(), {"a": Term(0.0)}, "all weights are 0"),
+        (Rule(), {"a": Term(primary=True), "b": Term(primary=True)}, "more than one"),
+    ],
+)
+def test_rules_that_cannot_be_meant_are_named(rule: Rule, specs: dict[str, Term], says: str) -> None:
+    assert any(says in mistake for mistake in check_rule(rule, specs))
+
+
+def test_verifiers_that_cancel_are_found() -> None:
+    specs = {"a": Term(1.0), "b": Term(1.0), "c": Term(1.0)}
+    samples = [
+        {"a": wrong(score=i % 2), "b": wrong(score=1 - i % 2), "c": wrong(score=i % 3 / 2)} for i in range(12)
+    ]
+    assert len(cancellation(samples, specs)) == 1
+    assert cancellation([{"a": wrong(), "b": wrong(), "c": wrong()}] * 12, specs) == []
+
+
+def test_verdict_type_is_what_combine_reads() -> None:
+    assert combine({"math": Verdict(Outcome.RIGHT, 1.0)}, {"math": Term()}) == 1.0

@@ -1,0 +1,247 @@
+"""Verdicts into one reward, the same for train, eval and verify.
+
+An `error` of any verifier with a weight leaves the sample without a reward (None), never with a smaller one: a missing
+term would read as a bad completion. Shaping terms are added as they are and never make a sample right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from grpo_verifiers.verdict import Outcome, Verdict
+
+Method = Literal["sum", "gate", "first", "min", "by", "normalise_then_sum"]
+
+
+class Spec(Protocol):
+    """What the recipe says about one verifier (`Term` here, `Verify` in a recipe)."""
+
+    @property
+    def weight(self) -> float: ...
+    @property
+    def primary(self) -> bool: ...
+    @property
+    def right_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A plain `Spec`."""
+
+    weight: float = 1.0
+    primary: bool = False
+    right_at: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How verdicts become one reward.
+
+    `sum` weighted sum of the scores · `gate` a sum in which a verifier named in `gate` counts only where the primary is
+    right (`needs_right`), or takes the whole reward away where it is not right itself (`must_pass`) ·
+    `first` the first verifier, in recipe order, that found an answer · `min` the lowest score, times the sum of the
+    weights · `by` the verifier that the row names in column `by` · `normalise_then_sum` as `sum` for one sample;
+    across a group see `normalise_then_sum()`.
+    """
+
+    method: Method = "sum"
+    gate: Mapping[str, str] = field(default_factory=dict)
+    by: str | None = None
+
+
+SUM = Rule()
+
+
+class NoVerifier(ValueError):
+    """A row names a verifier that the recipe does not have."""
+
+
+def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: Rule = SUM) -> list[str]:
+    """The verifiers that judge this row: all, or with `by` the one its column names.
+
+    Raises:
+        NoVerifier: the row does not name one of `specs`; the message is for the row's place.
+    """
+    if rule.method != "by":
+        return list(specs)
+    assert rule.by is not None
+    if rule.by not in row:
+        raise NoVerifier(f"no column `{rule.by}`, which names the row's verifier")
+    name = row[rule.by]
+    if not isinstance(name, str) or name not in specs:
+        raise NoVerifier(f"`{rule.by}` is {name!r}, which is none of the verifiers {', '.join(specs)}")
+    return [name]
+
+
+def primary_of(specs: Mapping[str, Spec]) -> str:
+    """The name of the primary verifier: the one marked, else the first."""
+    return next((name for name, spec in specs.items() if spec.primary), next(iter(specs)))
+
+
+def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule = SUM) -> Outcome | None:
+    """The sample's outcome: its primary's, with `right_at` applied; None where the primary gave no verdict object."""
+    name = primary_of(specs)
+    if rule.method == "by" and len(verdicts) == 1:
+        name = next(iter(verdicts))
+    verdict = verdicts.get(name)
+    return None if verdict is None else outcome_at(verdict, specs[name].right_at)
+
+
+def outcome_at(verdict: Verdict, right_at: float) -> Outcome:
+    """The verdict's outcome when scores from `right_at` up count as right."""
+    if verdict.score is None or verdict.outcome is Outcome.OVER_LIMIT:
+        return verdict.outcome
+    if verdict.score >= right_at > 0.0:
+        return Outcome.RIGHT
+    return Outcome.WRONG if verdict.outcome is Outcome.RIGHT else verdict.outcome
+
+
+def combine(
+    verdicts: Mapping[str, Verdict],
+    specs: Mapping[str, Spec],
+    shaping: Mapping[str, float] | None = None,
+    rule: Rule = SUM,
+) -> float | None:
+    """The reward of one sample, or None where there is no verdict.
+
+    `shaping` holds weighted terms (weight times score), added to the reward.
+
+    Raises:
+        ValueError: the reward is not finite; the message names the term.
+    """
+    counted = {name: verdict for name, verdict in verdicts.items() if specs[name].weight != 0.0}
+    if any(verdict.score is None for verdict in counted.values()):
+        return None
+    terms = {name: specs[name].weight * (verdict.score or 0.0) for name, verdict in counted.items()}
+    reward = _METHODS[rule.method](terms, verdicts, specs, rule)
+    for name, value in {**terms, **(shaping or {})}.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the reward of `{name}` is {value}")
+    return reward + sum((shaping or {}).values())
+
+
+_Terms = dict[str, float]
+
+
+def _sum(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+    return sum(terms.values())
+
+
+def _gate(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+    is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
+    for name, condition in rule.gate.items():
+        is_bar = condition == "must_pass" and name in verdicts
+        if is_bar and outcome_at(verdicts[name], specs[name].right_at) is not Outcome.RIGHT:
+            return 0.0
+    return sum(value for name, value in terms.items() if is_right or rule.gate.get(name) != "needs_right")
+
+
+def _first(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+    for name, value in terms.items():
+        if verdicts[name].outcome is not Outcome.NO_ANSWER:
+            return value
+    return 0.0
+
+
+def _min(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+    if not terms:
+        return 0.0
+    lowest = min(verdicts[name].score or 0.0 for name in terms)
+    return lowest * sum(specs[name].weight for name in terms)
+
+
+_METHODS = {"sum": _sum, "gate": _gate, "first": _first, "min": _min, "by": _sum, "normalise_then_sum": _sum}
+
+
+def normalise_then_sum(
+    scores: Mapping[str, Sequence[float | None]], specs: Mapping[str, Spec], floor: float = 1e-4
+) -> list[float | None]:
+    """GDPO for one group: each verifier's scores made zero-mean, unit-deviation over the group, then weighted and summed.
+
+    The mean and deviation are over the samples that have a score under every counted verifier; the others get None.
+    A verifier whose scores are all equal adds 0.
+    """
+    names = [name for name in scores if specs[name].weight != 0.0]
+    size = len(next(iter(scores.values()), ()))
+    whole = [i for i in range(size) if all(scores[name][i] is not None for name in names)]
+    totals = dict.fromkeys(whole, 0.0)
+    for name in names:
+        values = [float(scores[name][i] or 0.0) for i in whole]
+        for i, z in zip(whole, _standard(values, floor), strict=True):
+            totals[i] += specs[name].weight * z
+    return [totals.get(i) for i in range(size)]
+
+
+def _standard(values: list[float], floor: float) -> list[float]:
+    if len(values) < 2 or max(values) == min(values):
+        return [0.0] * len(values)
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    return [(v - mean) / (deviation + floor) for v in values]
+
+
+def check_rule(rule: Rule, specs: Mapping[str, Spec]) -> list[str]:
+    """Mistakes of a rule and its weights, in words; empty where there are none."""
+    out = []
+    for name, condition in rule.gate.items():
+        if name not in specs:
+            out.append(f"`gate` names `{name}`, which is none of the verifiers {', '.join(specs)}")
+        if condition not in ("needs_right", "must_pass"):
+            out.append(f"`gate` of `{name}` is `{condition}`; known: needs_right, must_pass")
+    if rule.method == "gate" and not rule.gate:
+        out.append("`gate` names no verifier")
+    if rule.method == "by" and not rule.by:
+        out.append("`by` names no column")
+    weights = [spec.weight for spec in specs.values()]
+    if not all(math.isfinite(weight) for weight in weights):
+        out.append("a weight is not finite")
+    elif all(weight == 0.0 for weight in weights):
+        out.append("all weights are 0: every reward would be 0")
+    elif abs(sum(weights)) < 1e-12:
+        out.append("the weights sum to 0: a completion that passes everything earns nothing")
+    if sum(spec.primary for spec in specs.values()) > 1:
+        out.append("more than one verifier is `primary`")
+    return out
+
+
+def cancellation(samples: Sequence[Mapping[str, Verdict]], specs: Mapping[str, Spec]) -> list[str]:
+    """Pairs of verifiers that take back what the other gives, in words (counted over samples with both scores).
+
+    Two weighted terms cancel where they differ within the samples, correlate below -0.5, and their sum varies less
+    than half as much as the larger of the two.
+    """
+    names = [name for name in specs if specs[name].weight != 0.0]
+    out = []
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            pairs = [
+                (specs[one].weight * (a.score or 0.0), specs[other].weight * (b.score or 0.0))
+                for sample in samples
+                if (a := sample.get(one))
+                and (b := sample.get(other))
+                and a.score is not None
+                and b.score is not None
+            ]
+            if len(pairs) >= 8 and _cancels(pairs):
+                out.append(
+                    f"`{one}` and `{other}` cancel: where one gives, the other takes ({len(pairs)} samples)"
+                )
+    return out
+
+
+def _cancels(pairs: list[tuple[float, float]]) -> bool:
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    vx, vy = _variance(xs), _variance(ys)
+    if min(vx, vy) <= 1e-12:
+        return False
+    both = _variance([x + y for x, y in pairs])
+    correlation = (both - vx - vy) / 2 / math.sqrt(vx * vy)
+    return correlation < -0.5 and both < 0.25 * max(vx, vy)
+
+
+def _variance(values: list[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((v - mean) ** 2 for v in values) / len(values)
