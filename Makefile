@@ -1,0 +1,48 @@
+# `make help` lists the targets. PIP_INDEX=URL passes a package index through, PYTHON=python3.12 another interpreter.
+PYTHON ?= python3
+VENV ?= .venv
+PIP_INDEX ?=
+ARGS ?=
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX))
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.ready  ## make the environment in .venv
+
+train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS='--set train.seed=1'
+	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
+
+test: setup  ## run the tests
+	$(PYTEST) -m 'not slow and not gpu' $(ARGS)
+
+test-slow: setup  ## tests that take minutes
+	$(PYTEST) -m slow $(ARGS)
+
+test-gpu: setup  ## tests that need a CUDA device; they fail without one
+	$(PYTEST) -m gpu $(ARGS)
+
+check: setup  ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, use both
+	PIP_INDEX='$(PIP_INDEX)' $(BIN)/python tests/package/check_package.py
+
+bench: setup  ## measured ratios, printed from one run
+	$(BIN)/python tests/bench/run_all.py $(ARGS)
+
+clean:  ## remove the environment and build products
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: help setup train test test-slow test-gpu check check-package bench clean
