@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from grpo_cli import __version__
+from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.errors import Exit, UserError
 
@@ -33,6 +34,7 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 app.command()(train)
+app.command()(schema)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from grpo_cli.recipe.models import Recipe, complete
 from grpo_cli.recipe.options import check_verifiers
 from grpo_cli.recipe.rules import check_rules
 from grpo_cli.recipe.source import Document, Path, parse
+from grpo_cli.recipe.templates import check_templates
 from grpo_cli.recipe.trl_fields import check_trl
 
 MOST_BYTES = 4_000_000
@@ -46,7 +47,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
 def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
     """The recipe of merged layers, and everything wrong with it; wrong values are left out to check the rest."""
     data = complete(deepcopy(layers.data))
-    found = [*check_verifiers(data), *check_trl(data)]
+    found = [*check_verifiers(data), *check_trl(data), *check_templates(data)]
     recipe: Recipe | None = None
     for _ in range(3):
         try:

@@ -16,7 +16,8 @@ from typing import Any, Literal, Union
 
 from pydantic import TypeAdapter, ValidationError
 
-from grpo_cli.recipe.mistakes import Finding, shown, unknown
+from grpo_cli.recipe.mistakes import Finding, nearest, shown, unknown
+from grpo_cli.recipe.source import Path
 from grpo_verifiers.registry import KINDS, kind_class
 from grpo_verifiers.verifier import BadOption
 
@@ -36,13 +37,11 @@ def check_verifiers(data: dict[str, Any]) -> list[Finding]:
 def _check(name: str, one: dict[str, Any]) -> list[Finding]:
     kind = one["kind"]
     if kind not in KINDS:
-        hint = unknown(kind, KINDS, "the package")
+        near = nearest(kind, KINDS)
+        hint = (f"did you mean `{near}`? " if near else "") + f"known: {', '.join(sorted(KINDS))}"
         return [Finding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)]
-    try:
-        options = options_class(kind)
-    except ModuleNotFoundError as err:
-        if not str(err.name).startswith("grpo_verifiers."):
-            raise
+    options = options_class(kind)
+    if options is None:
         return []
     hints = typing.get_type_hints(options)
     names = [f.name for f in dataclasses.fields(options)]
@@ -66,22 +65,32 @@ def _build(name: str, kind: str, one: dict[str, Any], options: type) -> list[Fin
     try:
         kind_class(kind)(options(**values))
     except BadOption as err:
-        return [Finding(("verify", name, err.option), f"`verify.{name}.{err.option}`: {err}")]
+        own = f"`verify.{name}.{err.option}`"
+        said = str(err).removeprefix(f"`{err.option}` ")
+        return [
+            Finding(("verify", name, err.option), f"{own} {said}" if said != str(err) else f"{own}: {said}")
+        ]
     return []
 
 
-def _options(name: str, one: dict[str, Any]) -> list[tuple[tuple[str, ...], dict[str, Any], str, Any]]:
+def _options(name: str, one: dict[str, Any]) -> list[tuple[Path, dict[str, Any], str, Any]]:
     """Path, holder, name and value of every option, beside the verifier's own keys or under `options`."""
     below = one.get("options")
+    flat: list[tuple[Path, dict[str, Any], str, Any]]
     flat = [(("verify", name, key), one, key, value) for key, value in one.items() if key not in OWN]
     if isinstance(below, dict):
         flat += [(("verify", name, "options", key), below, key, value) for key, value in below.items()]
     return flat
 
 
-def options_class(kind: str) -> type:
+def options_class(kind: str) -> type | None:
     """The dataclass of a kind's options."""
-    found: type = kind_class(kind).Options
+    try:
+        found: type = kind_class(kind).Options
+    except ModuleNotFoundError as err:
+        if not str(err.name).startswith("grpo_verifiers."):
+            raise
+        return None
     return found
 
 

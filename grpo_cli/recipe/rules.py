@@ -128,13 +128,13 @@ def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:
     if t.lr_warmup_steps is not None and t.lr_warmup_steps > t.steps:
         yield Finding(
             ("train", "lr_warmup_steps"),
-            f"the rate would never reach `train.lr`: {t.lr_warmup_steps} warm-up steps of {t.steps}",
+            f"`train.lr_warmup_steps` is {t.lr_warmup_steps} of {t.steps} steps: the rate would never reach `lr`",
         )
     for i, phase in enumerate(recipe.warmup or ()):
         if said(("warmup", i, "lr_warmup_steps")) and phase.lr_warmup_steps > phase.steps:
             yield Finding(
                 ("warmup", i, "lr_warmup_steps"),
-                f"the rate would never reach `lr`: {phase.lr_warmup_steps} warm-up steps of {phase.steps}",
+                f"`lr_warmup_steps` is {phase.lr_warmup_steps} of {phase.steps} steps: the rate would never reach `lr`",
             )
     if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
         yield Finding(
