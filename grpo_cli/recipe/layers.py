@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_cli.errors import Mistake
+from grpo_cli.recipe.mistakes import takes_text
 from grpo_cli.recipe.shorthand import widen
 from grpo_cli.recipe.source import Document, Path, Spot, ancestors, parse
 
@@ -36,7 +37,7 @@ class Layers:
             self._merge(self.data, widen(doc.data), (), doc)
 
     def set(self, text: str) -> None:
-        """Lay one `key.path=value` on top; the value is YAML."""
+        """Lay one `key.path=value` on top. The value is YAML, or as typed where the key takes only text (`{answer}`)."""
         flag = Flag(text)
         key, equals, raw = text.partition("=")
         path = [part.strip() for part in key.split(".")]
@@ -44,6 +45,8 @@ class Layers:
             self.mistakes.append(Mistake(f"--set {text}", "expected `key.path=value`"))
             return
         doc = parse(raw, f"--set {text}")
+        if takes_text(tuple(path)) and (doc.mistakes or not isinstance(doc.data, str | None)):
+            doc = Document(doc.name, raw, raw)
         if doc.mistakes:
             self.mistakes += [Mistake(f"--set {text}", m.message) for m in doc.mistakes]
             return

@@ -179,7 +179,7 @@ def section(path: Path) -> type[BaseModel] | None:
     """The model class at a path, through lists and named entries."""
     model: type[BaseModel] | None = Recipe
     for part in path:
-        if isinstance(part, int):
+        if isinstance(part, int) or part.isdecimal():
             continue
         if model is None:
             return None
@@ -189,6 +189,23 @@ def section(path: Path) -> type[BaseModel] | None:
         elif model.__name__ not in {"Verify", "Shaping"}:
             return None
     return model
+
+
+def takes_text(path: Path) -> bool:
+    """Whether the key at a path takes text and nothing else (but null)."""
+    model = section(path[:-1])
+    fields = {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+    field = fields.get(str(path[-1]))
+    return field is not None and _is_text(field.annotation)
+
+
+def _is_text(annotation: Any) -> bool:
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _is_text(typing.get_args(annotation)[0])
+    args = typing.get_args(annotation)
+    if args and (typing.get_origin(annotation) in (typing.Union, types.UnionType)):
+        return all(arg is type(None) or _is_text(arg) for arg in args)
+    return annotation is str
 
 
 def _inner(annotation: Any) -> type[BaseModel] | None:
