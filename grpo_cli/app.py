@@ -10,6 +10,8 @@ import typer
 
 from grpo_cli import __version__
 from grpo_cli.commands.schema import schema
+from grpo_cli.commands.eval import evaluate
+from grpo_cli.commands.export import export
 from grpo_cli.commands.train import train
 from grpo_cli.errors import Exit, UserError
 
@@ -34,6 +36,8 @@ def _root(version: Annotated[bool, typer.Option("--version", callback=_version, 
 
 
 app.command()(train)
+app.command("eval")(evaluate)
+app.command()(export)
 app.command()(schema)
 
 
