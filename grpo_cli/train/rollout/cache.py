@@ -1,0 +1,132 @@
+"""Keys and values of every running sample in one preallocated buffer a layer: row i holds sample i's tokens from
+column 0 on, without left padding, so that a row can be copied, moved and refilled without touching the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+ZERO_AHEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What one layer stores for a token: (heads, width) of keys and of values, and their type."""
+
+    layers: int
+    key: tuple[int, int]
+    value: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of cache one token of one sample takes, all layers together."""
+        per_layer = self.key[0] * self.key[1] + self.value[0] * self.value[1]
+        return int(self.layers * per_layer * self.dtype.itemsize)
+
+
+class KeyValueStore:
+    """The buffers, [rows, heads, columns, width]. Columns are zeroed as they come into use: a masked column is still
+    multiplied by probability 0 and must not be NaN, and columns no sample reaches cost no memory on a CPU."""
+
+    def __init__(self, layout: Layout, rows: int, columns: int) -> None:
+        import torch
+
+        self.layout, self.rows, self.columns = layout, rows, columns
+        self._zeroed = 0
+
+        def buffers(shape: tuple[int, int]) -> list[Tensor]:
+            size = (rows, shape[0], columns, shape[1])
+            return [torch.empty(size, dtype=layout.dtype, device=layout.device) for _ in range(layout.layers)]
+
+        self.keys, self.values = buffers(layout.key), buffers(layout.value)
+
+    def reach(self, columns: int) -> None:
+        """Makes the first `columns` columns safe to read."""
+        if columns > self._zeroed:
+            upto = min(self.columns, max(columns, self._zeroed + ZERO_AHEAD))
+            for buffer in (*self.keys, *self.values):
+                buffer[:, :, self._zeroed : upto] = 0
+            self._zeroed = upto
+
+    def copy_rows(self, sources: Tensor, targets: Tensor, columns: int) -> None:
+        """Copies the first `columns` columns of rows `sources` over rows `targets`."""
+        for buffer in (*self.keys, *self.values):
+            buffer[targets, :, :columns] = buffer[sources, :, :columns]
+
+
+@dataclass(slots=True)
+class Prefill:
+    """Whole prompts go through the model: prompt `prompt_of_row[i]` of the batch fills row `rows[i]`."""
+
+    store: KeyValueStore
+    rows: Tensor
+    prompt_of_row: Tensor
+    decoding: bool = False
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Spreads each prompt over its samples' rows; attention then runs on the prompts alone."""
+        length = keys.shape[2]
+        dtype = self.store.layout.dtype
+        self.store.keys[layer][self.rows, :, :length] = keys.to(dtype)[self.prompt_of_row]
+        self.store.values[layer][self.rows, :, :length] = values.to(dtype)[self.prompt_of_row]
+        return keys, values
+
+
+@dataclass(slots=True)
+class Decode:
+    """One token a row: row i writes column `position[i]` and sees columns up to it, `length` columns at most."""
+
+    store: KeyValueStore
+    row: Tensor
+    position: Tensor
+    length: int
+    mask: Tensor | None
+    decoding: bool = True
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores the new column; returns the rows' live columns as views."""
+        buffer_k, buffer_v = self.store.keys[layer], self.store.values[layer]
+        buffer_k[self.row, :, self.position] = keys[:, :, 0].to(buffer_k.dtype)
+        buffer_v[self.row, :, self.position] = values[:, :, 0].to(buffer_v.dtype)
+        rows = keys.shape[0]
+        return buffer_k[:rows, :, : self.length], buffer_v[:rows, :, : self.length]
+
+
+@dataclass(slots=True)
+class Probe:
+    """Records what a model hands to its cache, and stores nothing."""
+
+    seen: dict[int, tuple[Tensor, Tensor]]
+    decoding: bool = False
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Passes through."""
+        self.seen[layer] = (keys, values)
+        return keys, values
+
+
+Phase = Prefill | Decode | Probe
+
+
+def hugging_face_cache(phase: Phase) -> Any:
+    """A transformers `Cache` whose `update` writes through `phase`."""
+    from transformers.cache_utils import Cache
+
+    class RolloutCache(Cache):  # type: ignore[misc]
+        """Only `update` is ever called: masks and positions are the engine's own."""
+
+        def __init__(self) -> None:
+            super().__init__(layers=[])
+
+        def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
+            return phase.write(layer_idx, key_states, value_states)
+
+    return RolloutCache()

@@ -1,0 +1,81 @@
+"""The contract of a rollout engine. `logps` are always those of the *untruncated* distribution at the sampling
+temperature (at temperature 1 when greedy), whatever top-k, top-p, min-p or a repetition penalty did to the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself."""
+
+    prompt_ids: list[int]
+    n: int = 1
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it."""
+
+    token_ids: list[int]
+    logps: list[float]
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How to sample. temperature 0 is greedy; top_p 1, top_k 0, min_p 0, repetition_penalty 1 switch each rule off."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+
+    @property
+    def greedy(self) -> bool:
+        """The most likely token, no chance."""
+        return self.temperature == 0
+
+    @property
+    def truncates(self) -> bool:
+        """Whether the samples come from another distribution than the model's: off-policy when trained on."""
+        return self.penalises or (not self.greedy and (self.top_p < 1 or self.top_k > 0 or self.min_p > 0))
+
+    @property
+    def penalises(self) -> bool:
+        """Whether tokens already in the sequence are made less likely."""
+        return self.repetition_penalty != 1
+
+
+OnFinish = Callable[[int, int, Completion], None]
+"""(request index, sample index, completion), as soon as that sample ends."""
+OnProgress = Callable[[int, int], None]
+"""(samples finished, samples in all), at most a few times a second's worth of tokens."""
+
+
+class Engine(Protocol):
+    """Generates from the live training weights; every call sees the latest optimizer step."""
+
+    name: str
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Completions in the order of the requests, `n` for each."""
+
+    def release(self) -> None:
+        """Gives back what is kept between calls (the key-value cache, captured graphs)."""

@@ -1,0 +1,86 @@
+"""The model as the engine drives it: switched to evaluation and to the rollout attention while seated, and put back
+exactly as it was, module by module, also when generation fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.train.rollout.attention import ROLLOUT_ATTENTION, Current, register
+from grpo_cli.train.rollout.cache import Phase, hugging_face_cache
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def causal_model(model: nn.Module) -> nn.Module:
+    """The Hugging Face model under a PEFT wrapper; its adapters are inside its layers and stay in effect."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no gradients; afterwards each module is in the mode it was in."""
+    import torch
+
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def seated(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients, rollout attention."""
+    register()
+    found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
+    configs = {id(config): config for config in found if hasattr(config, "_attn_implementation")}
+    before = [(config, config._attn_implementation_internal) for config in configs.values()]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = ROLLOUT_ATTENTION
+        with evaluating(model):
+            yield
+    finally:
+        Current.phase = None
+        for config, name in before:
+            config._attn_implementation_internal = name
+
+
+class Forward:
+    """Calls the model for the logits of one position a row."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = causal_model(model)
+        names = inspect.signature(self.model.forward).parameters
+        self.cache_name = "cache" if "cache" in names else "past_key_values"
+
+    def __call__(self, phase: Phase, tokens: Tensor, positions: Tensor, last: Tensor | None = None) -> Tensor:
+        """float32 logits [rows, vocabulary] at column `last` of each row (default: its only column)."""
+        import torch
+
+        handle = None
+        if last is not None:
+            index = torch.arange(len(last), device=last.device)
+
+            def keep_last(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+                return (inputs[0][index, last][:, None], *inputs[1:])
+
+            handle = self.model.get_output_embeddings().register_forward_pre_hook(keep_last)  # type: ignore[operator]
+        Current.phase = phase
+        try:
+            arguments = {self.cache_name: hugging_face_cache(phase), "use_cache": True}
+            out = self.model(input_ids=tokens, position_ids=positions, **arguments)
+        finally:
+            Current.phase = None
+            if handle is not None:
+                handle.remove()
+        return out.logits[:, -1].float()  # type: ignore[no-any-return]

@@ -1,0 +1,96 @@
+"""What the running samples are doing, as tensors on the device: a decode step reads and writes nothing else, so one
+captured CUDA graph serves every step. A row whose sample has ended writes to a sink row until the host refills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grpo_cli.train.rollout.cache import Decode, KeyValueStore
+from grpo_cli.train.rollout.engine import SamplingSettings
+from grpo_cli.train.rollout.sampling import sample
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from grpo_cli.train.rollout.modelseat import Forward
+
+
+@dataclass(slots=True)
+class Rows:
+    """Per row: the token to feed next, its column, which sample it belongs to, and how many tokens that has."""
+
+    token: Tensor
+    position: Tensor
+    sample: Tensor
+    step: Tensor
+    index: Tensor
+
+    @classmethod
+    def empty(cls, rows: int, sink: int, device: torch.device) -> Rows:
+        """All rows idle."""
+        import torch
+
+        zeros = [torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3)]
+        return cls(
+            zeros[0], zeros[1], torch.full_like(zeros[0], sink), zeros[2], torch.arange(rows, device=device)
+        )
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Per sample: its uniform numbers and what came out; the last row is the sink."""
+
+    uniform: Tensor
+    tokens: Tensor
+    logps: Tensor
+
+    @property
+    def sink(self) -> int:
+        """The index that belongs to no sample."""
+        return self.tokens.shape[0] - 1
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything a step touches."""
+
+    store: KeyValueStore
+    rows: Rows
+    out: Outputs
+    is_end: Tensor
+    columns: Tensor
+    settings: SamplingSettings
+    seen: Tensor | None = None
+
+
+def decode(batch: Batch, forward: Forward, rows: int, length: int, ragged: bool) -> None:
+    """One token for each of the first `rows` rows, looking at `length` columns."""
+    state = batch.rows
+    position = state.position[:rows]
+    mask = None
+    if ragged:
+        hidden = batch.columns[:length] > position[:, None]
+        mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
+    phase = Decode(batch.store, state.index[:rows], position, length, mask)
+    logits = forward(phase, state.token[:rows, None], position[:, None])
+    accept(batch, logits, slice(0, rows))
+
+
+def accept(batch: Batch, logits: Tensor, where: slice) -> None:
+    """Samples from `logits`, writes tokens and log-probs out, and moves the rows on; ended rows go to the sink."""
+    state, out = batch.rows, batch.out
+    sample_id, step = state.sample[where], state.step[where]
+    seen = None if batch.seen is None else batch.seen[where]
+    token, logp = sample(logits, out.uniform[sample_id, step], batch.settings, seen)
+    out.tokens[sample_id, step] = token
+    out.logps[sample_id, step] = logp
+    if seen is not None:
+        seen.scatter_(1, token[:, None], True)
+    going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens))
+    state.token[where] = token
+    state.position[where] = (state.position[where] + 1) * going
+    state.step[where] = (step + 1) * going
+    state.sample[where] = (sample_id - out.sink) * going + out.sink

@@ -1,0 +1,72 @@
+"""How many threads torch may use here. The core count of the machine is not the answer: an affinity mask, a
+cgroup quota or neighbours that already run make more threads *slower*, because idle OpenMP threads spin.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cgroup_quota(
+    root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
+) -> float | None:
+    """The smallest CPU quota, in cores, of this process's cgroup and its parents (v2, then v1); None without one."""
+    quotas = []
+    for folder in _cgroup_folders(root, membership):
+        try:
+            if (folder / "cpu.max").exists():
+                limit, period = (folder / "cpu.max").read_text().split()
+            else:
+                limit = (folder / "cpu.cfs_quota_us").read_text().strip()
+                period = (folder / "cpu.cfs_period_us").read_text().strip()
+            if limit not in ("max", "-1"):
+                quotas.append(int(limit) / int(period))
+        except (OSError, ValueError, ZeroDivisionError):
+            continue
+    return min(quotas) if quotas else None
+
+
+def _cgroup_folders(root: Path, membership: Path) -> list[Path]:
+    folders = [root, root / "cpu"]
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return folders
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        here = (root / "cpu" if controllers else root) / path.strip("/")
+        folders += [here, *[parent for parent in here.parents if parent.is_relative_to(root)]]
+    return folders
+
+
+def usable_cores() -> int:
+    """Whole cores this process may use: the affinity mask, cut by the cgroup quota; at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup_quota()
+    if quota is not None:
+        cores = min(cores, int(quota))
+    return max(1, cores)
+
+
+def choose_threads(asked: int | None = None) -> tuple[int, str]:
+    """(threads, why): what was asked, else `OMP_NUM_THREADS`, else the usable cores that neighbours leave idle."""
+    if asked:
+        return asked, "asked for"
+    try:
+        told = int(os.environ.get("OMP_NUM_THREADS", ""))
+    except ValueError:
+        told = 0
+    if told > 0:
+        return told, "OMP_NUM_THREADS"
+    cores = usable_cores()
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        load = 0.0
+    idle = (os.cpu_count() or cores) - load
+    if idle < cores - 0.5:
+        return max(1, min(cores, round(idle))), f"{cores} usable cores, load {load:.1f}"
+    return cores, f"{cores} usable cores"
