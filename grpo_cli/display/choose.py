@@ -44,6 +44,15 @@ def can_animate(stream: TextIO) -> bool:
     return is_terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
+def wants_color(stream: TextIO) -> bool:
+    """`NO_COLOR` (not empty) wins, then `FORCE_COLOR`, then whether the stream is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return can_animate(stream)
+
+
 def needs_ascii(stream: TextIO) -> bool:
     """Whether the stream cannot spell our glyphs."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").replace("_", "")
@@ -53,9 +62,9 @@ def needs_ascii(stream: TextIO) -> bool:
 def _shown(mode: Mode, stream: TextIO, ascii: bool | None) -> Display:
     plain_glyphs = needs_ascii(stream) if ascii is None else ascii
     if mode == "live":
-        from grpo_cli.display.plain import PlainDisplay
+        from grpo_cli.display.live import LiveDisplay
 
-        return PlainDisplay(stream, ascii=plain_glyphs)
+        return LiveDisplay(stream, ascii=plain_glyphs, color=wants_color(stream))
     if mode == "json":
         from grpo_cli.display.jsonlines import JsonDisplay
 

@@ -126,7 +126,7 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     get = metrics.get
     parts = [f"step {get('step')}/{info.steps or number(None)}", f"reward {score(get('reward/total/mean'))}"]
     parts += [
-        f"{source.name} {score(get(f'reward/{source.name}/mean'))}"
+        f"{visible(source.name)} {score(get(f'reward/{source.name}/mean'))}"
         for source in shown_sources(info, metrics, 4)
     ]
     kinds = [get(f"group/{kind}") for kind in ("all_wrong", "mixed", "all_right")]
@@ -163,16 +163,13 @@ def timing(metrics: Metrics) -> str:
     """`30.4s = gen 19.1 + verify 2.2 + update 9.1`; shares of less than a twentieth of a second are left to `other`."""
     total = metrics.get("time/step")
     if total is None:
-        return DASHED
+        return number(None)
     phases = [
         f"{word} {seconds(metrics[key])}"
         for word, key in (("gen", "time/generate"), ("verify", "time/verify"), ("update", "time/update"))
         if metrics.get(key) is not None
     ]
     return f"{seconds(total)}s" + (f" = {' + '.join(phases)}" if phases else "")
-
-
-DASHED = number(None) + "s"
 
 
 def seconds(value: float) -> str:
