@@ -153,7 +153,7 @@ def _json(text: bytes) -> Any:
     if b"\0" in text:
         raise ValueError("NUL bytes: the file was cut off by a crash, or is no text file")
     try:
-        value = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(text.rstrip().decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole)
         if b"\\u" in text and b"\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as err:
@@ -169,6 +169,13 @@ def _json(text: bytes) -> Any:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; write null")
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError as err:
+        raise ValueError("a number of more digits than can be read; write it as a string") from err
 
 
 def _uncapitalised(text: str) -> str:

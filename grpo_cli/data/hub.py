@@ -14,16 +14,16 @@ from grpo_cli.data.files import Broken, Record, plain
 from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, RecipeError, SetupError
 
-OPTIONS = ("config", "split", "revision", "streaming")
+OPTIONS = ("name", "split", "revision", "streaming")
 
 
 def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | Broken]:
-    """The rows of one split; options `config`, `split`, `revision`, `streaming` (true where the set is too large to keep).
+    """The rows of one split; options `name` (its configuration), `split`, `revision`, `streaming` (true where the set is too large to keep).
 
     Raises:
         RecipeError: unknown option.
         SetupError: the hub cannot be reached and the set is not in the cache.
-        DataError: no such data set, config or split.
+        DataError: no such data set, configuration or split.
     """
     for option in options:
         if option not in OPTIONS:
@@ -54,14 +54,14 @@ def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
     try:
         return datasets.load_dataset(
             name,
-            options.get("config"),
+            options.get("name"),
             split=split,
             revision=options.get("revision"),
             streaming=bool(options.get("streaming", False)),
         )
     except DatasetNotFoundError as err:
         raise DataError(f"no data set `{name}` on the hub, or it is gated", place=key) from err
-    except ValueError as err:  # unknown config or split: the library's message lists the known ones
+    except ValueError as err:  # unknown configuration or split: the library's message lists the known ones
         raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
     except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
         raise SetupError(
