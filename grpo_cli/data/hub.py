@@ -14,11 +14,11 @@ from grpo_cli.data.files import Broken, Record, plain
 from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, RecipeError, SetupError
 
-OPTIONS = ("name", "split", "revision", "streaming")
+OPTIONS = ("config", "split", "revision", "streaming")
 
 
 def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | Broken]:
-    """The rows of one split; options `name` (its configuration), `split`, `revision`, `streaming` (true where the set is too large to keep).
+    """The rows of one split; options `config`, `split`, `revision`, `streaming` (true where the set is too large to keep).
 
     Raises:
         RecipeError: unknown option.
@@ -54,7 +54,7 @@ def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
     try:
         return datasets.load_dataset(
             name,
-            options.get("name"),
+            options.get("config"),
             split=split,
             revision=options.get("revision"),
             streaming=bool(options.get("streaming", False)),

@@ -121,7 +121,7 @@ def find_file(name: str, base: Path | None, key: str) -> Path:
         DataError: in neither.
     """
     path = Path(name).expanduser()
-    places = [path] if path.is_absolute() or base is None else [base / path, path]
+    places = [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
     for place in places:
         if place.is_file():
             return place

@@ -76,9 +76,9 @@ class Source(Section):
     skip: Count = 0
     """Leave out this many rows first."""
     weight: Above0 = 1.0
-    """Share of this source where `train` is a list; only the ratios count."""
+    """How often each of its rows stands in the mix where `train` is a list: 2 is twice, 0.5 every second row."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of a procedural task, or `split` and `name` of a hub data set."""
+    """`split`, and options of a procedural task, or `config`, `revision` and `streaming` of a hub data set."""
 
 
 class Data(Section):

@@ -42,7 +42,7 @@ def test_hub_rows_come_from_the_split_of_the_job(loader: list[Any]) -> None:
     loader.append([question()])
     assert load()[0].fields["split"] == "train"
     assert load("eval")[0].fields["split"] == "test"
-    assert load("eval", split="validation", name="main")[0].fields["split"] == "validation"
+    assert load("eval", split="validation", config="main")[0].fields["split"] == "validation"
     assert load()[0].place == "hub:some/set:row 1"
 
 
