@@ -55,7 +55,7 @@ def recipe_schema() -> Schema:
         "properties": {"data": {"required": ["train", "prompt"]}, "train": {"required": ["steps"]}},
     }
     out: Schema = (
-        {"$schema": DRAFT, "title": "grpo recipe"} | schema | {"anyOf": [{"required": ["extends"]}, whole]}
+        {"$schema": DRAFT} | schema | {"title": "grpo recipe"} | {"anyOf": [{"required": ["extends"]}, whole]}
     )
     out.pop("required", None)
     return out

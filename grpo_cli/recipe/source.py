@@ -52,7 +52,7 @@ class Document:
 def excerpt(text: str, spot: Spot) -> str:
     """The line of a spot with carets under it; long lines are cut around the spot, control characters shown as `·`."""
     lines = text.split("\n")
-    if not 1 <= spot.line <= len(lines):
+    if not 1 <= spot.line <= len(lines) or not lines[spot.line - 1].strip():
         return ""
     line = "".join(
         c if c.isprintable() else ("  " if c == "\t" else "·") for c in lines[spot.line - 1].rstrip("\r")
@@ -75,9 +75,11 @@ def parse(text: str, name: str) -> Document:
         if node is not None:
             doc.data = _Reader(doc).read(node, (), ())
     except MarkedYAMLError as err:
-        mark = err.problem_mark or err.context_mark
-        spot = Spot(mark.line + 1, mark.column + 1, mark.column + 2) if mark else None
         what = " ".join(str(err.problem or err.context or "cannot be read").split())
+        mark = err.problem_mark or err.context_mark
+        if "<stream end>" in what and err.context_mark:
+            mark, what = err.context_mark, "the file ends before this is closed"
+        spot = Spot(mark.line + 1, mark.column + 1, mark.column + 2) if mark else None
         doc.mistakes.append(doc.mistake(f"not YAML: {what}", spot))
     except RecursionError:
         doc.mistakes.append(Mistake(name, "not a recipe: nested too deeply"))
@@ -104,6 +106,8 @@ class _Reader:
             if self.count == MOST_VALUES + 1:
                 self._wrong(f"more than {MOST_VALUES:,} values", node)
             return None
+        if not isinstance(node, ScalarNode) and _tag(node) not in {"map", "seq", ""}:
+            return self._wrong(f"the tag `!{_tag(node)}` has no meaning here", node)
         above = (*above, id(node))
         if isinstance(node, MappingNode):
             return self._mapping(node, path, above)

@@ -1,0 +1,40 @@
+import pytest
+
+from grpo_cli.errors import DataError, Exit
+from grpo_cli.recipe import Recipe, plan
+
+
+def recipe(prompts: int = 8, group: int = 4, steps: int = 10, inner_epochs: int = 1) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "model": "m",
+            "data": {"train": "f", "prompt": "p"},
+            "verify": {"math": {}},
+            "sample": {"prompts": prompts, "group": group, "max_tokens": 100},
+            "train": {"steps": steps, "inner_epochs": inner_epochs},
+        }
+    )
+
+
+def test_the_plan_counts_prompts_completions_tokens_and_epochs() -> None:
+    made = plan(recipe(), 20)
+    assert (made.prompts_step, made.completions_step, made.tokens_step) == (8, 32, 3200)
+    assert (made.steps_epoch, made.rows_dropped, made.epochs) == (2, 4, 5.0)
+
+
+def test_inner_epochs_share_a_batch() -> None:
+    made = plan(recipe(steps=10, inner_epochs=4), 80)
+    assert (made.steps, made.batches, made.epochs) == (10, 3, 0.3)
+    assert "10 steps on 3 batches" in made.text()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_rows_that_fill_no_step_are_refused(rows: int) -> None:
+    with pytest.raises(DataError, match="0 steps would run") as caught:
+        plan(recipe(), rows)
+    assert caught.value.code is Exit.DATA
+    assert caught.value.hint
+
+
+def test_exactly_one_batch_is_enough() -> None:
+    assert plan(recipe(), 8).steps_epoch == 1

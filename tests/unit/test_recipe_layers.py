@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe import Recipe, load
+
+BASE = """\
+model: some/model
+data: {train: a.jsonl, eval: b.jsonl, prompt: "{question}"}
+verify: {math: {}}
+train: {steps: 10}
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    file = tmp_path / "base.yaml"
+    file.write_text(BASE)
+    return file
+
+
+def refused(file: Path, *sets: str) -> RecipeError:
+    with pytest.raises(RecipeError) as caught:
+        load(file, sets)
+    return caught.value
+
+
+def test_a_flag_overrides_and_is_typed_as_yaml(base: Path) -> None:
+    recipe = load(base, ["train.lr=1e-6", "sample.group=4", "eval.k=[1, 2]", "data.on_bad_gold=drop"])
+    assert (recipe.train.lr, recipe.sample.group, recipe.eval.k) == (1e-6, 4, [1, 2])
+    assert recipe.data.on_bad_gold == "drop"
+
+
+def test_a_flag_reaches_into_short_forms(base: Path) -> None:
+    recipe = load(base, ["model.lora.r=8", "data.eval.limit=5", "data.train.limit=7", "verify.math.weight=2"])
+    assert recipe.model.path == "some/model" and recipe.model.lora is not None
+    assert recipe.data.eval is not None and recipe.data.eval.limit == 5
+    assert recipe.data.train[0].limit == 7 and recipe.verify["math"].weight == 2
+
+
+def test_a_flag_reaches_into_a_list_by_number(base: Path) -> None:
+    recipe = load(base, ["data.train=[a.jsonl, b.jsonl]", "data.train.1.weight=3"])
+    assert [source.weight for source in recipe.data.train] == [1.0, 3.0]
+
+
+def test_a_template_in_a_flag_needs_no_quotes(base: Path) -> None:
+    assert load(base, ["data.answer={answer}"]).data.answer == "{answer}"
+    assert load(base, ["data.answer=null"]).data.answer is None
+
+
+def test_a_later_flag_wins(base: Path) -> None:
+    assert load(base, ["train.steps=1", "train.steps=2"]).train.steps == 2
+
+
+@pytest.mark.parametrize("flag", ["sample.group", "=3", "sample..group=3", "a=["])
+def test_a_flag_that_is_none_is_quoted(base: Path, flag: str) -> None:
+    assert refused(base, flag).mistakes[0].place == f"--set {flag}"
+
+
+def test_a_wrong_value_in_a_flag_quotes_the_flag(base: Path) -> None:
+    (mistake,) = refused(base, "sample.max_tokens=abc").mistakes
+    assert mistake.place == "--set sample.max_tokens=abc"
+    assert mistake.message == '`sample.max_tokens` must be a whole number, got "abc"'
+
+
+def test_a_rule_broken_by_a_flag_quotes_the_flag(base: Path) -> None:
+    assert refused(base, "sample.micro_batch=7").mistakes[0].place == "--set sample.micro_batch=7"
+
+
+def test_an_overlay_changes_only_what_it_says(base: Path) -> None:
+    over = base.with_name("over.yaml")
+    over.write_text("extends: base.yaml\nmodel: {lora: {r: 4}}\nsample: {group: 4}\n")
+    recipe, below = load(over), load(base)
+    assert recipe.model.lora is not None and recipe.model.path == "some/model" and recipe.sample.group == 4
+    assert recipe.data == below.data and recipe.extends is None
+
+
+def test_overlays_chain_from_other_folders(base: Path) -> None:
+    folder = base.parent / "sub"
+    folder.mkdir()
+    (folder / "one.yaml").write_text("extends: ../base.yaml\ntrain: {steps: 11}\n")
+    top = folder / "two.yaml"
+    top.write_text("extends: one.yaml\nsample: {group: 2}\n")
+    assert (load(top).train.steps, load(top).sample.group) == (11, 2)
+
+
+def test_a_circle_of_overlays_is_named(base: Path) -> None:
+    base.with_name("a.yaml").write_text("extends: b.yaml\n")
+    base.with_name("b.yaml").write_text("extends: a.yaml\n")
+    assert "a circle: a.yaml -> b.yaml -> a.yaml" in refused(base.with_name("a.yaml")).mistakes[0].message
+
+
+def test_a_missing_overlay_has_a_place_and_a_near_name(base: Path) -> None:
+    top = base.with_name("top.yaml")
+    top.write_text("extends: quickstrat\n")
+    err = refused(top)
+    assert err.mistakes[0].place == f"{top}:1:10" and "`quickstart`" in err.hint
+
+
+def test_a_mistake_in_a_lower_layer_is_placed_there(base: Path) -> None:
+    base.write_text(BASE + "sample: {groop: 3}\n")
+    top = base.with_name("top.yaml")
+    top.write_text("extends: base.yaml\nsample: {groups: 3}\n")
+    places = [m.place for m in refused(top).mistakes]
+    assert places == [f"{base}:5:10", f"{top}:2:10"]
+
+
+def test_the_learning_rate_follows_lora_unless_said(base: Path) -> None:
+    assert load(base).train.lr == 1e-6
+    assert load(base, ["model.lora.r=8"]).train.lr == 1e-5
+    assert load(base, ["model.lora.r=8", "train.lr=1"]).train.lr == 1
+
+
+def test_the_first_verifier_is_primary_where_none_is_marked(base: Path) -> None:
+    recipe = load(base, ["verify.second={kind: math, primary: true}"])
+    assert [one.primary for one in recipe.verify.values()] == [False, True]
+    assert load(base).verify["math"].primary
+
+
+def test_a_recipe_cannot_be_changed_after_loading(base: Path) -> None:
+    recipe = load(base)
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.grpo = 1
+
+
+def test_a_recipe_can_be_built_from_plain_data() -> None:
+    data = {
+        "model": "m",
+        "data": {"train": "f", "prompt": "p"},
+        "verify": {"math": None},
+        "train": {"steps": 1},
+    }
+    recipe = Recipe.model_validate(data)
+    assert recipe.data.train[0].source == "f" and recipe.verify["math"].kind == "math"
+    assert recipe.sha() == Recipe.model_validate(data).sha()

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe import load
+
+BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify: {math: {}}\ntrain: {steps: 10}\n'
+
+
+def mistakes(tmp_path: Path, *sets: str) -> list[str]:
+    file = tmp_path / "r.yaml"
+    file.write_text(BASE)
+    try:
+        load(file, sets)
+    except RecipeError as err:
+        return [m.message for m in err.mistakes]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("sets", "part"),
+    [
+        (["sample.group=1"], "at least 2"),
+        (["sample.micro_batch=7"], "does not divide 8 prompts x 8 = 64"),
+        (["sample.top_p=0.9"], "off-policy"),
+        (["sample.vllm.mode=server", "sample.engine=graph"], "no effect"),
+        (["model.load_in_4bit=true"], "cannot be trained"),
+        (["model=x.gguf", "model.load_in_4bit=true", "model.lora={}"], "cannot be in 4 bits"),
+        (["model=x.gguf", "model.gguf_file=y.gguf"], "already"),
+        (["model=builtin:tiny", "model.revision=main"], "means nothing"),
+        (["train.ratio=sequence"], "weighs an answer by its length"),
+        (["train.ratio=sequence", "train.algorithm=cispo"], "defined for `ratio: token`"),
+        (["train.loss=luspo"], "needs `ratio: sequence`"),
+        (["train.loss=cispo"], "needs `train.clip.cap`"),
+        (["train.clip.cap=5"], "belongs to `loss: cispo`"),
+        (["train.baseline=leave_one_out"], "goes with `scale: none`"),
+        (["train.kl.beta=0.1"], "leave the KL term"),
+        (["train.lr_warmup_steps=11"], "never reach"),
+        (["train.schedule=cosine", "train.trl.lr_scheduler_type=linear"], "said too"),
+        (["eval.samples=2", "eval.k=[4]"], "pass@4 needs 4 samples"),
+        (["eval.every=5"], "needs held-out rows"),
+        (["stop.patience=5"], "needs held-out scores"),
+        (["verify.math.weight=0"], "sum to 0"),
+        (["verify.math.weight=-1"], "punished"),
+        (["verify.b={kind: math, primary: true}", "verify.math.primary=true"], "primary already"),
+        (["train.trl.use_vllm=true"], "is not for `train.trl`"),
+    ],
+)
+def test_a_broken_rule_is_said(tmp_path: Path, sets: list[str], part: str) -> None:
+    (message,) = mistakes(tmp_path, *sets)
+    assert part in message
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["sample.micro_batch=16"],
+        ["sample.top_p=0.9", "sample.off_policy_ok=true"],
+        ["model.load_in_4bit=true", "model.lora={r: 4}"],
+        ["train.kl.beta=0.1", "train.dead_groups=keep"],
+        ["train.trl.lr_scheduler_type=cosine_with_min_lr"],
+        ["eval.samples=2"],
+        ["eval.samples=1"],
+        ["data.eval=b.jsonl", "eval.every=5", "stop.patience=3"],
+        ["verify.math.weight=0", "shaping.length={target: 3}"],
+    ],
+)
+def test_what_may_be_meant_passes(tmp_path: Path, sets: list[str]) -> None:
+    assert mistakes(tmp_path, *sets) == []
