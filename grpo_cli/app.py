@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from grpo_cli import __version__
-from grpo_cli.commands.schema import schema
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
+from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.errors import Exit, UserError
 
@@ -31,7 +31,11 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Verifiable-reward fine-tuning: one recipe, one verifier definition, three jobs."""
 
 
@@ -41,10 +45,20 @@ app.command()(export)
 app.command()(schema)
 
 
+def name_resume(args: list[str]) -> list[str]:
+    """A bare `--resume` means the recipe's newest run; typer's options always take a value."""
+    out = []
+    for i, arg in enumerate(args):
+        out.append(arg)
+        if arg == "--resume" and (i + 1 == len(args) or args[i + 1].startswith("-")):
+            out.append("last")
+    return out
+
+
 def main() -> None:
     """Run the command line; a user's mistake becomes its message and exit code, a closed pipe is silent."""
     try:
-        app()
+        app(args=name_resume(sys.argv[1:]))
     except UserError as err:
         sys.stdout.flush()
         print(err.render(), file=sys.stderr)

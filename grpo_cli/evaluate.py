@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from grpo_verifiers.verdict import Outcome
-
 from grpo_cli.estimate import Interval, clustered, maj_at_k, pass_at_k, wilson
 from grpo_cli.judge import Judge, Judgement, Task
 from grpo_cli.records import SampleRecord
 from grpo_cli.stats import has_thought, mean
+from grpo_verifiers.verdict import Outcome
 
 if TYPE_CHECKING:
     from grpo_cli.data.rows import Row
@@ -70,7 +69,12 @@ class Evaluation:
 
 
 def _interval(key: str, interval: Interval) -> dict[str, float]:
-    return {key: interval.mean, f"{key}/low": interval.low, f"{key}/high": interval.high, f"{key}/half": interval.half}
+    return {
+        key: interval.mean,
+        f"{key}/low": interval.low,
+        f"{key}/high": interval.high,
+        f"{key}/half": interval.half,
+    }
 
 
 class Evaluator:
@@ -92,17 +96,25 @@ class Evaluator:
         self.spec, self.rows, self.judge = spec, rows, judge
         self.engine, self.tokenizer, self.seed = engine, tokenizer, seed
         self.max_tokens, self.temperature = spec.max_tokens or max_tokens, _temperature(spec, temperature)
-        self.tasks = [Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)]
+        self.tasks = [
+            Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)
+        ]
         self.prompt_ids = [encode(tokenizer, row) for row in rows]
 
-    def run(self, step: int, on_progress: Callable[[int, int], None] = lambda done, total: None) -> Evaluation:
+    def run(
+        self, step: int, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> Evaluation:
         """Sample, judge and measure; `step` only marks the records. The same seed each time: paired over time."""
         few, base = self.n_sampled, self.n_sampled * self.spec.samples
         total = base + (len(self.rows) if self.spec.greedy else 0)
-        sampled = self._measure(step, few, self.spec.samples, self.temperature, lambda n: on_progress(n, total))
+        sampled = self._measure(
+            step, few, self.spec.samples, self.temperature, lambda n: on_progress(n, total)
+        )
         if not self.spec.greedy:
             return Evaluation(sampled, None)
-        return Evaluation(sampled, self._measure(step, len(self.rows), 1, 0.0, lambda n: on_progress(base + n, total)))
+        return Evaluation(
+            sampled, self._measure(step, len(self.rows), 1, 0.0, lambda n: on_progress(base + n, total))
+        )
 
     @property
     def n_sampled(self) -> int:
@@ -117,14 +129,18 @@ class Evaluator:
         began = time.perf_counter()
         settings = SamplingSettings(max_tokens=self.max_tokens, temperature=temperature, seed=self.seed)
         groups = self.engine.generate(
-            [Request(ids, samples) for ids in self.prompt_ids[:n]], settings, on_progress=lambda done, _: on_progress(done)
+            [Request(ids, samples) for ids in self.prompt_ids[:n]],
+            settings,
+            on_progress=lambda done, _: on_progress(done),
         )
         flat = [completion for group in groups for completion in group]
         texts = self.tokenizer.batch_decode([c.token_ids for c in flat], skip_special_tokens=True)
         tasks = [task for task in self.tasks[:n] for _ in range(samples)]
         judgements = self.judge.judge(texts, tasks)
         records = self._records(step, samples, flat, texts, judgements)
-        return measure(records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began)
+        return measure(
+            records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
+        )
 
     def _records(
         self,
@@ -168,7 +184,9 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
         if k == 1 or not full:
             continue
         pass_k[k] = clustered([[pass_at_k(len(group), _rights(group), k)] for group in full])
-        maj_k[k] = fmean(maj_at_k([_answer(r) for r in group], [_is_right(r) for r in group], k) for group in full)
+        maj_k[k] = fmean(
+            maj_at_k([_answer(r) for r in group], [_is_right(r) for r in group], k) for group in full
+        )
     return Measured(
         pass_1=wilson(sum(flat), len(flat)) if samples == 1 else clustered(rights),
         pass_k=pass_k,
@@ -193,7 +211,9 @@ def _is_right(record: SampleRecord) -> bool:
 def encode(tokenizer: Any, row: Row) -> list[int]:
     """The prompt's token ids: chat template where the row has messages, plain text otherwise."""
     if row.messages is not None:
-        ids = tokenizer.apply_chat_template(row.messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        ids = tokenizer.apply_chat_template(
+            row.messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
         return list(ids)
     return list(tokenizer(row.prompt).input_ids)
 

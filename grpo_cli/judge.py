@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
-
 from grpo_cli.errors import RecipeError, SetupError
+from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.models import Verify
@@ -72,7 +71,9 @@ class Judge:
     def judge(self, completions: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
         """Judge a batch; the order is kept."""
         by_name = {
-            name: verifier.judge([Sample(c, t.golds[name], t.prompt) for c, t in zip(completions, tasks, strict=True)])
+            name: verifier.judge(
+                [Sample(c, t.golds[name], t.prompt) for c, t in zip(completions, tasks, strict=True)]
+            )
             for name, verifier in self.verifiers.items()
         }
         return [self.combine({name: by_name[name][i] for name in by_name}) for i in range(len(completions))]

@@ -20,12 +20,18 @@ SCHEMA = 1
 
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.")],
-    recipe: Annotated[str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")
+    ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."
+        ),
     ] = None,
-    against: Annotated[str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint.")
     ] = None,
@@ -55,7 +61,11 @@ def evaluate(
     try:
         say = lambda text: shown.note("info", text)  # noqa: E731
         found = measure_place(place, lambda d, t: shown.progress("evaluate", d, t), say, seed)
-        reference = measure_place(other, lambda d, t: shown.progress("evaluate other", d, t), say, seed) if other else None
+        reference = (
+            measure_place(other, lambda d, t: shown.progress("evaluate other", d, t), say, seed)
+            if other
+            else None
+        )
     finally:
         shown.close()
     if path is not None:
@@ -64,18 +74,26 @@ def evaluate(
             if found.greedy is not None:
                 write_records(path.with_suffix(".greedy.jsonl"), found.greedy.records)
         except OSError as err:
-            raise SetupError(f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`") from err
+            raise SetupError(
+                f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`"
+            ) from err
     paired = compare(reference, found) if reference else None
     if as_json:
         print(json.dumps(as_object(checkpoint, found, against, reference, paired)))
     else:
-        print("\n".join(table(found, path) + (comparison(against or "", reference, paired) if paired else [])))
+        print(
+            "\n".join(table(found, path) + (comparison(against or "", reference, paired) if paired else []))
+        )
     if fail_under is not None and found.sampled.pass_1.mean < fail_under:
         raise typer.Exit(int(Exit.BAR_MISSED))
 
 
 def as_object(
-    checkpoint: str, found: Evaluation, against: str | None, reference: Evaluation | None, paired: Paired | None
+    checkpoint: str,
+    found: Evaluation,
+    against: str | None,
+    reference: Evaluation | None,
+    paired: Paired | None,
 ) -> dict[str, Any]:
     """The one object of `--json`."""
     out: dict[str, Any] = {
@@ -100,7 +118,11 @@ def as_object(
             "difference": paired.sampled.difference.as_json(),
             "p": paired.sampled.p_value,
             "detectable": paired.sampled.detectable,
-            "greedy": {"only_this": paired.greedy_only_b, "only_other": paired.greedy_only_a, "p": paired.greedy_p},
+            "greedy": {
+                "only_this": paired.greedy_only_b,
+                "only_other": paired.greedy_only_a,
+                "p": paired.greedy_p,
+            },
         }
     return out
 

@@ -13,7 +13,9 @@ from grpo_cli.errors import SetupError, UsageError
 def export(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint or a run.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
-    push: Annotated[str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")
+    ] = None,
     force: Annotated[bool, typer.Option(help="Write into a folder that exists.")] = False,
 ) -> None:
     """Write a plain Hugging Face folder: LoRA merged into its base, tokenizer and recipe beside it."""
@@ -41,5 +43,7 @@ def export(
             model.push_to_hub(push)
             loaded.tokenizer.push_to_hub(push)
         except OSError as err:
-            raise SetupError(f"cannot push to `{push}`: {err}", hint="is `hf auth login` done and the hub reachable?") from err
+            raise SetupError(
+                f"cannot push to `{push}`: {err}", hint="is `hf auth login` done and the hub reachable?"
+            ) from err
         print(push)

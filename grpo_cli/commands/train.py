@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,23 +15,35 @@ SCHEMA = 1
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")
+    ],
     sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
     ] = None,
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="RUN", help="Continue this run, or `last` for the newest one.")
+        str | None,
+        typer.Option(
+            "--resume", metavar="[RUN]", help="Continue this run; without a name the recipe's newest one."
+        ),
     ] = None,
+    resume_anyway: Annotated[
+        bool,
+        typer.Option("--resume-anyway", help="Allow changed keys that do not touch the training itself."),
+    ] = False,
     display: Annotated[str, typer.Option(help="auto, live, plain, json or none.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check recipe, rows and golds, show the plan, stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check recipe, rows and golds, show the plan, stop.")
+    ] = False,
 ) -> None:
     """Train a model on rewards that the recipe's verifiers give.
 
     Examples:
       grpo train quickstart
       grpo train recipes/gsm8k-qwen2.5-0.5b.yaml --set train.steps=50
-      grpo train my.yaml --resume last
+      grpo train my.yaml --resume
     """
     from grpo_cli.recipe import find, load
 
@@ -47,7 +60,7 @@ def train(
     from grpo_cli.train.job import Job
     from grpo_cli.train.resume import find_run
 
-    run = find_run(checked, resume) if resume else None
+    run = find_run(checked, resume, anyway=resume_anyway) if resume else None
     outcome = Job(checked, label=label, base=base, display=shown).run(run)
     if as_json:
         print(json.dumps(summary(outcome)))
@@ -104,18 +117,26 @@ def summary(outcome: Any) -> dict[str, Any]:
     }
 
 
-def measured(evaluation: Any) -> dict[str, Any] | None:
+def measured(metrics: dict[str, Any] | None) -> dict[str, Any] | None:
     """pass@1 with interval and n, sampled; greedy beside it where it was measured."""
-    if evaluation is None:
+    if metrics is None:
         return None
-    found = _one(evaluation.sampled)
-    found |= {f"pass@{k}": interval.mean for k, interval in evaluation.sampled.pass_k.items()}
-    found["think"] = evaluation.sampled.think
-    if evaluation.greedy is not None:
-        found["greedy"] = _one(evaluation.greedy)
+    found = {"pass@1": metrics["eval/pass@1"], "ci": _ci(metrics, "eval/pass@1"), "n": metrics["eval/n"]}
+    found |= {
+        key.removeprefix("eval/"): value
+        for key, value in metrics.items()
+        if re.fullmatch(r"eval/pass@\d+", key)
+    }
+    found["think"] = metrics["eval/think"]
+    if "eval/greedy" in metrics:
+        greedy = {
+            "pass@1": metrics["eval/greedy"],
+            "ci": _ci(metrics, "eval/greedy"),
+            "n": metrics["eval/greedy/n"],
+        }
+        found["greedy"] = greedy
     return found
 
 
-def _one(measured: Any) -> dict[str, Any]:
-    interval = measured.pass_1
-    return {"pass@1": interval.mean, "ci": [interval.low, interval.high], "n": interval.n}
+def _ci(metrics: dict[str, Any], key: str) -> list[float]:
+    return [metrics[f"{key}/low"], metrics[f"{key}/high"]]

@@ -14,7 +14,9 @@ from torch import Tensor
 Scale = Literal["group", "batch", "none"]
 
 
-def group_advantages(rewards_PG: Tensor, *, scale: Scale = "group", ddof: int = 1, floor: float = 1e-6) -> Tensor:
+def group_advantages(
+    rewards_PG: Tensor, *, scale: Scale = "group", ddof: int = 1, floor: float = 1e-6
+) -> Tensor:
     """(P, G) rewards to (P, G) advantages: reward minus the group's mean, over the std of group or batch.
 
     `scale="group"` is GRPO (DeepSeekMath, arXiv 2402.03300), `"batch"` REINFORCE++-baseline, `"none"` Dr.GRPO
@@ -47,9 +49,13 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
     return centred * count / (count - 1).clamp(min=1)
 
 
-def normalise_then_sum(rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6) -> Tensor:
+def normalise_then_sum(
+    rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6
+) -> Tensor:
     """GDPO: every reward is scaled in its group first, then summed by weight, then scaled over the batch."""
-    parts = [group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])]
+    parts = [
+        group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])
+    ]
     total = torch.stack(parts, dim=-1) @ weights_K.to(rewards_PGK.dtype)
     unknown = rewards_PGK.isnan().any(dim=-1)
     total = total.masked_fill(unknown, float("nan"))

@@ -12,7 +12,13 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 SPECIAL = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-WHOLE = ["\\boxed{", "<think>", "</think>", "<answer>", "</answer>"]  # one token each: they carry the structure
+WHOLE = [
+    "\\boxed{",
+    "<think>",
+    "</think>",
+    "<answer>",
+    "</answer>",
+]  # one token each: they carry the structure
 
 CHAT_TEMPLATE = (
     "{%- for m in messages -%}<|{{ m['role'] }}|>{{ m['content'] }}"

@@ -52,14 +52,16 @@ def cold_start(
     """
     began = time.perf_counter()
     total = sum(phase.steps for phase, _ in phases)
-    made = [demonstrations(tokenizer, phase, rows, seed + i, eos_id) for i, (phase, rows) in enumerate(phases)]
-    plans = [
-        Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases
+    made = [
+        demonstrations(tokenizer, phase, rows, seed + i, eos_id) for i, (phase, rows) in enumerate(phases)
     ]
+    plans = [Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases]
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)
     if (folder / WEIGHTS).is_file():
-        model.load_state_dict(torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True), strict=False)
+        model.load_state_dict(
+            torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True), strict=False
+        )
         on_progress(total, total)
         return ColdStart(total, time.perf_counter() - began, count, True)
     done = 0

@@ -13,12 +13,21 @@ from trl import GRPOConfig, GRPOTrainer
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.models import Recipe
 
-GPU_TOKENS_A_FORWARD = 32_768  # prompt and completion tokens of one micro-batch where the recipe leaves it open
+GPU_TOKENS_A_FORWARD = (
+    32_768  # prompt and completion tokens of one micro-batch where the recipe leaves it open
+)
 
 # the hooks of TRL 1.16 that trainer.py overrides or calls, with the parameters it relies on
 HOOKED = {
     "_generate_and_score_completions": ["self", "inputs"],
-    "_generate_single_turn": ["self", "prompt_ids", "images", "multimodal_fields", "num_generations", "has_tool_images"],
+    "_generate_single_turn": [
+        "self",
+        "prompt_ids",
+        "images",
+        "multimodal_fields",
+        "num_generations",
+        "has_tool_images",
+    ],
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_tokenize_prompts": ["self", "prompts"],
     "_compute_loss": ["self", "model", "inputs"],
@@ -62,7 +71,9 @@ def batching(recipe: Recipe, device: torch.device, longest_prompt: int) -> Batch
     return Batching(micro, total // micro)
 
 
-def grpo_config(recipe: Recipe, folder: Path, batch: Batching, device: torch.device, is_big: bool) -> GRPOConfig:
+def grpo_config(
+    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, is_big: bool
+) -> GRPOConfig:
     """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
     train, on_cpu = recipe.train, device.type == "cpu"
     dtype = recipe.model.dtype

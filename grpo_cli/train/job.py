@@ -27,6 +27,7 @@ from grpo_cli.evaluate import Evaluation, Evaluator, encode
 from grpo_cli.judge import Judge
 from grpo_cli.recipe import Recipe, plan
 from grpo_cli.run import RunFolder
+from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.train import checkpoint
 from grpo_cli.train.coldstart import ColdStart, cold_start
 from grpo_cli.train.config import batching, check_hooks, grpo_config
@@ -47,8 +48,9 @@ class Outcome:
 
     run: RunFolder
     steps: int
-    before: Evaluation | None
-    after: Evaluation | None
+    before: dict[str, Any] | None = None
+    """Metrics of the evaluation before step 1; None where nothing was measured."""
+    after: dict[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     code: Exit = Exit.OK
     checkpoint: Path | None = None
@@ -120,17 +122,24 @@ class Job:
             run = resume or self._create_run(device)
         display.start(self._info(run, device))
         try:
-            return self._trained(run, resume, loaded, device, train, held_out)
+            with libraries_to_log(run):
+                return self._trained(run, resume, loaded, device, train, held_out)
         except TrainingError:
             run.update_manifest(status="failed")
             raise
         except Interrupted as stop:
             run.update_manifest(status="interrupted")
             display.note("warn", "stopped at once", hint=self._resume_hint(run))
-            return Outcome(run, 0, None, None, self.seconds, stop.code)
+            return Outcome(run, 0, seconds=self._all_seconds(run), code=stop.code)
 
     def _trained(
-        self, run: RunFolder, resume: RunFolder | None, loaded: Loaded, device: Any, train: Split, held_out: Split | None
+        self,
+        run: RunFolder,
+        resume: RunFolder | None,
+        loaded: Loaded,
+        device: Any,
+        train: Split,
+        held_out: Split | None,
     ) -> Outcome:
         recipe, display = self.recipe, self.display
         start_from = self._resume_point(run) if resume else None
@@ -141,10 +150,12 @@ class Job:
         )
         step = GrpoStep(recipe, train.rows, train.golds, self.judge, engine, loaded.tokenizer, run, display)
         evaluator = self._evaluator(held_out, loaded, engine)
-        before = after = None
+        self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
         if evaluator is not None and start_from is None:
-            before = self._evaluate(evaluator, run, 0)
-        batch = batching(recipe, device, max((len(encode(loaded.tokenizer, r)) for r in train.rows[:2000]), default=0))
+            self._evaluate(evaluator, run, 0)
+        batch = batching(
+            recipe, device, max((len(encode(loaded.tokenizer, r)) for r in train.rows[:2000]), default=0)
+        )
         is_big = sum(p.numel() for p in loaded.model.parameters()) >= BIG
         partial = run.path / "checkpoints" / ".partial"
         trainer = Trainer(
@@ -167,12 +178,25 @@ class Job:
         if self.interrupts.asked is not None:
             run.update_manifest(status="interrupted", steps=step.generation)
             self._finish(run, "interrupted", next_=self._resume_hint(run))
-            return Outcome(run, step.generation, before, None, self._all_seconds(run), self.interrupts.asked, last)
+            return self._outcome(run, step.generation, self.interrupts.asked)
         if evaluator is not None:
-            after = self._evaluate(evaluator, run, step.generation)
+            self._evaluate(evaluator, run, step.generation)
         run.update_manifest(status="done", steps=step.generation)
         self._finish(run, "done", next_=f"grpo eval {last}")
-        return Outcome(run, step.generation, before, after, self._all_seconds(run), Exit.OK, last)
+        return self._outcome(run, step.generation, Exit.OK)
+
+    def _outcome(self, run: RunFolder, steps: int, code: Exit) -> Outcome:
+        measured = {m["step"]: m for m in self.evaluations}
+        last = run.checkpoint_path(steps)
+        return Outcome(
+            run,
+            steps,
+            before=measured.get(0),
+            after=measured.get(steps) if code is Exit.OK else None,
+            seconds=self._all_seconds(run),
+            code=code,
+            checkpoint=last if last.is_dir() else None,
+        )
 
     def _split(self, which: str) -> Split:
         rows = load_rows(self.recipe.data, which, self.base)  # type: ignore[arg-type]
@@ -180,7 +204,8 @@ class Job:
         if audit.dropped:
             first = audit.dropped[0]
             self.display.note(
-                "warn", f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold, first {first.place}: {first.message}"
+                "warn",
+                f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold, first {first.place}: {first.message}",
             )
         return Split(audit.rows, audit.golds)
 
@@ -192,7 +217,9 @@ class Job:
         self.display.note("warn", fitting.summary())
         kept = {row.id for row in fitting.rows}
         places = [i for i, row in enumerate(split.rows) if row.id in kept]
-        return Split([split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()})
+        return Split(
+            [split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()}
+        )
 
     def _room(self, loaded: Loaded) -> int | None:
         context = getattr(loaded.model.config, "max_position_embeddings", None)
@@ -217,7 +244,9 @@ class Job:
             "git": git_commit(),
             "base": str((self.base or Path()).resolve()),
         }
-        return RunFolder.create(recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=self.label)
+        return RunFolder.create(
+            recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=self.label
+        )
 
     def _info(self, run: RunFolder, device: Any) -> RunInfo:
         recipe = self.recipe
@@ -241,7 +270,9 @@ class Job:
         recipe = self.recipe
         if not recipe.warmup:
             if not loaded.is_pretrained:
-                self.display.note("warn", f"`{recipe.model.path}` has random weights and the recipe no `warmup`")
+                self.display.note(
+                    "warn", f"`{recipe.model.path}` has random weights and the recipe no `warmup`"
+                )
             return None
         phases = [(phase, self._demonstration_rows(phase, train.rows)) for phase in recipe.warmup]
         with self.timed("warmup"):
@@ -256,7 +287,9 @@ class Job:
                 on_progress=lambda step, total: self.display.progress("warm-up", step, total),
             )
         how = "from the cache" if done.from_cache else f"in {done.seconds:.1f}s"
-        self.display.note("info", f"warm-up: {done.steps} supervised steps on {done.demonstrations:,} demonstrations, {how}")
+        self.display.note(
+            "info", f"warm-up: {done.steps} supervised steps on {done.demonstrations:,} demonstrations, {how}"
+        )
         return done
 
     def _demonstration_rows(self, phase: Any, rows: Sequence[Row]) -> Sequence[Row]:
@@ -281,8 +314,10 @@ class Job:
 
     def _evaluate(self, evaluator: Evaluator, run: RunFolder, step: int) -> Evaluation:
         found = evaluator.run(step, lambda done, total: self.display.phase("evaluate", done, total))
-        self.seconds["evaluate"] = self.seconds.get("evaluate", 0.0) + found.sampled.seconds + (
-            found.greedy.seconds if found.greedy else 0.0
+        self.seconds["evaluate"] = (
+            self.seconds.get("evaluate", 0.0)
+            + found.sampled.seconds
+            + (found.greedy.seconds if found.greedy else 0.0)
         )
         metrics = {"step": step, **found.as_metrics()}
         best = max((e["eval/pass@1"] for e in self.evaluations), default=-1.0)
@@ -294,7 +329,6 @@ class Job:
         return found
 
     def _seal(self, trainer: Trainer, written: Path, run: RunFolder) -> None:
-        self.display.phase("save")
         saved = checkpoint.seal(written, run.path / "checkpoints", trainer, self.recipe.resolved())
         checkpoint.keep_newest(run.path / "checkpoints", self.recipe.run.keep)
         self.display.note("good", f"saved {saved.path}")
@@ -302,10 +336,18 @@ class Job:
     def _resume_point(self, run: RunFolder) -> checkpoint.Checkpoint | None:
         found, broken = checkpoint.newest_valid(run.path / "checkpoints")
         for one, fault in broken:
-            self.display.note("warn", f"checkpoint {one.path.name} is broken: {fault}; the one before is used")
+            self.display.note(
+                "warn", f"checkpoint {one.path.name} is broken: {fault}; the one before is used"
+            )
         gone = run.move_aside(found.step if found else -1)
-        said = f"resuming {run.name} from {found.path.name}" if found else f"{run.name} has no checkpoint: starting over"
-        self.display.note("info", said + (f"; records of {gone} later steps moved to *.abandoned" if gone else ""))
+        said = (
+            f"resuming {run.name} from {found.path.name}"
+            if found
+            else f"{run.name} has no checkpoint: starting over"
+        )
+        self.display.note(
+            "info", said + (f"; records of {gone} later steps moved to *.abandoned" if gone else "")
+        )
         return found
 
     def _resume_hint(self, run: RunFolder) -> str:
@@ -321,7 +363,9 @@ class Job:
                 history=history,
                 evaluations=tuple(self.evaluations),
                 device=device_name(pick_device()),
-                best=str(run.checkpoint_path(best["step"])) if best and run.checkpoint_path(best["step"]).exists() else "",
+                best=str(run.checkpoint_path(best["step"]))
+                if best and run.checkpoint_path(best["step"]).exists()
+                else "",
                 next=next_,
                 seconds=self._all_seconds(run),
             )
@@ -379,9 +423,9 @@ def device_name(device: Any) -> str:
 def git_commit() -> str | None:
     """The commit of the working directory, where it is a git checkout."""
     try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip() or None
-
-

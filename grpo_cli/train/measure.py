@@ -77,7 +77,9 @@ def compare(a: Evaluation, b: Evaluation) -> Paired:
     pairs = [(x[0], y[0]) for x, y in zip(shares(a.greedy), shares(b.greedy), strict=True) if x and y]
     only_a, only_b = sum(x > y for x, y in pairs), sum(y > x for x, y in pairs)
     disagree = (only_a + only_b) / len(pairs) if pairs else 0.0
-    return Paired(sampled, only_a, only_b, mcnemar_exact(only_a, only_b), min_detectable(len(pairs), disagree or 0.2))
+    return Paired(
+        sampled, only_a, only_b, mcnemar_exact(only_a, only_b), min_detectable(len(pairs), disagree or 0.2)
+    )
 
 
 def shares(measured: Measured) -> list[list[float]]:

@@ -58,7 +58,9 @@ def load_model(spec: Model, *, device: torch.device, seed: int, training: bool =
         is_pretrained = False
     elif path.startswith("builtin:"):
         if path != "builtin:smollm2-135m":
-            raise SetupError(f"no builtin model `{path}`", hint="there are `builtin:tiny` and `builtin:smollm2-135m`")
+            raise SetupError(
+                f"no builtin model `{path}`", hint="there are `builtin:tiny` and `builtin:smollm2-135m`"
+            )
         model, tokenizer = _load_gguf(smollm2_file(), dtype)
     elif path.endswith(".gguf") or spec.gguf_file:
         model, tokenizer = _load_gguf(Path(path) / spec.gguf_file if spec.gguf_file else Path(path), dtype)
@@ -77,7 +79,9 @@ def prepare_tokenizer(tokenizer: Any, model: Any) -> None:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token_id is None:
-        raise SetupError("the tokenizer has neither a pad nor an end token", hint="set `eos_token` in its config")
+        raise SetupError(
+            "the tokenizer has neither a pad nor an end token", hint="set `eos_token` in its config"
+        )
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     if model.generation_config.eos_token_id is None:
         model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -130,11 +134,15 @@ def _load_hub(spec: Model, dtype: torch.dtype, device: torch.device, training: b
             raise SetupError("`model.load_in_4bit` needs a CUDA device")
         from transformers import BitsAndBytesConfig
 
-        extra["quantization_config"] = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+        extra["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16
+        )
     folder = Path(path).expanduser()
     looks_local = path.startswith((".", "/", "~")) or folder.exists()
     if looks_local and not folder.is_dir():
-        raise SetupError(f"no model folder `{path}`", hint="`model` is a hub id, a folder, a .gguf file or builtin:NAME")
+        raise SetupError(
+            f"no model folder `{path}`", hint="`model` is a hub id, a folder, a .gguf file or builtin:NAME"
+        )
     name = str(folder) if looks_local else path
     try:
         if looks_local and (folder / "adapter_config.json").is_file():
@@ -168,7 +176,10 @@ def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[Any, Any]:
 
         tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, padding_side="left")
         loaded = AutoModelForCausalLM.from_pretrained(
-            str(file.parent), gguf_file=file.name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+            str(file.parent),
+            gguf_file=file.name,
+            dtype=torch.float32,
+            quantization_config=GgufConfig(dequantize=True),
         )
     except ImportError as err:
         raise SetupError(f"reading a .gguf needs one more package: {err}", hint="pip install gguf") from err
@@ -176,7 +187,9 @@ def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         raise _load_error(str(file), True, err) from err
     plain = loaded.config.to_dict()
     plain.pop("quantization_config", None)
-    plain.update(_name_or_path=str(file), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    plain.update(
+        _name_or_path=str(file), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
     model = type(loaded)(type(loaded.config)(**plain))
     missing = model.load_state_dict(loaded.state_dict(), strict=False)
     if missing.unexpected_keys:

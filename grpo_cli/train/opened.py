@@ -62,7 +62,9 @@ def open_model(place: Place, device: Any) -> Loaded:
     if not (place.folder / "adapter_config.json").is_file():
         if not (place.folder / "config.json").is_file():
             raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
-        full = spec.model_copy(update={"path": str(place.folder), "lora": None, "gguf_file": None, "revision": None})
+        full = spec.model_copy(
+            update={"path": str(place.folder), "lora": None, "gguf_file": None, "revision": None}
+        )
         return load_model(full, device=device, seed=seed, training=False)
     from peft import PeftModel
 

@@ -8,29 +8,42 @@ from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe import Recipe
 from grpo_cli.run import RunFolder
 
+NEWEST = "last"
+"""The value of a bare `--resume`."""
 
-def find_run(recipe: Recipe, named: str) -> RunFolder:
-    """The run at a path, or with `last` the newest run of this very recipe under `run.dir`.
+HARMLESS = ("run.", "eval.", "stop.", "launch.")
+"""Keys that do not change what a step computes; `--resume-anyway` lets them differ."""
+
+
+def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
+    """The run at a path, or the newest unfinished one of this very recipe under `run.dir`.
 
     Raises:
         DataError: no such run.
         RecipeError: the run was made from another recipe; the differing keys are named.
     """
-    if named != "last":
+    if named != NEWEST:
         run = RunFolder.open(named)
         changed = differing_keys(run.recipe_text, recipe.resolved())
-        if changed:
+        harmful = [key for key in changed if not key.startswith(HARMLESS)]
+        if harmful or (changed and not anyway):
+            hint = (
+                "`--resume-anyway` allows these"
+                if not harmful
+                else f"resume with {named}/recipe.yaml, or start a new run"
+            )
             raise RecipeError(
-                f"the recipe differs from the run's in {', '.join(f'`{key}`' for key in changed[:8])}",
+                f"the recipe differs from the run's in {', '.join(f'`{key}`' for key in (harmful or changed)[:8])}",
                 place=named,
-                hint="resume with the recipe in the run's folder, or start a new run",
+                hint=hint,
             )
         return run
     root = Path(recipe.run.dir)
     runs = sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for file in runs:
         run = RunFolder.open(file.parent)
-        if not differing_keys(run.recipe_text, recipe.resolved()):
+        changed = differing_keys(run.recipe_text, recipe.resolved())
+        if all(anyway and key.startswith(HARMLESS) for key in changed):
             return run
     raise DataError(f"no run of this recipe under `{root}`", hint="leave `--resume` out to start one")
 

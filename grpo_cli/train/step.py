@@ -75,7 +75,9 @@ class GrpoStep:
     ) -> None:
         self.recipe, self.rows, self.judge_, self.engine = recipe, rows, judge, engine
         self.tokenizer, self.run, self.display = tokenizer, run, display
-        self.tasks = [Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)]
+        self.tasks = [
+            Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)
+        ]
         self.select = Uniform(len(rows), recipe.sample.prompts, recipe.train.seed)
         self.clock = Clock()
         self.generation = 0  # how many batches have been generated; saved with every checkpoint
@@ -109,7 +111,6 @@ class GrpoStep:
     def sampling(self) -> SamplingSettings:
         """The recipe's sampling with a seed of this generation's own: no global random state is used."""
         s = self.recipe.sample
-        seed = hash((self.recipe.train.seed, self.generation)) & 0x7FFFFFFF
         return SamplingSettings(
             max_tokens=s.max_tokens,
             temperature=s.temperature,
@@ -117,8 +118,12 @@ class GrpoStep:
             top_k=s.top_k,
             min_p=s.min_p,
             repetition_penalty=s.repetition_penalty,
-            seed=seed,
+            seed=self.step_seed(),
         )
+
+    def step_seed(self) -> int:
+        """A seed that depends on the recipe's seed and on how many batches were generated, on nothing else."""
+        return hash((self.recipe.train.seed, self.generation)) & 0x7FFFFFFF
 
     def judge(self, completions: Sequence[str]) -> list[float]:
         """Rewards in order, NaN where there is no verdict.
@@ -203,4 +208,3 @@ class GrpoStep:
                 f"{share:.1%} of {self.samples_seen} samples went without a verdict (limit {allowed:.0%}): {cause}",
                 hint="a verifier or its sandbox fails; `stop.verifier_errors` sets the limit",
             )
-

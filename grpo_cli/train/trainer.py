@@ -68,17 +68,28 @@ class Trainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         rows = self.grpo.choose_rows()
         prompts = [self.grpo.rows[row] for row in rows]
-        inputs = [{"prompt": row.messages or row.prompt} for row in prompts for _ in range(self.num_generations)]
+        inputs = [
+            {"prompt": row.messages or row.prompt} for row in prompts for _ in range(self.num_generations)
+        ]
         out: dict[str, Any] = super()._generate_and_score_completions(inputs)
         out["advantages"] = self.grpo.advantages(self.rewards).to(out["advantages"])
+        # what follows (TRL's shuffle of the batch, dropout) is a function of the step, so that a resumed run repeats it
+        torch.manual_seed(self.grpo.step_seed())
         return out
 
     def _generate_single_turn(
-        self, prompt_ids: Any, images: Any, multimodal_fields: Any, num_generations: int, has_tool_images: bool = False
+        self,
+        prompt_ids: Any,
+        images: Any,
+        multimodal_fields: Any,
+        num_generations: int,
+        has_tool_images: bool = False,
     ) -> tuple[list[list[int]], None]:
         return self.grpo.sample(prompt_ids), None
 
-    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> torch.Tensor:
         texts = self.processing_class.batch_decode(completion_ids_list, skip_special_tokens=True)
         self.rewards = gather(torch.tensor(self.grpo.judge(texts), device=self.accelerator.device))
         return self.rewards.unsqueeze(1)
@@ -89,7 +100,9 @@ class Trainer(GRPOTrainer):
             inputs, share = drop_dead_rows(inputs, self.loss_type)
         loss = super()._compute_loss(model, inputs) * share
         if not torch.isfinite(loss):
-            raise TrainingError(f"step {self.state.global_step + 1}: the loss is {loss.item()}", hint="lower `train.lr`")
+            raise TrainingError(
+                f"step {self.state.global_step + 1}: the loss is {loss.item()}", hint="lower `train.lr`"
+            )
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
@@ -106,7 +119,9 @@ class Trainer(GRPOTrainer):
             return  # the closing summary of the loop; the end card says it better
         measured = logs | {key: _mean(values) for key, values in self._metrics["train"].items()}
         self._metrics["train"].clear()
-        self._updates.append({ours: measured[theirs] for theirs, ours in MEASURED.items() if measured.get(theirs) is not None})
+        self._updates.append(
+            {ours: measured[theirs] for theirs, ours in MEASURED.items() if measured.get(theirs) is not None}
+        )
         if self.is_batch_done:
             trained = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
             self._updates.clear()
@@ -118,8 +133,10 @@ class Trainer(GRPOTrainer):
         return self.state.global_step % self.num_iterations == 0
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        self.on_checkpoint(self, Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+        self.grpo.display.phase("save")
+        with self.grpo.clock.phase("pause"):
+            super()._save_checkpoint(model, trial)
+            self.on_checkpoint(self, Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
 
 def reward(**_: Any) -> list[float]:

@@ -71,10 +71,14 @@ def supervise(
             for group in optimizer.param_groups:
                 group["lr"] = base * factor
         logits = model(input_ids=ids, attention_mask=(ids != pad_id).long()).logits
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED)
+        loss = F.cross_entropy(
+            logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED
+        )
         loss_value = loss.item()
         if not math.isfinite(loss_value):
-            raise TrainingError(f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`")
+            raise TrainingError(
+                f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`"
+            )
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, _ in optimizers:
@@ -104,7 +108,11 @@ def collate(batch: Sequence[Demonstration], pad_id: int) -> tuple[torch.Tensor, 
 
 def _optimizers(model: Any, phase: Phase) -> list[tuple[torch.optim.Optimizer, float]]:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in trained if phase.muon_lr and p.ndim == 2 and "embed" not in name and "lm_head" not in name]
+    matrices = [
+        p
+        for name, p in trained
+        if phase.muon_lr and p.ndim == 2 and "embed" not in name and "lm_head" not in name
+    ]
     taken = {id(p) for p in matrices}
     others = [p for _, p in trained if id(p) not in taken]
     found: list[tuple[torch.optim.Optimizer, float]] = []
@@ -118,10 +126,17 @@ def _optimizers(model: Any, phase: Phase) -> list[tuple[torch.optim.Optimizer, f
     return found
 
 
-def content_key(model_key: str, demonstrations: Sequence[Sequence[Demonstration]], phases: Sequence[Phase], seed: int) -> str:
+def content_key(
+    model_key: str, demonstrations: Sequence[Sequence[Demonstration]], phases: Sequence[Phase], seed: int
+) -> str:
     """A hash of everything that decides the warmed-up weights, so that a second run may reuse them."""
     digest = hashlib.sha256()
-    head = {"model": model_key, "seed": seed, "torch": torch.__version__, "phases": [asdict(p) for p in phases]}
+    head = {
+        "model": model_key,
+        "seed": seed,
+        "torch": torch.__version__,
+        "phases": [asdict(p) for p in phases],
+    }
     digest.update(json.dumps(head, sort_keys=True).encode())
     for part in demonstrations:
         for demo in part:

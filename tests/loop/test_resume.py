@@ -1,0 +1,84 @@
+"""A run that is killed and resumed ends as the unbroken one, bit for bit (CPU, fixed threads)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.loop.recipes import ROOT, environment, small_recipe
+
+TIMING = ("time/", "eta_s", "tokens_per_s", "at", "eval/seconds")
+"""Fields that tell when, not what; everything else must be equal."""
+
+
+def train(recipe: Path, folder: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "grpo_cli", "train", str(recipe), "--set", f"run.dir={folder}", *more]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, out
+    return out
+
+
+def kill_after(process: subprocess.Popen[str], checkpoint: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not checkpoint.is_dir():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def what(run: Path) -> dict[str, Any]:
+    """Everything a run recorded, without the timing fields."""
+    metrics = []
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        metrics.append({k: v for k, v in row.items() if not k.startswith(TIMING) and not k.endswith("_s")})
+    samples = {}
+    for file in sorted([*run.glob("samples/*.jsonl"), *run.glob("eval/*.jsonl")]):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for row in rows:
+            for verdict in row["verdicts"].values():
+                verdict.pop("seconds")
+        samples[f"{file.parent.name}/{file.name}"] = rows
+    return {"metrics": metrics, "samples": samples}
+
+
+@pytest.mark.parametrize("inner_epochs", [1, 2])
+def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, inner_epochs: int) -> None:
+    recipe = small_recipe(tmp_path, steps=7, save_every=2)
+    sets = ["--set", "run.name=run", "--set", f"train.inner_epochs={inner_epochs}"]
+    finish(train(recipe, tmp_path / "straight", *sets))
+    kill_after(train(recipe, tmp_path / "broken", *sets), tmp_path / "broken/run/checkpoints/step-000004")
+    said = finish(train(recipe, tmp_path / "broken", *sets, "--resume"))
+    assert "resuming run from step-00000" in said
+    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
+    assert what(straight) == what(broken)
+    last = "checkpoints/step-000007"
+    assert (straight / last / "model.safetensors").read_bytes() == (
+        broken / last / "model.safetensors"
+    ).read_bytes()
+    optimizers = [torch.load(run / last / "optimizer.pt", weights_only=True) for run in (straight, broken)]
+    for index, state in optimizers[0]["state"].items():
+        for name, value in state.items():
+            assert torch.equal(value, optimizers[1]["state"][index][name])
