@@ -1,4 +1,4 @@
-"""Estimates with their uncertainty: pure functions, checked by simulation in `tests/bench/coverage.py`.
+"""Estimates with their uncertainty: pure functions, checked by simulation in `tests/bench/bench_coverage.py`.
 
 What a reader would get wrong is the unit of independence: the samples of one prompt are not independent, so every
 interval here counts prompts (clusters), never samples. Intervals are 95 %, two-sided; ± is half their width.
@@ -123,12 +123,11 @@ def clustered(values_per_group: Sequence[Sequence[float]]) -> Interval:
     if not is_share:
         half = quantile * math.sqrt(variance)
         return Interval(centre, centre - half, centre + half, n)
-    samples = sum(len(values) for values in values_per_group)
-    # At p = 0 or 1, or when every prompt has the same share, the variance says nothing: prompts, or samples, bound it.
-    if 0.0 < centre < 1.0:
-        effective = min(centre * (1 - centre) / variance, samples) if variance > 0 else float(samples)
+    if variance > 0:
+        effective = centre * (1 - centre) / variance
     else:
-        effective = float(n)
+        # At p = 0 or 1 the variance says nothing, so prompts bound it; where all prompts share one other share, samples do.
+        effective = float(n if centre in (0.0, 1.0) else sum(len(values) for values in values_per_group))
     found = wilson(centre * effective, effective, quantile)
     return Interval(centre, found.low, found.high, n)
 

@@ -9,7 +9,6 @@ differ, which another verifier may cause alone. None means not measured, never 0
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -189,16 +188,13 @@ def timing_stats(
     return out
 
 
-_THOUGHT = re.compile(r"\s*(?:<think>)?(.*?)</think>", re.DOTALL)
-
-
 def has_thought(completion: str) -> bool:
     """Whether a completion holds a closed, non-empty thinking block; the opening tag may stand in the prompt."""
-    if "</think>" not in completion:
+    end = completion.find("</think>")
+    if end < 0:
         return False
-    start = completion.rfind("<think>", 0, completion.index("</think>"))
-    found = _THOUGHT.match(completion, max(start, 0))
-    return found is not None and bool(found[1].strip())
+    start = completion.rfind("<think>", 0, end)
+    return bool(completion[start + len("<think>") if start >= 0 else 0 : end].strip())
 
 
 def mean(values: Sequence[float]) -> float | None:

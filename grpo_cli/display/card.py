@@ -48,9 +48,12 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
             continue
         text = f"{score(first.get(key))} {half(first.get(f'{key}/half'))}"
         if len(evaluations) > 1:
-            text += f" → {score(last.get(key))} {half(last.get(f'{key}/half'))}  {spark(values, 20)}"
-        if last.get("eval/n") is not None:
-            text += f"  n {last['eval/n']}"
+            text += (
+                f" → {score(last.get(key))} {half(last.get(f'{key}/half'))}  {spark(joined(values, 20), 20)}"
+            )
+        count = last.get(f"{key}/n", last.get("eval/n"))
+        if count is not None:
+            text += f"  n {count}"
         known = [(v, m) for v, m in zip(values, evaluations, strict=True) if v is not None]
         best, at = max(known, key=lambda pair: pair[0])
         if len(known) > 1 and at is not last:
@@ -75,10 +78,12 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
 
 def _training(history: Sequence[Metrics]) -> list[str]:
     rewards = [m.get("reward/total/mean") for m in history]
-    lines = [f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {spark(rewards, 20)}"]
-    window = min(50, max(1, len(history) // 2))
+    lines = [
+        f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {spark(joined(rewards, 20), 20)}"
+    ]
+    window, start = min(50, max(1, len(history) // 2)), min(50, max(1, len(history) // 10))
     lines.append(
-        f"   {f'groups (last {window})':<17} {_kinds(history[-window:], '  ', True)}   start {_kinds(history[:window], ' / ', False)}"
+        f"   {f'groups (last {window})':<17} {_kinds(history[-window:], '  ', True)}   start {_kinds(history[:start], ' / ', False)}"
     )
     thinks = [m.get("think") for m in history]
     if any(thinks):
@@ -92,6 +97,12 @@ def _training(history: Sequence[Metrics]) -> list[str]:
                 over += value if key.endswith("/over_limit") else 0
     lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
     return lines
+
+
+def joined(values: Sequence[float | None], most: int) -> list[float | None]:
+    """A whole run as at most this many means of neighbours."""
+    size = -(-len(values) // most) or 1
+    return [mean([v for v in values[i : i + size] if v is not None]) for i in range(0, len(values), size)]
 
 
 def _kinds(history: Sequence[Metrics], gap: str, named: bool) -> str:

@@ -1,4 +1,4 @@
-"""Every display also writes the plain lines to the run's `train.log`, whatever it shows on the screen."""
+"""What every display does beside showing: the plain lines go to the run's `train.log`, and health notes are said."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TextIO
 from grpo_cli.display.info import Card, Display, Level, Metrics, RunInfo
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.sample import SampleView
+from grpo_cli.health import Health
 
 
 class LoggedDisplay:
@@ -20,6 +21,7 @@ class LoggedDisplay:
         self._early = io.StringIO()
         self._early_lock = threading.Lock()
         self._log = PlainDisplay(self._early)
+        self._health = Health()
 
     def start(self, info: RunInfo) -> None:
         """Open `train.log`, then start."""
@@ -42,9 +44,11 @@ class LoggedDisplay:
         self.shown.progress(noun, done, total)
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
-        """Logged and shown."""
+        """Logged and shown, with what is wrong from this step on."""
         self._log.step(metrics, view)
         self.shown.step(metrics, view)
+        for finding in self._health.step(metrics):
+            self.note("warn", finding.text, f"{finding.hint}  [{finding.code}]")
 
     def evaluated(self, metrics: Metrics) -> None:
         """Logged and shown."""

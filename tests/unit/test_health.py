@@ -1,0 +1,111 @@
+"""Health notes: silent on healthy runs, and each planted trouble is named by its code."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from grpo_cli.health import Health, findings, over_run
+
+Change = Callable[[int, dict[str, Any]], None]
+
+
+def run(steps: int = 120, seed: int = 0, change: Change = lambda step, metrics: None) -> list[dict[str, Any]]:
+    """A run that learns: reward up with noise, entropy down smoothly, most groups mixed."""
+    rng = random.Random(seed)
+    history = []
+    for step in range(1, steps + 1):
+        done = 1 - math.exp(-step / 60)
+        wrong, right = (
+            round(16 * max(0.0, 0.4 - 0.4 * done) * rng.uniform(0.5, 1.5)),
+            round(16 * 0.18 * done * rng.uniform(0.5, 1.5)),
+        )
+        metrics: dict[str, Any] = {
+            "step": step, "reward/total/mean": 0.2 + 0.6 * done + rng.gauss(0, 0.02), "group/count": 16, "group/all_wrong": wrong,
+            "group/all_right": right, "group/mixed": 16 - wrong - right, "truncated": abs(rng.gauss(0.02, 0.01)),
+            "length/right": 200 + 40 * done + rng.gauss(0, 8), "entropy": 0.7 * math.exp(-step / 40) * rng.uniform(0.95, 1.05),
+            "kl": 0.02 * done * rng.uniform(0.8, 1.2), "error": 0.0, "over_limit": 0.0, "time/verify": 1.0, "time/generate": 9.0,
+            "grad_norm": math.exp(rng.gauss(-1, 0.4)), "loss": rng.gauss(0, 0.02),
+        }  # fmt: skip
+        change(step, metrics)
+        history.append(metrics)
+    return history
+
+
+def codes(history: list[dict[str, Any]]) -> set[str]:
+    return {finding.code for finding in over_run(history)}
+
+
+def test_sixty_healthy_runs_are_silent() -> None:
+    assert [seed for seed in range(60) if codes(run(seed=seed))] == []
+
+
+def test_a_smooth_fall_of_entropy_beside_a_rising_reward_is_silent() -> None:
+    def fast(step: int, metrics: dict[str, Any]) -> None:
+        metrics["entropy"] = 0.5 * math.exp(-step / 8)
+        metrics["reward/total/mean"] = 0.1 + 0.85 * (1 - math.exp(-step / 6))
+
+    assert codes(run(steps=25, change=fast)) == set()
+
+
+def after(start: int, **values: Any) -> Change:
+    def change(step: int, metrics: dict[str, Any]) -> None:
+        if step >= start:
+            metrics.update(
+                {
+                    key.replace("__", "/"): value(step) if callable(value) else value
+                    for key, value in values.items()
+                }
+            )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("code", "change"),
+    [
+        ("W10", after(60, group__mixed=0, group__all_wrong=8, group__all_right=8)),
+        ("W11", after(60, group__all_wrong=9)),
+        ("W12", after(60, group__all_right=6)),
+        ("W20", after(60, truncated=0.3)),
+        (
+            "W21",
+            after(
+                60,
+                length__right=lambda s: max(20, 240 - 4 * (s - 60)),
+                reward__total__mean=lambda s: 0.6 - 0.005 * (s - 60),
+            ),
+        ),
+        ("W30", after(30, entropy=0.01, reward__total__mean=0.4)),
+        ("W31", after(60, kl=lambda s: 0.02 * 1.1 ** (s - 60), reward__total__mean=0.5)),
+        ("W40", after(60, error=0.05)),
+        ("W40", after(60, over_limit=0.05)),
+        ("W41", after(60, time__verify=20.0)),
+        ("W50", lambda step, m: m.update(grad_norm=50.0) if step == 70 else None),
+        ("W51", lambda step, m: m.update(loss=math.nan) if step == 70 else None),
+    ],
+)
+def test_a_planted_trouble_is_found(code: str, change: Change) -> None:
+    assert code in codes(run(change=change))
+
+
+def test_a_lasting_trouble_is_said_again_after_fifty_steps_only() -> None:
+    said = [f.step for f in over_run(run(steps=170, change=after(1, truncated=0.5))) if f.code == "W20"]
+    assert said == [10, 60, 110, 160]
+
+
+def test_metrics_that_were_never_measured_find_nothing() -> None:
+    assert over_run([{"step": step} for step in range(100)]) == []
+    assert findings([]) == []
+
+
+def test_a_long_run_keeps_a_bounded_history_with_its_start() -> None:
+    health = Health()
+    for metrics in run(steps=400):
+        health.step(metrics)
+    assert len(health._history) <= 121
+    assert health._history[0]["step"] == 1
