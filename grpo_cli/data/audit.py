@@ -7,7 +7,7 @@ data, not a zero. `drop` leaves such rows out and lists them; it never lets one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,9 +31,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class _Gold:
-    """A compiled gold, or why there is none."""
+    """A compiled gold and a completion that must be right for it, or why there is none."""
 
     gold: Any = None
+    text: str | None = None
     problem: str = ""
 
 
@@ -73,49 +74,90 @@ def audit_golds(
 
 
 def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
-    keys = [_inputs(row, verifier.columns) for row in rows]
-    first: dict[str, int] = {}
-    for index, key in enumerate(keys):
-        first.setdefault(key, index)
-    known: dict[str, _Gold] = {}
-    for key, index in first.items():
-        known[key] = _compile_one(rows[index], verifier)
-    for key, problem in _judge_golds(rows, verifier, first, known):
-        known[key] = _Gold(problem=problem)
-    return [known[key] for key in keys]
+    shared = _Shared(verifier.columns)
+    known: list[_Gold] = []
+    index_of: list[int] = []
+    asked: list[Row] = []
+    for row in rows:
+        index = shared.find(row.fields)
+        if index is None:
+            watched = _Watched(row.fields)
+            index = len(known)
+            known.append(_compile_one(row, watched, verifier))
+            asked.append(row)
+            shared.keep(row.fields, watched.read, index)
+        index_of.append(index)
+    for index, problem in _judge_golds(known, asked, verifier):
+        known[index] = _Gold(problem=problem)
+    return [known[index] for index in index_of]
 
 
-def _inputs(row: Row, columns: Sequence[str]) -> str:
-    """What two rows must share to share a gold. A verifier that names no columns may read them all."""
-    chosen = {name: row.fields.get(name) for name in columns} if columns else row.fields
-    return json.dumps(chosen, sort_keys=True, ensure_ascii=False)
+class _Watched(Mapping[str, Any]):
+    """A row that remembers which of its fields were looked at, present or not."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.read.update(self._fields)
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        self.read.update(self._fields)
+        return len(self._fields)
 
 
-def _compile_one(row: Row, verifier: Verifier) -> _Gold:
+class _Shared:
+    """Which earlier row has the same gold: one that agrees in every field that compiling it looked at."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._seen: dict[str, list[tuple[dict[str, Any], int]]] = {}
+
+    def find(self, fields: Mapping[str, Any]) -> int | None:
+        for read, index in self._seen.get(self._key(fields), ()):
+            if all(fields.get(name, _Shared) == value for name, value in read.items()):
+                return index
+        return None
+
+    def keep(self, fields: Mapping[str, Any], read: set[str], index: int) -> None:
+        seen = self._seen.setdefault(self._key(fields), [])
+        if len(seen) < 8:  # a verifier that reads whole rows gains nothing from a longer list
+            seen.append(({name: fields.get(name, _Shared) for name in read}, index))
+
+    def _key(self, fields: Mapping[str, Any]) -> str:
+        return json.dumps([fields.get(name) for name in self._columns], ensure_ascii=False)
+
+
+def _compile_one(row: Row, watched: Mapping[str, Any], verifier: Verifier) -> _Gold:
     for column in verifier.columns:
         if column not in row.fields:
             return _Gold(problem=f"no column `{column}`{did_you_mean(column, list(row.fields))}")
     try:
-        return _Gold(verifier.compile(row.fields))
+        return _Gold(verifier.compile(watched), verifier.gold_text(watched))
     except BadGold as err:
         return _Gold(problem=str(err))
 
 
-def _judge_golds(
-    rows: Sequence[Row], verifier: Verifier, first: Mapping[str, int], known: Mapping[str, _Gold]
-) -> Iterable[tuple[str, str]]:
-    pending: list[tuple[str, Sample]] = []
-    for key, index in first.items():
-        row = rows[index]
-        text = None if known[key].problem else verifier.gold_text(row.fields)
-        if text is not None:
-            pending.append((key, Sample(text, known[key].gold, row.prompt)))
+def _judge_golds(known: Sequence[_Gold], rows: Sequence[Row], verifier: Verifier) -> list[tuple[int, str]]:
+    pending = [
+        (index, Sample(gold.text, gold.gold, rows[index].prompt))
+        for index, gold in enumerate(known)
+        if gold.text is not None
+    ]
+    failures: list[tuple[int, str]] = []
     for start in range(0, len(pending), BATCH):
         batch = pending[start : start + BATCH]
         verdicts = verifier.judge([sample for _, sample in batch])
-        for (key, sample), verdict in zip(batch, verdicts, strict=True):
+        for (index, sample), verdict in zip(batch, verdicts, strict=True):
             if verdict.outcome is not Outcome.RIGHT:
-                yield key, _refusal(sample, verdict)
+                failures.append((index, _refusal(sample, verdict)))
+    return failures
 
 
 def _refusal(sample: Sample, verdict: Verdict) -> str:

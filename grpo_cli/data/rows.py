@@ -72,18 +72,26 @@ def load_rows(data: DataLike, which: Which, base: Path | None = None) -> list[Ro
         SetupError: a file that may not be read, a missing package, no network.
     """
     layout = Layout.of(data)
-    if which == "eval":
-        if data.eval is None:
-            raise RecipeError("the recipe has no `data.eval`", place="data.eval")
-        named = [("data.eval", data.eval)]
-    else:
-        many = len(data.train) > 1
-        named = [(f"data.train[{i}]" if many else "data.train", s) for i, s in enumerate(data.train)]
+    named = named_sources(data, which)
     loaded = [load_source(source, which, base, key) for key, source in named]
     broken = [item for part in loaded for item in part.broken]
     if broken:
         raise broken_lines(broken)
     return make_rows(mix([part.records for part in loaded], [source.weight for _, source in named]), layout)
+
+
+def named_sources(data: DataLike, which: Which) -> list[tuple[str, SourceLike]]:
+    """The sources of one split with the recipe keys that name them.
+
+    Raises:
+        RecipeError: no held-out source.
+    """
+    if which == "train":
+        many = len(data.train) > 1
+        return [(f"data.train[{i}]" if many else "data.train", s) for i, s in enumerate(data.train)]
+    if data.eval is None:
+        raise RecipeError("the recipe has no `data.eval`", place="data.eval")
+    return [("data.eval", data.eval)]
 
 
 @dataclass(frozen=True, slots=True)

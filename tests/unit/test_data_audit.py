@@ -65,6 +65,23 @@ def test_equal_golds_are_compiled_once() -> None:
     assert verifier.compiled == 2
 
 
+def test_rows_share_a_gold_only_if_they_agree_in_all_that_was_read() -> None:
+    class Scaled(Whole):
+        def compile(self, row: Mapping[str, Any]) -> int:
+            return super().compile(row) * row.get("unit", 1)
+
+        def gold_text(self, row: Mapping[str, Any]) -> str:
+            return str(int(row["answer"]) * row.get("unit", 1))
+
+    rows = [
+        Row(str(i), "q", None, fields)
+        for i, fields in enumerate([{"answer": "7"}, {"answer": "7", "unit": 2}])
+    ]
+    verifier = Scaled()
+    assert audit_golds([*rows, rows[1]], {"scaled": verifier}).golds == {"scaled": [7, 14, 14]}
+    assert verifier.compiled == 2
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
