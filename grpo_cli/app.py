@@ -13,6 +13,7 @@ from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
+from grpo_cli.commands.verify import verify
 from grpo_cli.errors import Exit, UserError
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command()(train)
 app.command("eval")(evaluate)
 app.command()(export)
 app.command()(schema)
+app.command()(verify)
 
 
 def name_resume(args: list[str]) -> list[str]:

@@ -162,4 +162,5 @@ def _silence_stdout() -> None:
 
 def boot() -> None:
     """Entry of the exec'd keeper: `python -c … SYS_PATH FD PARENT`."""
-    keep(int(sys.argv[2]), int(sys.argv[3]))
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the pool was closed meanwhile
+        keep(int(sys.argv[2]), int(sys.argv[3]))
