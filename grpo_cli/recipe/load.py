@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from grpo_cli.errors import Mistake, RecipeError
 from grpo_cli.recipe.layers import Layers, stack
-from grpo_cli.recipe.mistakes import Finding, findings, nearest
+from grpo_cli.recipe.mistakes import Finding, dotted, findings, nearest
 from grpo_cli.recipe.models import Recipe, complete
 from grpo_cli.recipe.options import check_verifiers
 from grpo_cli.recipe.rules import check_rules
@@ -49,20 +49,23 @@ def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
     data = complete(deepcopy(layers.data))
     found = [*check_verifiers(data), *check_trl(data), *check_templates(data)]
     recipe: Recipe | None = None
-    for _ in range(3):
+    cut: set[Path] = set()
+    for _ in range(5):
         try:
             recipe = Recipe.model_validate(data)
             break
         except ValidationError as err:
             new = findings(err)
-            # a wrong value that was cut out is not missing
-            found += [f for f in new if not any(f.path == old.path for old in found)]
+            # what a cut left behind (a missing key, an empty list) is no mistake of its own
+            found += [f for f in new if not any(_touch(f.path, path) for path in cut)]
+            cut |= {f.path for f in new}
             for one in new:
                 _cut(data, one.path, "is missing" in one.message)
             data = complete(data)
     if recipe is not None:
-        taken = {f.path for f in found}
-        found += [f for f in check_rules(recipe, layers.is_said) if f.path not in taken]
+        # a rule would judge the stand-in of a wrong value
+        wrong = {path[:1] for path in cut}
+        found += [f for f in check_rules(recipe, layers.is_said) if f.path[:1] not in wrong]
     return recipe, list(dict.fromkeys(found))
 
 
@@ -161,6 +164,12 @@ def _order(place: str) -> tuple[bool, str, int, int]:
     return False, place, 0, 0
 
 
+def _touch(one: Path, other: Path) -> bool:
+    """Whether one path is the other or lies above it."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
 def _cut(data: dict[str, Any], path: Path, missing: bool) -> None:
     """Take a wrong value out, or put a stand-in for a missing one, so that the rest can be checked."""
     holder: Any = data
@@ -173,7 +182,8 @@ def _cut(data: dict[str, Any], path: Path, missing: bool) -> None:
             inner = holder[part] = {}
         holder = inner
     if missing and isinstance(holder, dict) and path:
-        holder[path[-1]] = _STAND_INS.get(str(path[-1]), {})
+        stand_in = _STAND_INS.get(dotted(path), _STAND_INS.get(str(path[-1]), {}))
+        holder[path[-1]] = deepcopy(stand_in)
     elif path and isinstance(holder, dict | list):
         try:
             del holder[path[-1]]  # type: ignore[arg-type]
@@ -187,6 +197,7 @@ _STAND_INS: dict[str, Any] = {
     "data": {"train": [{"from": "missing"}], "prompt": "missing"},
     "train": {"steps": 1},
     "from": "missing",
+    "data.train": [{"from": "missing"}],
     "prompt": "missing",
     "kind": "missing",
     "verify": {"math": {"kind": "math"}},

@@ -41,6 +41,17 @@ KINDS = {
     "dataclass_type": "a mapping",
 }
 
+SHORT = {
+    "model": "a name or a mapping",
+    "eval": "a source or a mapping",
+    "train": "a source, a list of them or a mapping",
+    "data": "a source or a mapping",
+    "demonstration": "a template or a list of them",
+    "warmup": "a list of phases",
+}
+"""What may stand for a section besides a mapping, by its key."""
+PLAIN: tuple[Path, ...] = ((), ("data",), ("train",), ("eval",))
+
 RANGES = {
     "greater_than": ("gt", "above"),
     "greater_than_equal": ("ge", "at least"),
@@ -111,6 +122,8 @@ def _finding(error: Any) -> Finding:
     what = KINDS.get(kind)
     if what is None:
         return Finding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")
+    if kind in {"model_type", "model_attributes_type", "list_type"}:
+        what = SHORT.get(str(path[-1]), what) if path not in PLAIN else what
     if value is None:
         return Finding(path, f"`{name}` must be {what}, got nothing")
     return Finding(path, f"`{name}` must be {what}, got {shown(value)}")

@@ -97,7 +97,7 @@ def test_a_folder_and_a_binary_file_are_no_recipes(tmp_path: Path) -> None:
 def test_a_recipe_comes_from_stdin_too(tmp_path: Path) -> None:
     done = grpo("train", "-", cwd=tmp_path, stdin=b"model: 3\n")
     assert done.returncode == 2
-    assert "error: <stdin>:1:8: `model` must be a mapping, got 3" in done.stderr
+    assert "error: <stdin>:1:8: `model` must be a name or a mapping, got 3" in done.stderr
 
 
 def test_a_recipe_error_loads_nothing_heavy(tmp_path: Path) -> None:

@@ -134,3 +134,10 @@ def test_a_recipe_can_be_built_from_plain_data() -> None:
     recipe = Recipe.model_validate(data)
     assert recipe.data.train[0].source == "f" and recipe.verify["math"].kind == "math"
     assert recipe.sha() == Recipe.model_validate(data).sha()
+
+
+def test_a_wrong_value_does_not_breed_more_mistakes(base: Path) -> None:
+    assert len(refused(base, "data.train=[]").mistakes) == 1
+    assert len(refused(base, "verify.math=[]").mistakes) == 1
+    assert len(refused(base, "eval.samples=x", "eval.k=[8]").mistakes) == 1
+    assert len(refused(base, "train=3").mistakes) == 1

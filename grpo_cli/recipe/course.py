@@ -1,0 +1,94 @@
+"""The sections `eval`, `stop`, `run`, `launch` and `warmup`: the course of a run around its steps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from grpo_cli.recipe.fields import Above0, Count, Section, Share, Whole, Words, one_of
+from grpo_cli.recipe.inputs import Source
+
+
+class Eval(Section):
+    """Held-out measurement."""
+
+    every: Whole | None = None
+    """Steps between evaluations; left out, only before and after."""
+    samples: Whole = 4
+    """Completions of each held-out prompt. Raising it narrows the interval of pass@k."""
+    k: list[Whole] = Field(default=[1, 4], min_length=1)
+    """The k of pass@k; none above `samples`."""
+    limit: Whole | None = None
+    """Sample at most this many held-out rows; greedy takes all."""
+    temperature: Above0 | None = None
+    """Left out, `sample.temperature`."""
+    greedy: bool = True
+    """Also decode every held-out row once, greedily."""
+    max_tokens: Whole | None = None
+    """Left out, `sample.max_tokens`."""
+
+
+class Stop(Section):
+    """When to stop before the last step."""
+
+    on: list[Literal["non_finite", "entropy_collapse", "dead_groups"]] = Field(default=["non_finite"])
+    """Findings that stop the run."""
+    patience: Whole | None = None
+    """Stop after this many steps without a better held-out score."""
+    verifier_errors: Share = 0.05
+    """Stop when more than this share of a step's samples got no verdict."""
+
+
+class Run(Section):
+    """Where the run is written, and how long it may take."""
+
+    dir: Words = "runs"
+    """Folder of run folders."""
+    name: Words | None = None
+    """Name of the run folder; left out, date, recipe and four letters."""
+    save_every: Whole | None = None
+    """Steps between checkpoints; left out, only the last."""
+    keep: Whole = 2
+    """Checkpoints kept."""
+    track: list[Literal["tensorboard", "wandb", "trackio"]] = Field(default_factory=list)
+    """Trackers that get the same numbers."""
+    threads: Whole | None = None
+    """CPU threads; left out, what the machine grants."""
+    deadline: Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smhd]?(\d+(\.\d+)?[smhd])*$")] | None = None
+    """Save and stop after this time, such as `3h50m`."""
+
+
+class Launch(Section):
+    """Processes."""
+
+    gpus: Annotated[Literal["auto"] | Whole, one_of("`auto` or a whole number above 0")] = "auto"
+    """GPUs to use."""
+
+
+class Demonstration(Section):
+    """One kind of completion that the warm-up shows."""
+
+    template: Words
+    """Template over columns."""
+    weight: Above0 = 1.0
+    """Share among the demonstrations."""
+
+
+class WarmupPhase(Section):
+    """Supervised training on demonstrations before the first step."""
+
+    data: Source | None = None
+    """Rows; left out, the training rows."""
+    demonstration: list[Demonstration] = Field(min_length=1)
+    """What a good completion looks like: a template, or several with weights."""
+    steps: Whole
+    lr: Above0
+    muon_lr: Above0 | None = None
+    """Learning rate of Muon on the weight matrices; left out, AdamW does all."""
+    batch: Whole = 64
+    lr_warmup_steps: Count = 10
+    final_lr: Share = 0.1
+    """Share of the rate that is left at the end."""
+    limit: Whole | None = None
+    """Use at most this many rows."""
