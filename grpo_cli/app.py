@@ -65,8 +65,8 @@ def main() -> None:
         sys.stdout.flush()
         print(err.render(), file=sys.stderr)
         sys.exit(int(err.code))
-    except KeyboardInterrupt:
-        sys.exit(int(Exit.INTERRUPTED))
+    except KeyboardInterrupt as stop:
+        sys.exit(int(getattr(stop, "code", Exit.INTERRUPTED)))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(int(Exit.OK))

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from grpo_cli.errors import UsageError
+
 SCHEMA = 1
 
 
@@ -44,12 +46,18 @@ def train(
       grpo train quickstart
       grpo train recipes/gsm8k-qwen2.5-0.5b.yaml --set train.steps=50
       grpo train my.yaml --resume
+      grpo train --resume runs/1127-my-k3f9
     """
     from grpo_cli.recipe import find, load
 
-    checked = load(recipe, sets or [])
-    base = Path() if recipe == "-" else find(recipe).parent
-    label = "stdin" if recipe == "-" else Path(recipe).stem
+    if recipe is None:
+        if resume in (None, "last"):
+            raise UsageError("no recipe", hint="name one, such as `quickstart`, or a run with `--resume RUN`")
+        checked, base, label = recipe_of_run(str(resume), sets or [])
+    else:
+        checked = load(recipe, sets or [])
+        base = Path() if recipe == "-" else find(recipe).parent
+        label = "stdin" if recipe == "-" else Path(recipe).stem
     quiet_libraries()
     from grpo_cli.display import make_display
 
@@ -66,6 +74,16 @@ def train(
         print(json.dumps(summary(outcome)))
     sys.stdout.flush()
     raise typer.Exit(int(outcome.code))
+
+
+def recipe_of_run(named: str, sets: list[str]) -> tuple[Any, Path, str]:
+    """The recipe in a run's folder, the folder its data paths count from, and its name."""
+    from grpo_cli.recipe import load
+    from grpo_cli.run import RunFolder
+
+    run = RunFolder.open(named)
+    manifest = run.manifest()
+    return load(str(run.path / "recipe.yaml"), sets), Path(manifest.get("base") or "."), manifest.get("recipe", run.name)
 
 
 def show_plan(recipe: Any, base: Path) -> None:

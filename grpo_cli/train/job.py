@@ -236,6 +236,7 @@ class Job:
     def _create_run(self, device: Any) -> RunFolder:
         recipe = self.recipe
         manifest = {
+            "recipe": self.label,
             "argv": sys.argv,
             "recipe_sha": recipe.sha(),
             "versions": versions(),
@@ -351,7 +352,7 @@ class Job:
         return found
 
     def _resume_hint(self, run: RunFolder) -> str:
-        return f"grpo train {self.label} --resume {run.path}"
+        return f"grpo train --resume {run.path}"
 
     def _finish(self, run: RunFolder, status: Any, next_: str) -> None:
         history = tuple(m for m in run.metrics() if "reward/total/mean" in m)
