@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.models import Recipe
@@ -20,8 +19,8 @@ class BatchPlan:
     tokens_step: int
     """Most completion tokens a step can take."""
     steps: int
-    batches: int
-    """Batches of completions drawn: one serves `inner_epochs` steps."""
+    updates: int
+    """Optimizer steps: each step's completions serve `inner_epochs` of them."""
     steps_epoch: int
     rows_dropped: int
     """Rows of an epoch that fill no step."""
@@ -30,14 +29,14 @@ class BatchPlan:
     def text(self) -> str:
         """The sum in two lines."""
         step = (
-            f"{self.prompts_step} prompts x {self.group} = {self.completions_step:,} completions a batch"
+            f"{self.prompts_step} prompts x {self.group} = {self.completions_step:,} completions a step"
             f" (at most {self.tokens_step:,} tokens)"
         )
-        epoch = f"{self.rows:,} rows = {self.steps_epoch:,} batches an epoch"
+        epoch = f"{self.rows:,} rows = {self.steps_epoch:,} steps an epoch"
         if self.rows_dropped:
             epoch += f", {self.rows_dropped:,} left over"
-        batches = f" on {self.batches:,} batches" if self.batches != self.steps else ""
-        return f"{step}\n{epoch}; {self.steps:,} steps{batches} = {self.epochs:.3g} epochs"
+        updates = f" with {self.updates:,} optimizer steps" if self.updates != self.steps else ""
+        return f"{step}\n{epoch}; {self.steps:,} steps{updates} = {self.epochs:.3g} epochs"
 
 
 def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
@@ -56,7 +55,6 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
             else "give some rows",
         )
     completions = sample.prompts * sample.group
-    batches = ceil(train.steps / train.inner_epochs)
     return BatchPlan(
         rows=n_rows,
         prompts_step=sample.prompts,
@@ -64,8 +62,8 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
         completions_step=completions,
         tokens_step=completions * sample.max_tokens,
         steps=train.steps,
-        batches=batches,
+        updates=train.steps * train.inner_epochs,
         steps_epoch=steps_epoch,
         rows_dropped=dropped,
-        epochs=batches / steps_epoch,
+        epochs=train.steps / steps_epoch,
     )

@@ -44,6 +44,9 @@ class Layers:
         if not equals or not all(path):
             self.mistakes.append(Mistake(f"--set {text}", "expected `key.path=value`"))
             return
+        if path[0] == "extends":
+            self.mistakes.append(Mistake(f"--set {text}", "`extends` can only be said in a file"))
+            return
         doc = parse(raw, f"--set {text}")
         if takes_text(tuple(path)) and (doc.mistakes or not isinstance(doc.data, str | None)):
             doc = Document(doc.name, raw, raw)

@@ -26,7 +26,7 @@ Algorithm = Literal[
 
 
 class Sample(Section):
-    """How completions are drawn. A batch is `prompts` x `group` completions."""
+    """How completions are drawn. A step draws `prompts` x `group` completions."""
 
     prompts: Whole = 8
     """Prompts a step. Raising it makes steps steadier and longer."""
@@ -80,7 +80,7 @@ class Train(Section):
     algorithm: Algorithm = "default"
     """A named method, see `grpo explain NAME`."""
     steps: Whole
-    """Optimizer steps. Each batch of completions serves `inner_epochs` of them."""
+    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times."""
     lr: Above0
     """Learning rate at its highest; left out, 1e-6, or 1e-5 with `model.lora`."""
     lr_warmup_steps: Count | None = None

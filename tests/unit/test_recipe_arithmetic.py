@@ -22,10 +22,10 @@ def test_the_plan_counts_prompts_completions_tokens_and_epochs() -> None:
     assert (made.steps_epoch, made.rows_dropped, made.epochs) == (2, 4, 5.0)
 
 
-def test_inner_epochs_share_a_batch() -> None:
+def test_inner_epochs_multiply_optimizer_steps_and_not_rows() -> None:
     made = plan(recipe(steps=10, inner_epochs=4), 80)
-    assert (made.steps, made.batches, made.epochs) == (10, 3, 0.3)
-    assert "10 steps on 3 batches" in made.text()
+    assert (made.steps, made.updates, made.epochs) == (10, 40, 1.0)
+    assert "10 steps with 40 optimizer steps = 1 epochs" in made.text()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])

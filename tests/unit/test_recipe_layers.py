@@ -53,7 +53,7 @@ def test_a_later_flag_wins(base: Path) -> None:
     assert load(base, ["train.steps=1", "train.steps=2"]).train.steps == 2
 
 
-@pytest.mark.parametrize("flag", ["sample.group", "=3", "sample..group=3", "a=["])
+@pytest.mark.parametrize("flag", ["sample.group", "=3", "sample..group=3", "a=[", "extends=x"])
 def test_a_flag_that_is_none_is_quoted(base: Path, flag: str) -> None:
     assert refused(base, flag).mistakes[0].place == f"--set {flag}"
 
