@@ -3,6 +3,7 @@
 from grpo_cli.recipe.arithmetic import BatchPlan, plan
 from grpo_cli.recipe.load import find, load, shipped_recipes
 from grpo_cli.recipe.models import (
+    Combine,
     Data,
     Eval,
     Launch,
@@ -21,6 +22,7 @@ from grpo_cli.recipe.models import (
 
 __all__ = [
     "BatchPlan",
+    "Combine",
     "Data",
     "Eval",
     "Launch",

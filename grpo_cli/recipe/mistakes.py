@@ -151,6 +151,8 @@ def _unknown_key(path: Path) -> Finding:
 
 def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = False) -> Finding:
     near = nearest(value, choices) if isinstance(value, str) else None
+    if path == ("combine", "method") and value == "normalise_then_sum":
+        return Finding(path, f"`combine` rates one sample, `{value}` works across a group", f"say `train.reward_combine: {value}`")
     if at_key:
         where = f"`{dotted(path)}`"
         return Finding(

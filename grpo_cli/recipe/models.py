@@ -16,12 +16,13 @@ from grpo_cli.recipe.fields import Section
 from grpo_cli.recipe.inputs import Data, Lora, Model, Source
 from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Sample, Train
 from grpo_cli.recipe.presets import fill
-from grpo_cli.recipe.rewards import Shaping, Verify
+from grpo_cli.recipe.rewards import Combine, Shaping, Verify
 from grpo_cli.recipe.shorthand import widen, widen_checked
 
 __all__ = [
     "Algorithm",
     "Clip",
+    "Combine",
     "Data",
     "Demonstration",
     "Estimator",
@@ -58,6 +59,7 @@ class Recipe(Section):
         default_factory=dict
     )
     """Terms of the reward that are no verdicts."""
+    combine: Combine = Combine()
     sample: Sample = Sample()
     train: Train
     eval: Eval = Eval()

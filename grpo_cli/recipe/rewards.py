@@ -1,8 +1,8 @@
-"""The sections `verify` and `shaping`. Options stand beside the entry's own keys in YAML and are gathered here."""
+"""The sections `verify`, `shaping` and `combine`. Options stand beside the entry's own keys in YAML and are gathered here."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -50,3 +50,14 @@ class Shaping(Section):
     @classmethod
     def _sort_keys(cls, value: Any) -> Any:
         return gather_options(value, ("weight",))
+
+
+class Combine(Section):
+    """How verdicts become one reward. `combine: min` means `method`; `gate` or `by` alone say their method too."""
+
+    method: Literal["sum", "gate", "first", "min", "by"] = "sum"
+    """`sum` of weighted scores; `gate`, see there; `first` verifier that found an answer; lowest score (`min`); or `by` row."""
+    gate: dict[str, Literal["needs_right", "must_pass"]] = Field(default_factory=dict)
+    """Verifier to condition: `needs_right` counts it only where the primary is right, `must_pass` pays nothing without it."""
+    by: Words | None = None
+    """Column that names the verifier of a row, for mixed data."""

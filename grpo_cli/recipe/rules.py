@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from grpo_cli.recipe.mistakes import Finding
+from grpo_cli.recipe.mistakes import Finding, unknown
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.recipe.source import Path
 
@@ -13,7 +13,7 @@ Said = Callable[[Path], bool]
 
 def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
-    checks = (_verifiers, _sampling, _model, _loss, _schedule, _evaluation)
+    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation)
     return [finding for check in checks for finding in check(recipe, said)]
 
 
@@ -30,16 +30,37 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
             f"`verify.{primary[0]}` is primary already",
             "one verifier says what right means; leave `primary` out of the others",
         )
-    if not sum(one.weight for one in recipe.verify.values()) and not recipe.shaping:
+    if abs(sum(one.weight for one in recipe.verify.values())) < 1e-12:
         first = next(iter(recipe.verify))
         path = _at(said, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
-        yield Finding(path, "the weights of `verify` sum to 0: no answer would be rewarded")
+        yield Finding(
+            path, "the weights of `verify` sum to 0: an answer that passes everything earns nothing"
+        )
     for name, one in recipe.verify.items():
         if one.primary and one.weight < 0:
             yield Finding(
                 ("verify", name, "weight"),
                 f"`verify.{name}` is primary with a weight below 0: right answers would be punished",
             )
+
+
+def _combining(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    c = recipe.combine
+    for name in c.gate:
+        if name not in recipe.verify:
+            hint = unknown(name, recipe.verify, "`verify`")
+            yield Finding(
+                ("combine", "gate", name), f"`combine.gate` names no verifier `{name}`", hint, at_key=True
+            )
+    if c.method == "gate" and not c.gate:
+        yield Finding(
+            ("combine", "method"), "`combine.gate` names no verifier", "such as `gate: {format: needs_right}`"
+        )
+    if c.method == "by" and c.by is None:
+        yield Finding(("combine", "method"), "`combine.by` names no column")
+    unused = [key for key in ("gate", "by") if getattr(c, key) and c.method != key]
+    for key in unused:
+        yield Finding(("combine", key), f"`combine.{key}` has no effect with `method: {c.method}`")
 
 
 def _sampling(recipe: Recipe, said: Said) -> Iterator[Finding]:

@@ -66,6 +66,7 @@ def _short_forms(top: Schema, defs: Schema) -> None:
     phase, shown = {"$ref": "#/$defs/WarmupPhase"}, {"anyOf": [TEXT, {"$ref": "#/$defs/Demonstration"}]}
     _open(top, "model", TEXT, {"$ref": "#/$defs/Model"})
     _open(top, "warmup", NOTHING, phase, {"type": "array", "items": phase})
+    _open(top, "combine", NOTHING, defs["Combine"]["properties"]["method"], {"$ref": "#/$defs/Combine"})
     data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
     _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
     _open(data, "eval", NOTHING, *source["anyOf"])

@@ -21,11 +21,16 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
     for section in ("verify", "shaping"):
         if isinstance(out.get(section), dict):
             out[section] = {name: _verifier(name, one, section) for name, one in out[section].items()}
+    if isinstance(out.get("combine"), str):
+        out["combine"] = {"method": out["combine"]}
+    elif isinstance(out.get("combine"), dict) and "method" not in out["combine"]:
+        said = [method for method in ("gate", "by") if method in out["combine"]]
+        out["combine"] = ({"method": said[0]} if len(said) == 1 else {}) | out["combine"]
     if isinstance(out.get("warmup"), list):
         out["warmup"] = [_phase(p) for p in out["warmup"]]
     elif isinstance(out.get("warmup"), dict):
         out["warmup"] = [_phase(out["warmup"])]
-    for section in ("sample", "eval", "stop", "run", "launch", "shaping"):
+    for section in ("sample", "eval", "stop", "run", "launch", "shaping", "combine"):
         if section in out and out[section] is None:
             out[section] = {}
     return out

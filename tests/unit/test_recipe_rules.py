@@ -44,6 +44,10 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["verify.math.weight=0"], "sum to 0"),
         (["verify.math.weight=-1"], "punished"),
         (["verify.b={kind: math, primary: true}", "verify.math.primary=true"], "primary already"),
+        (["combine.gate={formt: needs_right}"], "names no verifier `formt`"),
+        (["combine=gate"], "names no verifier"),
+        (["combine=by"], "names no column"),
+        (["combine={method: sum, by: kind}"], "no effect with `method: sum`"),
         (["train.trl.use_vllm=true"], "is not for `train.trl`"),
     ],
 )
@@ -63,7 +67,10 @@ def test_a_broken_rule_is_said(tmp_path: Path, sets: list[str], part: str) -> No
         ["eval.samples=2"],
         ["eval.samples=1"],
         ["data.eval=b.jsonl", "eval.every=5", "stop.patience=3"],
-        ["verify.math.weight=0", "shaping.length={target: 3}"],
+        ["verify.math.weight=0.5", "shaping.length={target: 3}"],
+        ["verify.b={kind: math}", "combine.gate={b: must_pass}"],
+        ["combine.by=kind"],
+        ["combine=min"],
     ],
 )
 def test_what_may_be_meant_passes(tmp_path: Path, sets: list[str]) -> None:
