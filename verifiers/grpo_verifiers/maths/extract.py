@@ -286,7 +286,7 @@ def _first_formula(line: str) -> str:
     if line.startswith("$"):
         mark = "$$" if line.startswith("$$") else "$"
         end = line.find(mark, len(mark))
-        if end > 0 and not re.match(r"\s*(?:or|and|,)\b?", line[end + len(mark) :], re.I):
+        if end > 0 and not re.match(r"\s*(?:or\b|and\b|,)", line[end + len(mark) :], re.I):
             return line[len(mark) : end].strip()
     if line.startswith("\\(") and "\\)" in line:
         return line[2 : line.find("\\)")].strip()

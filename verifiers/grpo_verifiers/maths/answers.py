@@ -1,0 +1,165 @@
+"""From the text of an answer to something that can be compared: a tree, words, or nothing but its tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from grpo_verifiers.maths.lexer import Token, Unreadable, canonical, has_plain_thousands, lex
+from grpo_verifiers.maths.reader import read
+from grpo_verifiers.maths.spelling import respell
+from grpo_verifiers.maths.tree import Node
+from grpo_verifiers.maths.words import HEDGES, PLACEHOLDERS, number_of, plain_words
+
+
+class Answer(NamedTuple):
+    """`tree` if it could be read as mathematics; `words` if it is (or may be) words; `tokens` its layout-free text."""
+
+    text: str
+    tokens: str
+    tree: Node | None = None
+    words: str = ""
+    as_list: Node | None = None
+    fault: str = ""
+
+
+_OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
+_BASE = re.compile(
+    r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\}*"
+)
+_WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
+_MACRO = re.compile(r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{")
+_ASIDE = re.compile(
+    r"(?:\\text\s*\{)?\s*\(\s*(?:\\text\s*\{)?\s*(?:approximately|approx\.?|about|roughly|or about|which is about|i\.?e\.?,?|that is,?|in simplest form|simplified|exact value|exactly)\b[^()]*\)\s*\}?\s*$",
+    re.I,
+)
+_PHRASE_TREES: dict[str, Node] = {
+    "infinity": ("inf",),
+    "positive infinity": ("inf",),
+    "negative infinity": ("neg", ("inf",)),
+    "minus infinity": ("neg", ("inf",)),
+    "all real": ("all", "R"),
+    "no solution": ("set", ()),
+}
+
+
+def tidy(text: str) -> str:
+    """Outer dollars, stops and line breaks dropped, Unicode rewritten."""
+    text = respell(text).strip()
+    for _ in range(6):
+        before = text
+        text = text.rstrip(" \t\n.,;:").lstrip(" \t\n,;:") if not text.endswith(("\\,", "\\;", "\\:")) else text[:-2]
+        if text.endswith("\\") and (before != text or text.endswith("\\\\")):
+            text = text[:-2] if text.endswith("\\\\") else text[:-1] if before != text and not before.endswith(("\\.",)) else text
+        for left, right in _OUTER:
+            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right):
+                inner = text[len(left) : -len(right)]
+                if left[-1] not in inner.replace("\\$", "") or len(left) == 2 and left not in inner and right not in inner:
+                    text = inner.strip()
+        if text == before:
+            break
+    if "!" in text and re.search(r"[A-Za-z]{3,}!+$", text):
+        text = text.rstrip("!")
+    return text
+
+
+def plain(text: str) -> str:
+    """Text macros and dollars removed, spaces narrowed: what a person would read."""
+    for _ in range(4):
+        if "\\" not in text:
+            break
+        text = _MACRO.sub("{", text)
+        text = re.sub(r"\\[,;:! ]|~|\\q?quad", " ", text)
+    text = text.replace("\\$", "").replace("$", "").replace("\\%", "%").replace("{", "").replace("}", "").replace("\\", " ")
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def read_answer(text: str) -> Answer:
+    """Everything that can be known about an answer without its gold. Never raises."""
+    clean = tidy(text)
+    base = _base_number(clean)
+    if base is not None:
+        return Answer(clean, f"{base[1]} _ {base[2]}", base)
+    if clean.startswith("(("):
+        wrapped = _WRAPPED.fullmatch(clean)
+        if wrapped and len(wrapped[1]) == len(wrapped[3]):
+            clean = f"({wrapped[2]})"
+    if "(" in clean:
+        clean = _ASIDE.sub("", clean).strip() or clean
+    brackets = "(" in clean or "[" in clean or "{" in clean
+    try:
+        tokens = lex(clean, commas=not _splits(clean) if brackets else True)
+    except (Unreadable, RecursionError) as err:
+        return Answer(clean, clean, None, plain(clean), None, str(err))
+    shown = canonical(tokens)
+    words = _words(clean, tokens)
+    tree, fault = _tree(tokens)
+    as_list = None
+    if tree is not None and "," in clean and has_plain_thousands(clean):
+        try:
+            as_list = read(lex(clean, commas=False))
+        except (Unreadable, RecursionError):
+            as_list = None
+    phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
+    if phrase is not None:
+        tree = phrase
+    if tree is not None and tree[0] == "n" and any(t.kind == "w" for t in tokens) and number_of(plain_words(words).split()) is None:
+        words = words if words else ""
+    return Answer(clean, shown, tree, words, as_list, fault)
+
+
+def _splits(text: str) -> bool:
+    """Whether plain commas inside brackets part coordinates."""
+    depth = 0
+    for mark in text.replace("\\{", "(").replace("\\}", ")"):
+        depth += (mark in "([") - (mark in ")]")
+        if mark == "," and depth > 0:
+            return True
+    return False
+
+
+def _tree(tokens: list[Token]) -> tuple[Node | None, str]:
+    try:
+        return read(tokens), ""
+    except Unreadable as err:
+        return None, str(err)
+    except RecursionError:
+        return None, "nested too deep"
+
+
+def _words(text: str, tokens: list[Token]) -> str:
+    if any(t.kind == "w" and len(t.value) > 1 and t.value != "$" for t in tokens):
+        return plain(text)
+    letters = re.sub(r"\\(?:text|mbox|mathrm|textbf|mathbf|textit)\b|[{}\s.$]", "", text)
+    return plain(text) if letters.isalpha() and len(letters) > 1 else ""
+
+
+def _base_number(text: str) -> Node | None:
+    if "_" not in text:
+        return None
+    match = _BASE.fullmatch(text)
+    if match is None:
+        return None
+    digits, base_text = match.groups()
+    base = int(base_text) if base_text.isdigit() else number_of([base_text])
+    if base is None or not 2 <= base <= 36 or len(digits) > 300:
+        return None
+    if not any(c.isdigit() for c in digits) and (base < 11 or len(digits) < 2 and base < 11 or not digits.isupper()):
+        return None
+    try:
+        int(digits, base)
+    except ValueError:
+        return None
+    if digits.isalpha() and len(digits) == 1:
+        return None
+    return ("base", digits.upper(), base)
+
+
+def is_hedge(words: str) -> bool:
+    """Whether an answer in words leaves itself a way out."""
+    return any(word in HEDGES for word in re.findall(r"[a-z]+", words.lower()))
+
+
+def is_placeholder(words: str) -> bool:
+    """Whether it is a template's text."""
+    return plain_words(words) in PLACEHOLDERS or words.lower().strip() in PLACEHOLDERS

@@ -1,0 +1,38 @@
+"""Multiple choice: does an answer name the gold's option, and no other?"""
+
+from __future__ import annotations
+
+import re
+
+from grpo_verifiers.maths.answers import plain
+
+_WORD = r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:answer|option|choice)\s*(?:is)?\s*:?\s*)?"
+_ALONE = re.compile(rf"{_WORD}[(\[]?\s*([A-Ja-j])\s*[)\].:]*", re.I)
+_WITH_TEXT = re.compile(rf"{_WORD}(?:[(\[]\s*([A-J])\s*[)\]]\s*:?|([A-J])\s*[).:])\s*(\S.*)", re.S)
+_OTHER = re.compile(r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b")
+_LETTERS = re.compile(r"[(\[{]?\s*[A-J]\s*[)\]}]?(?:\s*(?:,\s*and|,|;|and|&)\s*[(\[]?\s*[A-J]\s*[)\]}]?)+")
+
+
+def option_of(text: str) -> str:
+    """The one option letter (upper case) this answer names, or ``."""
+    bold = re.fullmatch(r"\s*\\(?:textbf|mathbf|text|mathrm)\s*\{\s*\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)+(\S.*)", text, re.S)
+    if bold is not None and not _OTHER.search(plain(bold[2])):
+        return bold[1]
+    read = plain(text)
+    match = _ALONE.fullmatch(read)
+    if match is not None:
+        return match[1].upper()
+    match = _WITH_TEXT.fullmatch(read)
+    if match is not None and not _OTHER.search(match[3]):
+        return match[1] or match[2]
+    return ""
+
+
+def options_of(text: str) -> str:
+    """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
+    read = plain(text)
+    if re.fullmatch(r"\(?[A-J]{2,8}\)?", read):
+        return read.strip("()")
+    if _LETTERS.fullmatch(read):
+        return "".join(sorted(set(re.findall(r"[A-J]", read.replace("and", "")))))
+    return ""

@@ -1,0 +1,116 @@
+"""One answer text against one gold, by everything that is cheap. What is left open goes to the child (`worker`)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from grpo_verifiers.maths.answers import Answer, is_hedge, is_placeholder, read_answer
+from grpo_verifiers.maths.choice import option_of, options_of
+from grpo_verifiers.maths.compare import same
+from grpo_verifiers.maths.golds import Gold
+from grpo_verifiers.maths.lexer import TooBig
+from grpo_verifiers.maths.options import MathOptions
+from grpo_verifiers.maths.scalars import Trial
+from grpo_verifiers.maths.tree import Node
+from grpo_verifiers.maths.words import plain_words, same_words
+
+_INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
+
+
+class Match(NamedTuple):
+    """`equal` is None while `pending` pairs are unproved."""
+
+    equal: bool | None
+    reason: str
+    pending: tuple[tuple[Node, Node], ...] = ()
+
+
+_NO_VALUE = frozenset(("?", "none", "nan", "null", "n/a", "\\text{none}", "...", "\\ldots", "\\cdots"))
+
+
+def match(gold: Gold, text: str, options: MathOptions) -> Match:
+    """The cheap tiers."""
+    if gold.integer is not None:
+        plain = _INTEGER.fullmatch(text)
+        if plain is not None:
+            return _EQUAL_INTEGER if int(plain[1]) == gold.integer else _UNEQUAL
+    stripped = text.strip()
+    if stripped in gold.texts and not gold.letter:
+        return Match(True, "equal:string")
+    if len(text) > options.max_chars:
+        return Match(False, "too_long")
+    if stripped.lower() in _NO_VALUE:
+        return Match(any(stripped.lower() == t.lower() for t in gold.texts), "no_value")
+    try:
+        answer = read_answer(text)
+    except TooBig:
+        return Match(False, "too_big")
+    best = _UNEQUAL
+    for wanted in gold.answers:
+        found = _against(gold, wanted, answer, options)
+        if found.equal:
+            return found
+        if found.equal is None or best is _UNEQUAL:
+            best = found
+    return best
+
+
+_EQUAL_INTEGER = Match(True, "equal:rational")
+_UNEQUAL = Match(False, "unequal")
+
+
+def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    if gold.letter:
+        return Match(True, "equal:option") if option_of(answer.text) == gold.letter else _UNEQUAL
+    if gold.letters and options_of(answer.text) == gold.letters:
+        return Match(True, "equal:option")
+    if not answer.tokens:
+        return Match(False, "empty")
+    if answer.tokens == wanted.tokens:
+        return Match(True, "equal:string")
+    if wanted.words and answer.words and same_words(wanted.words, answer.words):
+        return Match(True, "equal:words")
+    if wanted.words and wanted.tree is None and answer.tokens.isalpha() and same_words(wanted.words, answer.tokens):
+        return Match(True, "equal:words")
+    if wanted.tree is None:
+        if wanted.words and answer.words == "" and same_words(wanted.words, answer.text):
+            return Match(True, "equal:words")
+        return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
+    if answer.tree is None:
+        if answer.words:
+            if is_placeholder(answer.words):
+                return Match(False, "placeholder")
+            return Match(False, "hedge" if is_hedge(answer.words) else "words")
+        return Match(False, "too_big" if "too" in answer.fault else "unread")
+    return _trees(wanted, answer, options)
+
+
+def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    pairs = [(wanted.tree, answer.tree)]
+    if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
+        pairs.append((wanted.as_list, answer.tree))
+    if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
+        pairs.append((wanted.tree, answer.as_list))
+    for g, a in pairs:
+        if g is None or a is None:
+            continue
+        trial = Trial(options)
+        try:
+            if same(g, a, trial):
+                if trial.pending:
+                    return Match(None, "open", tuple(trial.pending))
+                return Match(True, trial.how)
+        except (TooBig, RecursionError):
+            return Match(False, "too_big")
+    if answer.tree is not None and wanted.tree is not None:
+        if answer.tree[0] == "list" and wanted.tree[0] not in ("list", "set", "tuple", "rel"):
+            return Match(False, "hedge")
+        if answer.tree[0] != wanted.tree[0] and {answer.tree[0], wanted.tree[0]} & {"tuple", "list", "set", "matrix", "rel", "cases"}:
+            return Match(False, "kind")
+    return _UNEQUAL
+
+
+def is_same_text(gold: Gold, text: str) -> bool:
+    """Whether plain words agree; exposed for tests."""
+    return any(plain_words(text) == plain_words(t) for t in gold.texts)

@@ -1,0 +1,70 @@
+"""Glyphs to LaTeX: what models type in Unicode is rewritten into the commands the lexer knows. ASCII text is left alone."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿˣⁱ", "0123456789+-()nxi", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙₓᵢ", "0123456789+-()nxi", strict=True))
+_FRACTIONS = {
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5),
+    "⅙": (1, 6), "⅚": (5, 6), "⅐": (1, 7), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8), "⅑": (1, 9), "⅒": (1, 10),
+}  # fmt: skip
+_GREEK = dict(
+    zip(
+        "αβγδεζηθικλμνξπρσςτυφχψωΓΔΘΛΞΠΣΦΨΩϕϵϑµ",
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma sigma tau upsilon phi chi psi "
+        "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi epsilon theta mu".split(),
+        strict=True,
+    )
+)
+_GLYPHS: dict[str, str] = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "－": "-", "×": "\\times ", "✕": "\\times ", "⨯": "\\times ",
+    "·": "\\cdot ", "⋅": "\\cdot ", "∙": "\\cdot ", "•": "\\cdot ", "∗": "*", "÷": "\\div ", "∕": "/", "⁄": "/", "∶": ":",
+    "√": "\\sqrt ", "∛": "\\sqrt[3]", "∜": "\\sqrt[4]", "∞": "\\infty ", "±": "\\pm ", "∓": "\\mp ",
+    "≤": "\\le ", "≥": "\\ge ", "⩽": "\\le ", "⩾": "\\ge ", "≦": "\\le ", "≧": "\\ge ", "≠": "\\ne ", "≈": "\\approx ", "≅": "\\cong ",
+    "≡": "\\equiv ", "∪": "\\cup ", "∩": "\\cap ", "∖": "\\setminus ", "∈": "\\in ", "∉": "\\notin ", "∅": "\\emptyset ", "⌀": "\\emptyset ",
+    "ø": "\\emptyset ", "Ø": "\\emptyset ", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℚ": "\\mathbb{Q}", "ℕ": "\\mathbb{N}", "ℂ": "\\mathbb{C}",
+    "°": "^\\circ ", "˚": "^\\circ ", "º": "^\\circ ", "∘": "^\\circ ", "℃": "^\\circ C", "′": "'", "’": "'", "‘": "'", "″": "''",
+    "…": "\\ldots ", "⋯": "\\ldots ", "→": "\\to ", "⇒": "\\Rightarrow ", "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ",
+    "⟨": "\\langle ", "⟩": "\\rangle ", "∣": "|", "∥": "\\|", "∠": "\\angle ", "△": "\\triangle ", "∧": "\\land ", "∨": "\\lor ", "¬": "\\neg ",
+    "∫": "\\int ", "∑": "\\sum ", "∏": "\\prod ", "∀": "\\forall ", "∃": "\\exists ", "£": "\\pounds ", "€": "\\euro ", "¥": "\\yen ",
+    "₹": "\\rupee ", "¢": "\\cents ", "，": ",", "；": ";", "：": ":", "（": "(", "）": ")", "、": ",", "。": ".", "％": "\\%", "‰": "\\permil ",
+    "\u2062": "*", "\u2061": "", "\u2064": "+",
+    "一": "1", "二": "2", "三": "3", "四": "4", "五": "5", "六": "6", "七": "7", "八": "8", "九": "9", "十": "10", "零": "0",
+}  # fmt: skip
+_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD, *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20)])
+_SPACES = {0xA0: " ", 0x202F: "\\,", 0x2009: "\\,", 0x200A: "\\,", 0x2002: " ", 0x2003: " ", 0x3000: " "}
+_TABLE: dict[int, str | None] = {
+    **{ord(k): v for k, v in _GLYPHS.items()},
+    **{ord(k): f"\\{v} " for k, v in _GREEK.items()},
+    **_INVISIBLE,
+    **_SPACES,
+}
+_SUP_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
+_SUB_RUN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
+_FRACTION = re.compile(f"[{''.join(_FRACTIONS)}]")
+_OVERLINED = re.compile("((?:\\d[\u0305\u0304])+)")
+_DOTTED = re.compile("(\\d)\u0307")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def _mixed(match: re.Match[str]) -> str:
+    top, bottom = _FRACTIONS[match.group()]
+    return f"\\frac{{{top}}}{{{bottom}}}"
+
+
+def respell(text: str) -> str:
+    """The same text with Unicode mathematics written in LaTeX; control characters are dropped."""
+    if text.isascii():
+        return _CONTROL.sub("", text) if _CONTROL.search(text) else text
+    text = _FRACTION.sub(_mixed, text)
+    text = _SUP_RUN.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _SUB_RUN.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _OVERLINED.sub(lambda m: "\\overline{" + re.sub("[\u0305\u0304]", "", m.group()) + "}", text)
+    text = _DOTTED.sub(r"\\dot{\1}", text)
+    text = text.translate(_TABLE)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).translate(_TABLE)
+    return text

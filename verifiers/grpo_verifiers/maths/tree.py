@@ -1,0 +1,116 @@
+"""What an answer is made of: nested tuples whose first entry is the kind. Built by `reader`, never by `eval`.
+
+Scalars
+    ("n", Fraction, places)       number; `places` decimals as written, None for a whole number or a fraction
+    ("s", name)  ("c", "pi"|"e"|"i")  ("inf",)
+    ("+", a, b, ...)  ("*", a, b, ...)  ("/", a, b)  ("neg", a)  ("^", a, b)  ("root", a, n)
+    ("f", name, args)  ("log", base | None, a)  ("!", a)  ("!!", a)  ("binom", n, k)  ("deg", a)
+    ("pm", a)  ("mp", a)          one sign choice for all of an element: expanded before comparing
+Shapes
+    ("unit", a, name)  ("pct", a)  ("base", digits, base)  ("ratio", items)  ("clock", items)
+    ("tuple", open, close, items)  ("set", items)  ("list", joiner, items)  ("dots",)
+    ("rel", first, ((op, next), ...))  ("cup" | "cap" | "minus", a, b)  ("all", name)
+    ("builder", name, conditions)  ("matrix", rows)  ("cases", rows)
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+Node = tuple[Any, ...]
+
+ONE: Node = ("n", Fraction(1), None)
+ZERO: Node = ("n", Fraction(0), None)
+
+SCALARS = frozenset(("n", "s", "c", "+", "*", "/", "neg", "^", "root", "f", "log", "!", "!!", "binom", "deg", "pm", "mp"))
+
+
+def number(value: int | Fraction) -> Node:
+    """An exact number."""
+    return ("n", Fraction(value), None)
+
+
+def add(terms: list[Node]) -> Node:
+    """A sum, flat if it has one term."""
+    return terms[0] if len(terms) == 1 else ("+", *terms)
+
+
+def mul(a: Node, b: Node) -> Node:
+    """A product of two."""
+    return ("*", a, b)
+
+
+def children(node: Node) -> list[Node]:
+    """The nodes directly below this one."""
+    found: list[Node] = []
+    stack: list[Any] = list(node[1:])
+    while stack:
+        entry = stack.pop()
+        if isinstance(entry, tuple) and entry:
+            if isinstance(entry[0], str) and (entry[0] in SCALARS or entry[0] in _SHAPES):
+                found.append(entry)
+            else:
+                stack.extend(entry)
+    return found
+
+
+_SHAPES = frozenset(
+    "inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases".split()
+)
+
+
+def symbols(node: Node) -> set[str]:
+    """Names of the free symbols."""
+    names: set[str] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] == "s":
+            names.add(at[1])
+        elif at[0] != "n":
+            stack.extend(children(at))
+    return names
+
+
+def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
+    """Whether a node of one of these kinds occurs."""
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] in kinds:
+            return True
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return False
+
+
+def size(node: Node) -> int:
+    """Number of nodes."""
+    count = 0
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        count += 1
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return count
+
+
+def choose_signs(node: Node, plus: bool) -> Node:
+    """The node with every plus-minus read as plus (or minus), and minus-plus the other way."""
+    kind = node[0]
+    if kind in ("n", "s", "c", "inf"):
+        return node
+    if kind in ("pm", "mp"):
+        inner = choose_signs(node[1], plus)
+        return inner if (kind == "pm") == plus else ("neg", inner)
+    return tuple(_signs(entry, plus) for entry in node)
+
+
+def _signs(entry: Any, plus: bool) -> Any:
+    if isinstance(entry, tuple) and entry:
+        if isinstance(entry[0], str):
+            return choose_signs(entry, plus)
+        return tuple(_signs(part, plus) for part in entry)
+    return entry

@@ -1,0 +1,183 @@
+"""Names of units, each with one canonical name, its dimension and its size, so that two of them can agree or be converted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+
+class Unit(NamedTuple):
+    """`size` in the base unit of `dimension`; None where nothing converts."""
+
+    name: str
+    dimension: str
+    size: Fraction | None
+
+
+_TABLE = """
+mm length 1/1000 millimeter millimeters millimetre millimetres
+cm length 1/100 centimeter centimeters centimetre centimetres
+dm length 1/10 decimeter decimeters
+m length 1 meter meters metre metres
+km length 1000 kilometer kilometers kilometre kilometres kms
+in length 127/5000 inch inches
+ft length 381/1250 foot feet
+yd length 1143/1250 yard yards yds
+mi length 201168/125 mile miles
+mg mass 1/1000000 milligram milligrams
+g mass 1/1000 gram grams gm
+kg mass 1 kilogram kilograms kgs kilo kilos
+ton mass 1000 tons tonne tonnes
+lb mass 45359237/100000000 lbs pound pounds
+oz mass 45359237/1600000000 ounce ounces
+ms time 1/1000 millisecond milliseconds
+s time 1 sec secs second seconds
+min time 60 mins minute minutes
+h time 3600 hr hrs hour hours
+day time 86400 days
+week time 604800 weeks
+month month 1 months
+year month 12 years yr yrs
+decade month 120 decades
+century month 1200 centuries
+mL volume 1/1000 ml milliliter milliliters millilitre millilitres
+L volume 1 l liter liters litre litres
+gal volume 473176473/125000000 gallon gallons
+qt volume 473176473/500000000 quart quarts
+pt volume 473176473/1000000000 pint pints
+cup volume 473176473/2000000000 cups
+dollar money 1 dollars usd bucks
+cent money 1/100 cents penny pennies
+euro euro 1 euros eur
+gbp gbp 1 quid
+yen yen 1 jpy
+rupee rupee 1 rupees inr rs
+degree angle 1 degrees deg degs
+radian angle - radians rad rads
+mph speed 1397/3125 
+kmh speed 5/18 kph kmph
+celsius temperature - 
+fahrenheit temperature - 
+kelvin temperature - kelvins
+square - -
+N force 1 newton newtons
+J energy 1 joule joules
+W power 1 watt watts
+kW power 1000 kilowatt kilowatts
+Hz frequency 1 hertz
+V volt 1 volt volts
+A ampere 1 amp amps ampere amperes
+Pa pressure 1 pascal pascals
+am clock -
+pm clock -
+acre acre 1 acres
+hectare hectare 1 hectares ha
+dozen count 12 dozens
+"""
+
+UNITS: dict[str, Unit] = {}
+for _line in _TABLE.strip().splitlines():
+    _name, _dimension, *_rest = _line.split()
+    _size = None if not _rest or _rest[0] == "-" else Fraction(_rest[0])
+    _unit = Unit(_name, _dimension, _size)
+    for _alias in (_name, *_rest[1:]):
+        UNITS[_alias] = _unit
+
+GENERIC = frozenset(
+    "unit units way ways time times item items total totals piece pieces number numbers value values solution solutions "
+    "possibility possibilities arrangement arrangements outcome outcomes more less left altogether each exactly only "
+    "approximately about".split()
+)
+"""Nouns that say nothing about the quantity: they never contradict another unit."""
+
+SCALES = {
+    "hundred": 10**2, "hundreds": 10**2, "thousand": 10**3, "thousands": 10**3, "million": 10**6, "millions": 10**6,
+    "billion": 10**9, "billions": 10**9, "trillion": 10**12, "trillions": 10**12,
+}  # fmt: skip
+LETTERS = frozenset("mgshLlNJWVA")
+"""One-letter units; read as units only in upright text or apart from the number."""
+
+SHORT = frozenset(
+    "mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph usd USD EUR GBP INR kW Hz "
+    "Pa pm am deg rad sq cu ha mole mol".split()
+)
+"""Unit names of a few letters that are not read as products of variables when they follow a number."""
+
+
+def singular(word: str) -> str:
+    """A crude singular, good enough to compare two nouns."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith("ses") or word.endswith("xes") or word.endswith("ches"):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
+
+
+def find_unit(word: str) -> Unit | None:
+    """The unit of this name, if there is one; case matters only where it tells units apart."""
+    return UNITS.get(word) or UNITS.get(word.lower())
+
+
+_POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+
+
+def canonical_unit(words: tuple[str, ...]) -> str:
+    """One name for a run of unit words: (`square`, `feet`) and (`ft`, `^2`) are both `ft^2`; generic nouns vanish.
+
+    Powers come in as `^2`, divisions as `/`. Unknown words are kept in the singular.
+    """
+    out: list[str] = []
+    power = 1
+    for word in words:
+        low = word.lower()
+        if word.startswith("^"):
+            if out and out[-1] != "/":
+                out[-1] += word
+        elif low in ("squared", "cubed"):
+            if out:
+                out[-1] += f"^{_POWER_WORDS[low]}"
+        elif low in _POWER_WORDS:
+            power = _POWER_WORDS[low]
+        elif word == "/" or low == "per" or (low in ("a", "an") and out):
+            out.append("/")
+        elif low in GENERIC or low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and len(words) == 1):
+            continue
+        else:
+            unit = find_unit(word)
+            name = unit.name if unit else singular(low)
+            out.append(name if power == 1 else f"{name}^{power}")
+            power = 1
+    text = " ".join(out).strip(" /")
+    return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
+
+
+def split_unit(name: str) -> tuple[Unit, int] | None:
+    """`ft^2` -> (foot, 2); None if it is not one known unit to a power."""
+    base, _, power = name.partition("^")
+    unit = UNITS.get(base)
+    if unit is None or (power and not power.isdigit()):
+        return None
+    return unit, int(power or 1)
+
+
+def units_agree(a: str, b: str) -> bool:
+    """Whether two canonical unit names may stand for one quantity; a missing one always may."""
+    if not a or not b or a == b:
+        return True
+    known_a, known_b = split_unit(a), split_unit(b)
+    if known_a and known_b:
+        return {a, b} == {"lb", "gbp"}
+    if known_a or known_b:
+        return False
+    return set(a.split()) <= set(b.split()) or set(b.split()) <= set(a.split())
+
+
+def conversion(a: str, b: str) -> Fraction | None:
+    """How many `b` are one `a`, if both measure the same."""
+    known_a, known_b = split_unit(a), split_unit(b)
+    if known_a is None or known_b is None:
+        return None
+    (first, n), (second, m) = known_a, known_b
+    if first.dimension != second.dimension or n != m or first.size is None or second.size is None:
+        return None
+    return (first.size / second.size) ** n

@@ -1,0 +1,118 @@
+"""Answers in words: numbers, yes and no, names, and which spellings of them are one."""
+
+from __future__ import annotations
+
+import re
+
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+).split()
+_TENS = {w: 10 * (i + 2) for i, w in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split())}
+_ORDINALS = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10,
+    "eleventh": 11, "twelfth": 12, "thirteenth": 13, "fourteenth": 14, "fifteenth": 15, "sixteenth": 16, "seventeenth": 17,
+    "eighteenth": 18, "nineteenth": 19, "twentieth": 20,
+}  # fmt: skip
+_UNITS = {w: i for i, w in enumerate(_SMALL)}
+_MULTIPLIERS = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+NUMBER_WORDS = frozenset([*_UNITS, *_TENS, *_ORDINALS, *_MULTIPLIERS])
+
+DIGIT_WORDS = _UNITS
+
+SHORT_WORDS = frozenset(
+    "or and if not is to per of no yes for all the an in at by as on so be it do dne nan inf one two six ten red odd"
+    " even none true false sun mon tue wed thu fri sat jan feb mar apr jun jul aug sep oct nov dec cat dog man men boy"
+    " yen pen cup day box egg few any may can non via but now win tie bob tom sam ann amy joe tim jim max min blue th st nd rd"
+    " set law cos cot sec csc".split()
+) - {"cos", "cot", "sec", "csc", "max", "min", "set", "law", "so", "do", "as"}
+"""Words of two or three letters that are not products of variables."""
+
+_ARTICLES = frozenset("a an the".split())
+_PHRASES = {
+    "dne": "does not exist",
+    "none": "no solution",
+    "no real solution": "no solution",
+    "no real root": "no solution",
+    "no root": "no solution",
+    "not exist": "does not exist",
+    "doesnt exist": "does not exist",
+    "not defined": "undefined",
+    "empty set": "no solution",
+    "emptyset": "no solution",
+    "varnothing": "no solution",
+    "can not be determined": "cannot be determined",
+    "impossible": "not possible",
+    "infinite": "infinity",
+    "all real number": "all real",
+    "set of all real number": "all real",
+    "set of real number": "all real",
+    "real number": "all real",
+    "any real number": "all real",
+    "all real": "all real",
+    "every real number": "all real",
+    "infinitely many solution": "infinitely many",
+    "infinite solution": "infinitely many",
+}
+_MONTHS = frozenset(
+    "january february march april may june july august september october november december jan feb mar apr jun jul aug sep sept "
+    "oct nov dec".split()
+)
+HEDGES = frozenset("or possibly maybe perhaps either otherwise if unless alternatively not".split())
+PLACEHOLDERS = frozenset(
+    ["answer", "your answer", "your answer here", "final answer", "the answer", "answer here", "reference answer", "correct answer", "result"]
+)
+
+
+def number_of(words: list[str]) -> int | None:
+    """The whole number these lower-case words name (`twenty`, `one`; `third`), or None."""
+    words = [part for word in words for part in word.split("-") if part and part != "and"]
+    if not words:
+        return None
+    if len(words) == 1 and words[0] in _ORDINALS:
+        return _ORDINALS[words[0]]
+    total = current = 0
+    last = 10**12
+    for word in words:
+        if word in _UNITS or word in _TENS:
+            value = _UNITS.get(word, _TENS.get(word, 0))
+            if last < 20 or (last < 100 and value >= 10):
+                return None
+            current += value
+            last = value
+        elif word == "hundred":
+            current = (current or 1) * 100
+            last = 10**3
+        elif word in _MULTIPLIERS:
+            total += (current or 1) * _MULTIPLIERS[word]
+            current, last = 0, 10**6
+        else:
+            return None
+    return total + current
+
+
+def plain_words(text: str) -> str:
+    """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
+    text = text.lower().replace("'", "")
+    words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES]
+    while words and words[0] in ("answer", "option", "choice", "is"):
+        words = words[1:]
+    singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
+    if len(singulars) == 2 and set(singulars) & _MONTHS and not all(w in _MONTHS for w in singulars):
+        singulars.sort()
+    phrase = " ".join(singulars)
+    return _PHRASES.get(phrase, phrase)
+
+
+def same_words(gold: str, answer: str) -> bool:
+    """Whether two plain texts give the same answer."""
+    a, b = plain_words(gold), plain_words(answer)
+    if not a or not b:
+        return False
+    if a == b or a.replace(" ", "") == b.replace(" ", ""):
+        return True
+    if a in ("yes", "no", "true", "false"):
+        head = re.match(r"\s*(yes|no|true|false)\s*[,.;:]\s*(.*)", answer, re.I | re.S)
+        if head and head[1].lower() == a:
+            return not re.search(r"\b(yes|no|not|true|false|or|but|maybe|unless)\b", head[2], re.I)
+    return False
