@@ -1,33 +1,103 @@
-"""A verifier as a reward function of plain TRL (and of anything with the same calling convention)."""
+"""A verifier as the reward function of another trainer: TRL, verl, and rubric functions of prime-rl and the like.
+
+No verdict stays no verdict where the other side can say so: None in TRL, which leaves it out of the sum. verl and
+rubrics know numbers only, so an `error` raises there instead of passing for a wrong answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from grpo_verifiers.verdict import Verdict
 from grpo_verifiers.verifier import Sample, Verifier
 
 
+class NoVerdict(RuntimeError):
+    """The verifier failed on a completion, for a caller that has no word for that."""
+
+
 def completion_text(completion: Any) -> str:
-    """The text of a completion, plain or conversational (`[{"role", "content"}, …]`, last assistant turn)."""
+    """The text of a completion, plain or conversational (`[{"role", "content"}, …]`, last turn)."""
     if isinstance(completion, str):
         return completion
-    return str(completion[-1]["content"])
+    if not completion:
+        return ""
+    content = completion[-1]["content"]
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    return "" if content is None else str(content)
 
 
 def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list[float | None]]:
-    """`f(completions=[B], **columns) -> [B]` scores in [0, 1]; None where there is no verdict, which TRL leaves out.
+    """`f(completions=[B], **columns) -> [B]` scores in [0, 1] for TRL's `reward_funcs`; None where there is no verdict.
 
-    Columns named in `verifier.columns` must reach the function as lists of length B, as TRL passes them.
+    Columns named in `verifier.columns` must reach the function as lists of length B, as TRL passes them. Equal rows,
+    as the samples of one prompt are, are compiled once.
     """
 
-    def reward(completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any) -> list[float | None]:
-        rows = [{name: columns[name][i] for name in columns if _is_column(columns[name], len(completions))} for i in range(len(completions))]
-        samples = [Sample(completion_text(c), verifier.compile(row)) for c, row in zip(completions, rows, strict=True)]
+    def reward(
+        completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any
+    ) -> list[float | None]:
+        size = len(completions)
+        lists = {key: value for key, value in columns.items() if _is_column(value, size)}
+        texts = [completion_text(prompt) for prompt in prompts] if prompts is not None else [""] * size
+        golds: list[Any] = []
+        last: dict[str, Any] | None = None
+        for i in range(size):
+            row = {key: value[i] for key, value in lists.items()}
+            golds.append(golds[-1] if last is not None and row == last else verifier.compile(row))
+            last = row
+        samples = [
+            Sample(completion_text(c), g, p) for c, g, p in zip(completions, golds, texts, strict=True)
+        ]
         return [verdict.score for verdict in verifier.judge(samples)]
 
     reward.__name__ = name or type(verifier).__name__
     return reward
+
+
+def as_verl(verifier: Verifier) -> Callable[..., dict[str, Any]]:
+    """`compute_score(data_source, solution_str, ground_truth, extra_info)` for verl: `score`, `acc` and the verdict."""
+
+    def compute_score(
+        data_source: str,
+        solution_str: str,
+        ground_truth: Any,
+        extra_info: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> dict[str, Any]:
+        verdict = verifier.verify(solution_str, {**(extra_info or {}), "answer": ground_truth})
+        return {
+            "score": _score(verdict),
+            "acc": float(verdict.score == 1.0),
+            "outcome": verdict.outcome.value,
+            "pred": verdict.answer or "",
+        }
+
+    return compute_score
+
+
+def as_rubric(verifier: Verifier, name: str | None = None) -> Callable[..., Awaitable[float]]:
+    """`async f(completion, answer, info, **_) -> float`, the shape of rubric functions; runs off the event loop."""
+
+    async def rubric(
+        completion: Any, answer: Any = "", info: Mapping[str, Any] | None = None, prompt: Any = "", **_: Any
+    ) -> float:
+        import asyncio
+
+        row = {**(info if isinstance(info, Mapping) else {}), "answer": answer}
+        text = completion_text(completion)
+        return _score(await asyncio.to_thread(verifier.verify, text, row, completion_text(prompt)))
+
+    rubric.__name__ = name or type(verifier).__name__
+    return rubric
+
+
+def _score(verdict: Verdict) -> float:
+    if verdict.score is None:
+        raise NoVerdict(f"{verdict.reason}: {verdict.detail}".rstrip(": "))
+    return verdict.score
 
 
 def _is_column(value: Any, length: int) -> bool:
