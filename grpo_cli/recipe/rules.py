@@ -142,6 +142,19 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
             "`dead_groups: drop` would leave the KL term of dropped answers out of the loss",
             "say `train.dead_groups: keep` with `kl.beta` above 0",
         )
+    neutral = {
+        "entropy_coef": 0,
+        "use_adaptive_entropy": False,
+        "top_entropy_quantile": 1,
+        "router_aux_loss_coef": 0,
+    }
+    acting = [name for name, value in neutral.items() if t.trl.get(name, value) not in (value, None)]
+    if t.dead_groups == "drop" and acting:
+        yield Finding(
+            ("train", "trl", acting[0]),
+            f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
+            "say `train.dead_groups: keep` beside it",
+        )
 
 
 def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:

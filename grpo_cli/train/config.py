@@ -31,6 +31,18 @@ HOOKED = {
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_tokenize_prompts": ["self", "prompts"],
     "_compute_loss": ["self", "model", "inputs"],
+    "_get_per_token_logps_and_entropies": [
+        *("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"),
+        *("compute_aux_loss", "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask"),
+        *(
+            "spatial_shapes",
+            "num_tiles",
+            "image_sizes",
+            "token_type_ids",
+            "mm_token_type_ids",
+            "image_position_ids",
+        ),
+    ],
     "_get_grad_norm": ["self", "model", "grad_norm"],
     "_save_checkpoint": ["self", "model", "trial"],
     "log": ["self", "logs", "start_time"],
@@ -91,7 +103,7 @@ def grpo_config(
         "warmup_steps": (train.lr_warmup_steps or 0) * train.inner_epochs,
         "max_grad_norm": train.max_grad_norm,
         "temperature": recipe.sample.temperature,
-        "beta": train.kl.beta,
+        "beta": 0.0,  # set around TRL's loss only: the reference is ours, not a second download
         "use_bias_correction_kl": train.kl.estimator == "k3_corrected",
         "loss_type": train.loss,
         "scale_rewards": train.scale,

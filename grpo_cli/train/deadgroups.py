@@ -34,7 +34,7 @@ def drop_dead_rows(inputs: dict[str, Any], loss: str) -> tuple[dict[str, Any], f
     elif loss in PER_ROW:
         share = int(alive.sum()) / n
     elif loss in PER_TOKEN:
-        share = (mask[alive].sum() / mask.sum().clamp(min=1)).item()
+        share = int(mask[alive].sum()) / max(int(mask.sum()), 1)
     else:
         raise ValueError(f"no exact normaliser is known for loss `{loss}`")
     kept = {

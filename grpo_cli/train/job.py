@@ -143,7 +143,8 @@ class Job:
     ) -> Outcome:
         recipe, display = self.recipe, self.display
         start_from = self._resume_point(run) if resume else None
-        if start_from is None:
+        # KL is to the warmed-up model, also after a resume
+        if start_from is None or recipe.train.kl.beta > 0:
             self._cold_start(loaded, train)
         engine = make_engine(
             recipe.sample.engine, loaded.model, loaded.tokenizer, say=lambda text: display.note("info", text)

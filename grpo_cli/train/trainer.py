@@ -19,7 +19,8 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.errors import TrainingError
-from grpo_cli.train.deadgroups import drop_dead_rows
+from grpo_cli.train.loss import Objective, Scored, hooked_loss
+from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.train.step import GrpoStep
 
 # TRL's names of what the optimizer step measured -> ours
@@ -51,6 +52,9 @@ class Trainer(GRPOTrainer):
     ) -> None:
         self.grpo = step
         self.on_checkpoint = on_checkpoint
+        self.objective = Objective.of(step.recipe.train)
+        self.scored: Scored | None = None
+        self.reference = Reference(model) if self.objective.needs_reference else None
         self._updates: list[dict[str, float]] = []
         generations = args.max_steps // args.num_iterations + 2
         # the rows are chosen in the hook below; the loader only has to deliver batches of the right size
@@ -72,10 +76,27 @@ class Trainer(GRPOTrainer):
             {"prompt": row.messages or row.prompt} for row in prompts for _ in range(self.num_generations)
         ]
         out: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        out["advantages"] = self.grpo.advantages(self.rewards).to(out["advantages"])
+        out["advantages"] = self.grpo.advantages(self.rewards - self._score_reference(out)).to(
+            out["advantages"]
+        )
         # what follows (TRL's shuffle of the batch, dropout) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(self.grpo.step_seed())
         return out
+
+    def _score_reference(self, out: dict[str, Any]) -> torch.Tensor | float:
+        """Put the reference's log-probs beside the samples; returns what KL takes off each reward."""
+        if self.reference is None:
+            return 0.0
+        with self.reference.swapped_in():
+            out["ref_per_token_logps"] = score(self, out)
+        beta = self.objective.reward_beta
+        if not beta:
+            return 0.0
+        logps, mask = out.get("old_per_token_logps"), out["completion_mask"]
+        logps = score(self, out) if logps is None else logps
+        self._metrics["train"]["kl"].append(token_kl(logps, out["ref_per_token_logps"], mask))
+        off: torch.Tensor = gather(answer_kl(logps, out["ref_per_token_logps"], mask))
+        return beta * off
 
     def _generate_single_turn(
         self,
@@ -95,15 +116,18 @@ class Trainer(GRPOTrainer):
         return self.rewards.unsqueeze(1)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        share = 1.0
-        if self.grpo.recipe.train.dead_groups == "drop":
-            inputs, share = drop_dead_rows(inputs, self.loss_type)
-        loss = super()._compute_loss(model, inputs) * share
+        loss = hooked_loss(self, super()._compute_loss, model, inputs)
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"step {self.state.global_step + 1}: the loss is {loss.item()}", hint="lower `train.lr`"
             )
         return loss
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if self.scored is not None:
+            self.scored.see(found[0])
+        return found
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)

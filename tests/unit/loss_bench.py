@@ -1,0 +1,137 @@
+"""TRL's trainer with our hooks on, fed with chosen log-probs: what its `_compute_loss` makes of them, with gradients."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from trl import GRPOTrainer
+
+from grpo_cli.recipe.models import Recipe
+from grpo_cli.train.builtin import byte_tokenizer
+from grpo_cli.train.config import Batching, grpo_config
+from grpo_cli.train.trainer import Trainer
+
+MAX_TOKENS = 8
+
+
+def recipe(**train: Any) -> Recipe:
+    """A recipe with this `train` section."""
+    return Recipe.model_validate(
+        {
+            "model": "builtin:tiny",
+            "data": {"train": "tasks:addition3", "prompt": "{question}", "answer": "{answer}"},
+            "verify": {"math": {}},
+            "sample": {"prompts": 2, "group": 2, "max_tokens": MAX_TOKENS},
+            "train": {"steps": 4, "lr": 1e-3} | train,
+        }
+    )
+
+
+@cache
+def _tiny() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = byte_tokenizer()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    return LlamaForCausalLM(config), tokenizer
+
+
+def trainer(micro_batches: int = 1, **train: Any) -> Trainer:
+    """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
+    model, tokenizer = _tiny()
+    made = recipe(**train)
+    step: Any = SimpleNamespace(recipe=made)
+    args = grpo_config(
+        made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
+    )
+    built = Trainer(
+        step, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None
+    )
+    built.current_gradient_accumulation_steps = micro_batches
+    built.model.train()
+    return built
+
+
+def table_loss(built: Trainer, logps: Tensor, advantages: Tensor, **extra: Tensor) -> Tensor:
+    """The hooked loss where the policy's log-probs are `logps` (B, T); NaN marks padding."""
+    mask = (~logps.isnan()).long()
+    filled = torch.where(mask.bool(), logps, 0.0)
+    built.__dict__["_forced"] = filled
+    inputs = {
+        "prompt_ids": torch.ones(len(logps), 1, dtype=torch.long),
+        "prompt_mask": torch.ones(len(logps), 1, dtype=torch.long),
+        "completion_ids": torch.arange(logps.numel()).view_as(logps),
+        "completion_mask": mask,
+        "advantages": advantages,
+        "num_items_in_batch": mask.sum(),
+        **extra,
+    }
+    with patch.object(GRPOTrainer, "_get_per_token_logps_and_entropies", _force):
+        return built._compute_loss(built.model, inputs)
+
+
+def _force(self: Any, model: Any, input_ids: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Rows are known by their first token id, so that a subset of rows finds its own log-probs."""
+    table: Tensor = self.__dict__["_forced"]
+    width = args[1]
+    rows = input_ids[:, -width] // table.shape[1]
+    found = table[rows, :width]
+    return found, torch.zeros_like(found), None
+
+
+def slow_loss(
+    train: Any, logps: list[list[float]], old: list[list[float]], ref: list[list[float]], A: list[float]
+) -> float:
+    """The definitions of ALGORITHMS, one token at a time, in plain floats; no tensor code is shared with the tool."""
+    per_answer: list[list[float]] = []
+    for lp_row, old_row, ref_row, a in zip(logps, old, ref, A, strict=True):
+        n = len(lp_row)
+        log_s = sum(x - y for x, y in zip(lp_row, old_row, strict=True)) / n
+        terms = []
+        for lp, before, base in zip(lp_row, old_row, ref_row, strict=True):
+            r = math.exp(log_s) if train.ratio in ("sequence", "sequence_token") else math.exp(lp - before)
+            if train.loss == "cispo":
+                value = -min(r, train.clip.cap) * a * lp
+            elif train.loss == "sapo":
+                tau = 1.0 if a > 0 else 1.05
+                value = -a * 4 / (1 + math.exp(-tau * (r - 1))) / tau
+            else:
+                clipped = min(max(r, 1 - train.clip.low), 1 + train.clip.high)
+                value = -min(r * a, clipped * a)
+            kl = lp - base
+            value += (
+                train.kl.beta
+                * {
+                    "k1_loss": kl,
+                    "k1_reward": 0.0,
+                    "k2": kl * kl / 2,
+                    "k3": math.exp(-kl) + kl - 1,
+                    "k3_corrected": r * (math.exp(-kl) + kl - 1),
+                }[train.kl.estimator]
+            )
+            terms.append(value)
+        per_answer.append(terms)
+    if train.loss in ("grpo", "sapo"):
+        return sum(sum(row) / len(row) for row in per_answer) / len(per_answer)
+    total = sum(sum(row) for row in per_answer)
+    if train.loss == "dr_grpo":
+        return total / (len(per_answer) * MAX_TOKENS)
+    return total / sum(len(row) for row in per_answer)
