@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
-Whole = Annotated[int, Field(gt=0)]
+MOST = 2**31 - 1
+"""What seeds and counters of the libraries below can hold."""
+Whole = Annotated[int, Field(gt=0, le=MOST)]
 """A whole number of at least 1."""
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
 """A whole number of at least 0."""
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]

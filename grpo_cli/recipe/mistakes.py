@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import types
 import typing
 from collections.abc import Iterable
@@ -43,11 +44,11 @@ KINDS = {
 
 SHORT = {
     "model": "a name or a mapping",
-    "eval": "a source or a mapping",
-    "train": "a source, a list of them or a mapping",
-    "data": "a source or a mapping",
+    "eval": "a source",
+    "train": "a source or a list of them",
+    "data": "a source",
     "demonstration": "a template or a list of them",
-    "warmup": "a list of phases",
+    "warmup": "a phase or a list of them",
 }
 """What may stand for a section besides a mapping, by its key."""
 PLAIN: tuple[Path, ...] = ((), ("data",), ("train",), ("eval",))
@@ -74,6 +75,8 @@ def shown(value: Any) -> str:
     """A value as the user could have typed it, cut when long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, float) and not math.isfinite(value):
+            text = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}[str(value)]
     except (TypeError, ValueError):
         text = repr(value)
     text = "".join(c if c.isprintable() else "·" for c in text)
@@ -112,7 +115,8 @@ def _finding(error: Any) -> Finding:
         return _unknown_choice(path, value, _choices(ctx["expected"]))
     if kind in RANGES:
         bound, word = RANGES[kind]
-        return Finding(path, f"`{name}` must be {word} {ctx[bound]:g}, got {shown(value)}")
+        limit = f"{ctx[bound]:,}" if isinstance(ctx[bound], int) else f"{ctx[bound]:g}"
+        return Finding(path, f"`{name}` must be {word} {limit}, got {shown(value)}")
     if kind == "value_error":
         return Finding(path, f"`{name}` {ctx['error']}, got {shown(value)}")
     if kind in {"too_short", "string_too_short"}:
@@ -123,7 +127,8 @@ def _finding(error: Any) -> Finding:
     if what is None:
         return Finding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")
     if kind in {"model_type", "model_attributes_type", "list_type"}:
-        what = SHORT.get(str(path[-1]), what) if path not in PLAIN else what
+        key = str(path[-2]) if len(path) > 1 and isinstance(path[-1], int) else str(path[-1])
+        what = SHORT.get(key, what) if path not in PLAIN else what
     if value is None:
         return Finding(path, f"`{name}` must be {what}, got nothing")
     return Finding(path, f"`{name}` must be {what}, got {shown(value)}")
@@ -152,7 +157,11 @@ def _unknown_key(path: Path) -> Finding:
 def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = False) -> Finding:
     near = nearest(value, choices) if isinstance(value, str) else None
     if path == ("combine", "method") and value == "normalise_then_sum":
-        return Finding(path, f"`combine` rates one sample, `{value}` works across a group", f"say `train.reward_combine: {value}`")
+        return Finding(
+            path,
+            f"`combine` rates one sample, `{value}` works across a group",
+            f"say `train.reward_combine: {value}`",
+        )
     if at_key:
         where = f"`{dotted(path)}`"
         return Finding(

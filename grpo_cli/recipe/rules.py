@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
-from grpo_cli.recipe.mistakes import Finding, unknown
+from grpo_cli.recipe.mistakes import Finding, shown, unknown
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.recipe.source import Path
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 Said = Callable[[Path], bool]
 
@@ -23,6 +26,22 @@ def _at(said: Said, *paths: Path) -> Path:
 
 
 def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    for name in recipe.verify:
+        if not NAME.fullmatch(name) or name == "total":
+            yield Finding(
+                ("verify", name),
+                f"a verifier cannot be named {shown(name)}",
+                "its name is part of metrics such as `reward/NAME/mean`: letters, digits, `_` and `-`, not `total`",
+                at_key=True,
+            )
+    both = set(recipe.verify) & set(recipe.shaping)
+    for name in sorted(both):
+        yield Finding(
+            ("shaping", name),
+            f"`{name}` is a verifier and a shaping term",
+            "rename the verifier",
+            at_key=True,
+        )
     primary = [name for name, one in recipe.verify.items() if one.primary]
     for name in primary[1:]:
         yield Finding(

@@ -48,6 +48,11 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["combine=gate"], "names no verifier"),
         (["combine=by"], "names no column"),
         (["combine={method: sum, by: kind}"], "no effect with `method: sum`"),
+        (['verify={math: {}, "a/b": {kind: math}}'], 'cannot be named "a/b"'),
+        (["verify.total={kind: math}"], 'cannot be named "total"'),
+        (["verify.length={kind: math}", "shaping.length={}"], "is a verifier and a shaping term"),
+        (["train.seed=3000000000"], "must be at most 2,147,483,647"),
+        (["train.lr=.nan"], "must be a finite number, got .nan"),
         (["train.trl.use_vllm=true"], "is not for `train.trl`"),
     ],
 )
