@@ -1,0 +1,128 @@
+"""Proof of equality by computer algebra. Imported only in the child process; trees are built here, never parsed by sympy.
+
+A pair arrives only after floats agreed at sample points, so the question is whether two expressions that look equal are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from grpo_verifiers.maths.tree import Node, contains, size
+
+MOST_NODES = 400
+_FUNCTIONS = {
+    "sin": sp.sin, "cos": sp.cos, "tan": sp.tan, "cot": sp.cot, "sec": sp.sec, "csc": sp.csc, "sinh": sp.sinh, "cosh": sp.cosh,
+    "tanh": sp.tanh, "coth": sp.coth, "arcsin": sp.asin, "arccos": sp.acos, "arctan": sp.atan, "arccot": sp.acot, "arcsec": sp.asec,
+    "arccsc": sp.acsc, "abs": sp.Abs, "floor": sp.floor, "ceil": sp.ceiling, "max": sp.Max, "min": sp.Min,
+}  # fmt: skip
+
+
+class Unbuildable(ValueError):
+    """A node with no counterpart."""
+
+
+class Builder:
+    """Trees to sympy expressions with one set of assumptions for both sides."""
+
+    def __init__(self, positive: bool, log10: bool) -> None:
+        self.assumptions = {"positive": True} if positive else {"real": True}
+        self.log10 = log10
+
+    def build(self, node: Node) -> Any:
+        """The expression of a scalar.
+
+        Raises:
+            Unbuildable: it is none.
+        """
+        kind = node[0]
+        if kind == "n":
+            return sp.Rational(node[1].numerator, node[1].denominator)
+        if kind == "s":
+            return sp.Symbol(node[1], **self.assumptions)
+        if kind == "c":
+            return {"pi": sp.pi, "e": sp.E, "i": sp.I}[node[1]]
+        if kind == "neg":
+            return -self.build(node[1])
+        if kind == "+":
+            return sp.Add(*(self.build(part) for part in node[1:]))
+        if kind == "*":
+            return sp.Mul(*(self.build(part) for part in node[1:]))
+        if kind == "/":
+            return self.build(node[1]) / self.build(node[2])
+        if kind == "^":
+            return sp.Pow(self.build(node[1]), self.build(node[2]))
+        if kind == "root":
+            base, index = self.build(node[1]), self.build(node[2])
+            if index.is_Integer and index % 2 == 1:
+                return sp.real_root(base, index)
+            return sp.Pow(base, 1 / index)
+        if kind == "log":
+            base = node[1]
+            top = sp.log(self.build(node[2]))
+            if base is None:
+                return top / sp.log(10) if self.log10 else top
+            return top / sp.log(self.build(base))
+        if kind == "f":
+            arguments = [self.build(part) for part in node[2]]
+            known = _FUNCTIONS.get(node[1])
+            return known(*arguments) if known else sp.Function(node[1])(*arguments)
+        if kind == "!":
+            return sp.factorial(self.build(node[1]))
+        if kind == "!!":
+            return sp.factorial2(self.build(node[1]))
+        if kind == "binom":
+            return sp.binomial(self.build(node[1]), self.build(node[2]))
+        if kind == "deg":
+            return self.build(node[1]) * sp.pi / 180
+        raise Unbuildable(kind)
+
+
+def prove(gold: Node, answer: Node, log10: bool) -> bool:
+    """Whether the two are equal, as far as sympy can tell."""
+    if size(gold) + size(answer) > MOST_NODES:
+        return False
+    radicals = frozenset(("root", "log"))
+    builder = Builder(contains(gold, radicals) and contains(answer, radicals), log10)
+    first, second = builder.build(gold), builder.build(answer)
+    difference = first - second
+    if difference == 0:
+        return True
+    if not difference.free_symbols:
+        return _constant_is_zero(difference, first)
+    for step in (sp.expand, sp.trigsimp, sp.simplify, _logs, _factorials, _exponentials):
+        try:
+            if step(difference) == 0:
+                return True
+        except (TypeError, ValueError, NotImplementedError, AttributeError, RecursionError, sp.PolynomialError):
+            continue
+    return bool(difference.equals(0))
+
+
+def _constant_is_zero(difference: Any, scale: Any) -> bool:
+    """Reject by sixty digits first: sympy's own zero test would take fewer."""
+    value, size_of = abs(sp.N(difference, 60)), abs(sp.N(scale, 20))
+    if value.is_number and size_of.is_number and value > size_of * sp.Float("1e-40"):
+        return False
+    for step in (sp.expand, sp.simplify, sp.expand_complex, sp.sqrtdenest, _logs, sp.nsimplify):
+        try:
+            if step is sp.nsimplify:
+                return bool(sp.minimal_polynomial(difference, sp.Symbol("x")) == sp.Symbol("x"))
+            if step(difference) == 0 or sp.simplify(step(difference)) == 0:
+                return True
+        except (TypeError, ValueError, NotImplementedError, AttributeError, RecursionError, sp.PolynomialError):
+            continue
+    return bool(difference.equals(0))
+
+
+def _logs(expression: Any) -> Any:
+    return sp.simplify(sp.expand_log(expression, force=True))
+
+
+def _factorials(expression: Any) -> Any:
+    return sp.combsimp(sp.gammasimp(expression))
+
+
+def _exponentials(expression: Any) -> Any:
+    return sp.simplify(expression.rewrite(sp.exp))
