@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.recipe.source import Path
 
@@ -185,8 +186,9 @@ def _choices(expected: str) -> list[str]:
 def _purpose(path: Path) -> str:
     model = section(path[:-1])
     for name, field in model.model_fields.items() if model else ():
-        if (field.alias or name) == path[-1] and field.description:
-            return f"`{dotted(path)}`: {field.description.splitlines()[0].rstrip('.')}"
+        if (field.alias or name) == path[-1]:
+            doc = field_docs(model).get(name) if model else None
+            return f"`{dotted(path)}`: {doc.splitlines()[0].rstrip('.')}" if doc else ""
     return ""
 
 

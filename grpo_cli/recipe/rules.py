@@ -178,17 +178,6 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
 
 def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:
     t = recipe.train
-    if t.lr_warmup_steps is not None and t.lr_warmup_steps > t.steps:
-        yield Finding(
-            ("train", "lr_warmup_steps"),
-            f"`train.lr_warmup_steps` is {t.lr_warmup_steps} of {t.steps} steps: the rate would never reach `lr`",
-        )
-    for i, phase in enumerate(recipe.warmup or ()):
-        if said(("warmup", i, "lr_warmup_steps")) and phase.lr_warmup_steps > phase.steps:
-            yield Finding(
-                ("warmup", i, "lr_warmup_steps"),
-                f"`lr_warmup_steps` is {phase.lr_warmup_steps} of {phase.steps} steps: the rate would never reach `lr`",
-            )
     if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
         yield Finding(
             ("train", "trl", "lr_scheduler_type"), "`train.schedule` is said too", "leave one of the two out"

@@ -10,8 +10,10 @@ import dataclasses
 import typing
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
+from grpo_cli.recipe import models
+from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.recipe.options import options_class
 from grpo_cli.recipe.trl_fields import ALWAYS, OURS, VLLM
@@ -38,6 +40,9 @@ def recipe_schema() -> Schema:
     """The schema, for editors and other programs."""
     schema = Recipe.model_json_schema(by_alias=True)
     defs = schema["$defs"]
+    _describe(schema["properties"], Recipe)
+    for name in defs:
+        _describe(defs[name]["properties"], getattr(models, name))
     for name in ("Model", "Data", "Train", "Verify", "Shaping"):
         defs[name].pop("required", None)
     _short_forms(schema["properties"], defs)
@@ -59,6 +64,14 @@ def recipe_schema() -> Schema:
     )
     out.pop("required", None)
     return out
+
+
+def _describe(properties: Schema, model: type[BaseModel]) -> None:
+    docs = field_docs(model)
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if name in docs:
+            properties[key] = {"description": docs[name]} | properties[key]
 
 
 def _short_forms(top: Schema, defs: Schema) -> None:
