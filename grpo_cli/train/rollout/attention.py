@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+from grpo_cli.train.rollout.cache import Decode, Phase
 
-    from grpo_cli.train.rollout.cache import Phase
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROLLOUT_ATTENTION = "grpo_rollout"
 
@@ -28,7 +28,7 @@ def register() -> None:
 
 
 def attend(
-    module: nn.Module,
+    module: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -47,8 +47,13 @@ def attend(
         raise ValueError(f"attention needs `{unknown[0]}`")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     phase = Current.phase
-    if phase is not None and phase.decoding:
-        return attend_one(query, key, value, getattr(phase, "mask", None), scale), None
+    if isinstance(phase, Decode):
+        fused = phase.store.attention
+        if fused is None:
+            return attend_one(query, key, value, phase.mask, scale), None
+        layer = int(module.layer_idx)
+        keys, values = phase.store.keys[layer], phase.store.values[layer]
+        return fused(query, key, value, keys, values, phase.position, scale), None
     return attend_causally(query, key, value, scale), None
 
 

@@ -5,7 +5,7 @@ column 0 on, without left padding, so that a row can be copied, moved and refill
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -32,14 +32,33 @@ class Layout:
         return int(self.layers * per_layer * self.dtype.itemsize)
 
 
+class FusedAttention(Protocol):
+    """Stores one new key and value a row and attends to the row's columns up to them, reading each once."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        position: Tensor,
+        scale: float,
+    ) -> Tensor:
+        """[rows, 1, heads, width] out of query, key and value [rows, heads, 1, width] and the layer's buffers."""
+
+
 class KeyValueStore:
     """The buffers, [rows, heads, columns, width]. Columns are zeroed as they come into use: a masked column is still
     multiplied by probability 0 and must not be NaN, and columns no sample reaches cost no memory on a CPU."""
 
-    def __init__(self, layout: Layout, rows: int, columns: int) -> None:
+    def __init__(
+        self, layout: Layout, rows: int, columns: int, attention: FusedAttention | None = None
+    ) -> None:
         import torch
 
         self.layout, self.rows, self.columns = layout, rows, columns
+        self.attention = attention
         self._zeroed = 0
 
         def buffers(shape: tuple[int, int]) -> list[Tensor]:
@@ -69,7 +88,6 @@ class Prefill:
     store: KeyValueStore
     rows: Tensor
     prompt_of_row: Tensor
-    decoding: bool = False
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Spreads each prompt over its samples' rows; attention then runs on the prompts alone."""
@@ -82,21 +100,28 @@ class Prefill:
 
 @dataclass(slots=True)
 class Decode:
-    """One token a row: row i writes column `position[i]` and sees columns up to it, `length` columns at most."""
+    """One token a row: row i writes column `position[i]` and sees columns up to it, `length` columns at most.
+    `column` is set when all rows write the same one."""
 
     store: KeyValueStore
     row: Tensor
     position: Tensor
     length: int
     mask: Tensor | None
-    decoding: bool = True
+    column: int | None = None
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores the new column; returns the rows' live columns as views."""
+        """Stores the new column; returns the rows' live columns as views. A fused attention stores by itself."""
+        if self.store.attention is not None:
+            return keys, values
         buffer_k, buffer_v = self.store.keys[layer], self.store.values[layer]
-        buffer_k[self.row, :, self.position] = keys[:, :, 0].to(buffer_k.dtype)
-        buffer_v[self.row, :, self.position] = values[:, :, 0].to(buffer_v.dtype)
         rows = keys.shape[0]
+        if self.column is None:
+            buffer_k[self.row, :, self.position] = keys[:, :, 0].to(buffer_k.dtype)
+            buffer_v[self.row, :, self.position] = values[:, :, 0].to(buffer_v.dtype)
+        else:
+            buffer_k[:rows, :, self.column] = keys[:, :, 0]
+            buffer_v[:rows, :, self.column] = values[:, :, 0]
         return buffer_k[:rows, :, : self.length], buffer_v[:rows, :, : self.length]
 
 
@@ -105,7 +130,6 @@ class Probe:
     """Records what a model hands to its cache, and stores nothing."""
 
     seen: dict[int, tuple[Tensor, Tensor]]
-    decoding: bool = False
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Passes through."""

@@ -4,31 +4,47 @@ a finished sample's row is closed or refilled at once. Reads the training weight
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.train.rollout.bounds import check_requests, check_settings
-from grpo_cli.train.rollout.cache import KeyValueStore
+from grpo_cli.train.rollout.cache import FusedAttention, KeyValueStore, Layout
 from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.train.rollout.memory import SHARE, free_bytes, rows_that_fit
-from grpo_cli.train.rollout.modelseat import Forward, causal_model, seated
+from grpo_cli.train.rollout.modelseat import Forward, causal_model, fingerprint, seated
 from grpo_cli.train.rollout.noise import sample_keys, uniforms
 from grpo_cli.train.rollout.run import Run
 from grpo_cli.train.rollout.schedule import Schedule
 from grpo_cli.train.rollout.state import Batch, Outputs, Rows
+from grpo_cli.train.rollout.stepper import EagerStepper, Stepper
 from grpo_cli.train.rollout.supports import measure_layout
+from grpo_cli.train.rollout.swaps import Swap, swapped
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
 COLUMN_STEP = 64
+KEPT_SETTINGS = 4
+
+
+def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
+    """The model's own types, or an autocast around them."""
+    import torch
+
+    if autocast is None:
+        return nullcontext()
+    kind = next(model.parameters()).device.type
+    # A cast kept between forward passes would outlive the weights that a captured graph reads.
+    return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
 
 
 class GraphEngine:
-    """Rows: how many samples decode at once at most (memory may allow fewer). The cache is kept between calls."""
+    """`max_rows`: how many samples decode at once at most; memory may allow fewer. The cache, and on CUDA the captured
+    graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
 
     name = "graph"
 
@@ -41,16 +57,23 @@ class GraphEngine:
         prefill_tokens: int = 8192,
         cache_bytes: int | None = None,
         autocast: torch.dtype | None = None,
+        attention: FusedAttention | None = None,
+        stepper: Stepper | None = None,
+        swaps: Sequence[Swap] = (),
     ) -> None:
         self.model, self.end_ids = model, sorted(end_ids)
         self.max_rows, self.prefill_tokens, self.cache_bytes = max_rows, prefill_tokens, cache_bytes
-        self.autocast = autocast
+        self.autocast, self.attention, self.swaps = autocast, attention, swaps
         self.forward = Forward(model)
+        self.stepper: Stepper = stepper or EagerStepper(self.forward)
         base: Any = causal_model(model)
-        config = base.config.get_text_config()
-        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
         self.vocabulary: int = base.get_input_embeddings().num_embeddings
+        self._weights: tuple[object, ...] = ()
+        self._layout: Layout | None = None
         self._store: KeyValueStore | None = None
+        self._out: Outputs | None = None
+        self._batches: dict[SamplingSettings, Batch] = {}
 
     def generate(
         self,
@@ -65,8 +88,9 @@ class GraphEngine:
         schedule = Schedule(requests)
         if not schedule.total:
             return [[] for _ in requests]
-        with seated(self.model), self._numerics():
-            run = Run(self._batch(requests, settings, schedule.total), self.forward, requests, schedule)
+        with numerics(self.model, self.autocast), seated(self.model), swapped(self.swaps):
+            batch = self._batch(requests, settings, schedule.total)
+            run = Run(batch, self.forward, self.stepper, requests, schedule)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
         done: list[list[Completion]] = [[] for _ in requests]
         for sample, completion in enumerate(finished):
@@ -74,57 +98,68 @@ class GraphEngine:
         return done
 
     def release(self) -> None:
-        """Gives the cache back; the next call makes it anew."""
-        self._store = None
-
-    def _numerics(self) -> AbstractContextManager[Any]:
-        import torch
-
-        if self.autocast is None:
-            return nullcontext()
-        return torch.autocast(next(self.model.parameters()).device.type, self.autocast)
+        """Gives the cache and the graphs back; the next call makes them anew."""
+        self._batches.clear()
+        self._store = self._out = None
 
     def _batch(self, requests: Sequence[Request], settings: SamplingSettings, total: int) -> Batch:
         import torch
 
+        weights = fingerprint(self.model)
+        if weights != self._weights or self._layout is None:
+            self._batches.clear()
+            self._weights, self._layout = weights, measure_layout(self.model)
         longest = max(len(request.prompt_ids) for request in requests)
-        store = self._stored(min(total, self.max_rows), longest + settings.max_tokens - 1)
-        device = store.layout.device
+        self._make_room(self._layout, min(total, self.max_rows), longest + settings.max_tokens - 1)
+        self._make_outputs(self._layout.device, total, settings.max_tokens)
+        batch = self._made_for(dataclasses.replace(settings, seed=None))
         seed = settings.seed
         if seed is None:
             seed = int(torch.randint(2**62, ()).item())
-        table = torch.zeros(total + 1, settings.max_tokens)
-        table[:total] = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
-        out = Outputs(
-            uniform=table.to(device),
-            tokens=torch.zeros(total + 1, settings.max_tokens, dtype=torch.long, device=device),
-            logps=torch.zeros(total + 1, settings.max_tokens, device=device),
-        )
-        logits = self.vocabulary
-        is_end = torch.zeros(logits, dtype=torch.bool, device=device)
-        is_end[[token for token in self.end_ids if token < logits]] = True
-        seen = None
-        if settings.penalises:
-            seen = torch.zeros(store.rows, logits, dtype=torch.bool, device=device)
-        return Batch(
+        table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
+        batch.out.uniform[:total, : settings.max_tokens] = table.to(self._layout.device)
+        return batch
+
+    def _made_for(self, settings: SamplingSettings) -> Batch:
+        import torch
+
+        store, out = self._store, self._out
+        assert store is not None and out is not None
+        if settings in self._batches:
+            return self._batches[settings]
+        if len(self._batches) >= KEPT_SETTINGS:
+            self._batches.clear()
+        device = store.layout.device
+        is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
+        is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
+        shape = (store.rows, self.vocabulary)
+        batch = Batch(
             store=store,
-            rows=Rows.empty(store.rows, total, device),
+            rows=Rows.empty(store.rows, out.sink, device),
             out=out,
             is_end=is_end,
             columns=torch.arange(store.columns, device=device),
             settings=settings,
-            seen=seen,
+            seen=torch.zeros(shape, dtype=torch.bool, device=device) if settings.penalises else None,
         )
+        self._batches[settings] = batch
+        return batch
 
-    def _stored(self, rows: int, columns: int) -> KeyValueStore:
-        """The kept cache if it is large enough, else a new one."""
+    def _make_outputs(self, device: torch.device, samples: int, steps: int) -> None:
+        out = self._out
+        if out is None or out.sink < samples or out.tokens.shape[1] < steps:
+            self._batches.clear()
+            self._out = Outputs.empty(samples, steps, device)
+
+    def _make_room(self, layout: Layout, rows: int, columns: int) -> None:
+        """Keeps the cache if it is large enough."""
         import torch
 
-        layout = measure_layout(self.model)
         kept = self._store
         if kept is not None and kept.layout == layout and kept.rows >= rows and kept.columns >= columns:
-            return kept
-        self._store = kept = None
+            return
+        self.release()
+        kept = None
         columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
         budget = self.cache_bytes
         if budget is None:
@@ -133,8 +168,8 @@ class GraphEngine:
         rows = rows_that_fit(layout, rows, columns, budget)
         while True:
             try:
-                self._store = KeyValueStore(layout, rows, columns)
-                return self._store
+                self._store = KeyValueStore(layout, rows, columns, self.attention)
+                return
             except (torch.OutOfMemoryError, RuntimeError) as err:
                 if "memory" not in str(err).lower():
                     raise

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
 NAMES = ("auto", "graph", "transformers", "vllm")
 
 
@@ -43,12 +44,9 @@ def make_engine(
     if pad_id is None:
         pad_id = getattr(tokenizer, "pad_token_id", None)
     if name != "transformers":
-        from grpo_cli.train.rollout.graph import GraphEngine
-
         reason = supports(model)
         if reason is None:
-            options: dict[str, Any] = {} if max_rows is None else {"max_rows": max_rows}
-            return GraphEngine(model, ends, autocast=autocast, **options)
+            return _graph(model, ends, max_rows, autocast, say or (lambda _: None))
         if name == "graph":
             raise SetupError(
                 f"the engine `graph` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
@@ -66,3 +64,35 @@ def end_tokens(model: nn.Module, tokenizer: Any = None) -> set[int]:
         token = getattr(holder, "eos_token_id", None)
         ends.update([token] if isinstance(token, int) else token or [])
     return ends
+
+
+def _graph(
+    model: nn.Module,
+    ends: set[int],
+    max_rows: int | None,
+    autocast: torch.dtype | None,
+    say: Callable[[str], None],
+) -> Engine:
+    """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager."""
+    from grpo_cli.train.rollout.cuda import GraphStepper
+    from grpo_cli.train.rollout.engine import Request, SamplingSettings
+    from grpo_cli.train.rollout.graph import GraphEngine, numerics
+    from grpo_cli.train.rollout.modelseat import Forward
+    from grpo_cli.train.rollout.prove import proven_attention, proven_swaps
+
+    if next(model.parameters()).device.type != "cuda":
+        return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast)
+    with numerics(model, autocast):
+        attention, swaps = proven_attention(model, say), proven_swaps(model, say)
+    rows = max_rows or CUDA_ROWS
+    options: dict[str, Any] = {"max_rows": rows, "prefill_tokens": CUDA_PREFILL, "autocast": autocast}
+    engine = GraphEngine(
+        model, ends, attention=attention, swaps=swaps, stepper=GraphStepper(Forward(model)), **options
+    )
+    try:
+        engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
+    except RuntimeError as err:
+        say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
+        return GraphEngine(model, ends, attention=attention, swaps=swaps, **options)
+    engine.release()
+    return engine

@@ -55,6 +55,17 @@ def seated(model: nn.Module) -> Iterator[None]:
             config._attn_implementation_internal = name
 
 
+def fingerprint(model: nn.Module) -> tuple[object, ...]:
+    """Changes when a weight moves or an adapter is switched: what was captured or measured before is then void."""
+    places: list[object] = [(p.data_ptr(), p.dtype) for p in model.parameters()]
+    places += [buffer.data_ptr() for buffer in model.buffers()]
+    layers: Iterator[Any] = iter(model.modules())
+    for module in layers:
+        if hasattr(module, "disable_adapters") and hasattr(module, "merged"):
+            places.append((module.merged, module.disable_adapters, tuple(module.active_adapters)))
+    return tuple(places)
+
+
 class Forward:
     """Calls the model for the logits of one position a row."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,48 +11,59 @@ from grpo_cli.train.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT
 from grpo_cli.train.rollout.cache import Prefill
 from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request
 from grpo_cli.train.rollout.schedule import Schedule, Start, chunk_by_tokens, plan_moves, worth_refilling
-from grpo_cli.train.rollout.state import Batch, accept, decode
+from grpo_cli.train.rollout.state import Batch, accept
+from grpo_cli.train.rollout.stepper import Stepper
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from grpo_cli.train.rollout.modelseat import Forward
 
+IDLE = -1
+
 
 class Run:
-    """`running[row]` is the sample in that row, `fed[row]` the column its next token goes to; both mirror the device."""
+    """`running[row]` is the sample in that row or IDLE, `fed[row]` the column its next token goes to."""
 
     def __init__(
-        self, batch: Batch, forward: Forward, requests: Sequence[Request], schedule: Schedule
+        self,
+        batch: Batch,
+        forward: Forward,
+        stepper: Stepper,
+        requests: Sequence[Request],
+        schedule: Schedule,
     ) -> None:
-        self.batch, self.forward = batch, forward
+        self.batch, self.forward, self.stepper = batch, forward, stepper
         self.requests, self.schedule = requests, schedule
+        self.device = batch.store.layout.device
         self.running: list[int] = []
         self.fed: list[int] = []
         self.first_logits: dict[int, Tensor] = {}
         self.done: dict[int, Completion] = {}
+        batch.rows.idle(slice(None), batch.out.sink)
 
     def finish_all(
         self, prefill_tokens: int, on_finish: OnFinish | None, on_progress: OnProgress | None
     ) -> list[Completion]:
         """The completion of every sample, in the order of their numbers."""
-        total = self.schedule.total
+        schedule, rows = self.schedule, self.batch.store.rows
         if on_progress:
-            on_progress(0, total)
-        while self.running or self.schedule.waiting:
-            free = self.batch.store.rows - len(self.running)
-            if worth_refilling(free, self.batch.store.rows, self.schedule.waiting):
-                self._admit(self.schedule.take(free), prefill_tokens)
+            on_progress(0, schedule.total)
+        while len(self.done) < schedule.total:
+            free = rows - self._active()
+            if worth_refilling(free, rows, schedule.waiting):
+                self._admit(schedule.take(free), prefill_tokens)
             else:
                 self._decode()
-            for sample in self._collect():
-                if on_finish:
-                    on_finish(
-                        self.schedule.request_of[sample], self.schedule.index_of[sample], self.done[sample]
-                    )
-                if on_progress:
-                    on_progress(len(self.done), total)
-        return [self.done[sample] for sample in range(total)]
+            ended = self._collect()
+            for sample in ended if on_finish else ():
+                on_finish(schedule.request_of[sample], schedule.index_of[sample], self.done[sample])  # type: ignore[misc]
+            if on_progress and ended:
+                on_progress(len(self.done), schedule.total)
+        return [self.done[sample] for sample in range(schedule.total)]
+
+    def _active(self) -> int:
+        return len(self.running) - self.running.count(IDLE)
 
     def _admit(self, starts: list[Start], prefill_tokens: int) -> None:
         fresh = [start for start in starts if start.request not in self.first_logits]
@@ -67,15 +79,15 @@ class Run:
         import torch
 
         logits = self.first_logits.pop(start.request)
-        donors = [row for row, s in enumerate(self.running) if self.schedule.request_of[s] == start.request]
+        of = self.schedule.request_of
+        donors = [row for row, s in enumerate(self.running) if s != IDLE and of[s] == start.request]
         if not donors:
             fresh.append(start)
             return
-        length = len(self.requests[start.request].prompt_ids)
         rows = self._occupy([start])
-        device = logits.device
-        targets = torch.tensor(rows, device=device)
-        self.batch.store.copy_rows(torch.full_like(targets, donors[0]), targets, length)
+        self.batch.store.copy_rows(
+            torch.full_like(rows, donors[0]), rows, len(self.requests[start.request].prompt_ids)
+        )
         self._first_tokens([start], rows, logits[None].expand(len(rows), -1))
         if self.schedule.unfinished(start.request):
             self.first_logits[start.request] = logits
@@ -84,90 +96,106 @@ class Run:
         import torch
 
         prompts = [self.requests[start.request].prompt_ids for start in starts]
-        device = self.batch.store.layout.device
         longest = max(map(len, prompts))
-        tokens = torch.tensor([ids + [0] * (longest - len(ids)) for ids in prompts], device=device)
-        last = torch.tensor([len(ids) - 1 for ids in prompts], device=device)
-        prompt_of_row = torch.tensor(
-            [i for i, start in enumerate(starts) for _ in start.samples], device=device
-        )
+        tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in prompts])
+        last = self._tensor([len(ids) - 1 for ids in prompts])
+        prompt_of_row = self._tensor([i for i, start in enumerate(starts) for _ in start.samples])
         rows = self._occupy(starts)
         self.batch.store.reach(longest)
-        phase = Prefill(self.batch.store, torch.tensor(rows, device=device), prompt_of_row)
-        positions = torch.arange(longest, device=device)[None].expand(len(prompts), -1)
-        logits = self.forward(phase, tokens, positions, last)
+        positions = torch.arange(longest, device=self.device)[None].expand(len(prompts), -1)
+        logits = self.forward(Prefill(self.batch.store, rows, prompt_of_row), tokens, positions, last)
         for start, row in zip(starts, logits, strict=True):
             if self.schedule.unfinished(start.request):
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
-    def _occupy(self, starts: list[Start]) -> list[int]:
-        first = len(self.running)
+    def _occupy(self, starts: list[Start]) -> Tensor:
+        """Rows for these samples, idle ones first."""
+        idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
+        rows: list[int] = []
         for start in starts:
-            self.running += start.samples
-            self.fed += [len(self.requests[start.request].prompt_ids)] * len(start.samples)
-        return list(range(first, len(self.running)))
+            column = len(self.requests[start.request].prompt_ids)
+            for sample in start.samples:
+                if len(rows) < len(idle):
+                    row = idle[len(rows)]
+                    self.running[row], self.fed[row] = sample, column
+                else:
+                    row = len(self.running)
+                    self.running.append(sample)
+                    self.fed.append(column)
+                rows.append(row)
+        return self._tensor(rows)
 
-    def _first_tokens(self, starts: list[Start], rows: list[int], logits: Tensor) -> None:
-        import torch
-
-        batch, where = self.batch, slice(rows[0], rows[-1] + 1)
-        device = logits.device
-        batch.rows.sample[where] = torch.tensor(self.running[where], device=device)
-        batch.rows.position[where] = torch.tensor(self.fed[where], device=device) - 1
-        batch.rows.step[where] = 0
+    def _first_tokens(self, starts: list[Start], rows: Tensor, logits: Tensor) -> None:
+        batch = self.batch
+        samples = [sample for start in starts for sample in start.samples]
+        lengths = [len(self.requests[start.request].prompt_ids) for start in starts for _ in start.samples]
+        batch.rows.sample[rows] = self._tensor(samples)
+        batch.rows.position[rows] = self._tensor(lengths) - 1
+        batch.rows.step[rows] = 0
         if batch.seen is not None:
-            batch.seen[where] = False
-            row = rows[0]
+            batch.seen[rows] = False
+            done = 0
             for start in starts:
-                ids = torch.tensor(self.requests[start.request].prompt_ids, device=device)
-                batch.seen[row : row + len(start.samples), ids] = True
-                row += len(start.samples)
-        accept(batch, logits, where)
+                ids = self._tensor(self.requests[start.request].prompt_ids)
+                mine = rows[done : done + len(start.samples)]
+                batch.seen[mine[:, None], ids[None]] = True
+                done += len(start.samples)
+        accept(batch, logits, rows)
 
     def _decode(self) -> None:
-        live = len(self.running)
-        longest, shortest = max(self.fed), min(self.fed)
-        self.batch.store.reach(longest + 1)
-        decode(self.batch, self.forward, live, longest + 1, ragged=longest != shortest)
-        self.fed = [column + 1 for column in self.fed]
+        columns = [column for column, sample in zip(self.fed, self.running, strict=True) if sample != IDLE]
+        self.stepper.run(self.batch, len(self.running), min(columns), max(columns))
+        self.fed = [column + self.stepper.steps for column in self.fed]
 
     def _collect(self) -> list[int]:
         """The samples that just ended, taken out of their rows."""
-        ended: list[int] = (
-            (self.batch.rows.sample[: len(self.running)] == self.batch.out.sink).nonzero()[:, 0].tolist()
-        )
+        sink = self.batch.out.sink
+        now: list[int] = self.batch.rows.sample[: len(self.running)].tolist()
+        ended = [row for row, sample in enumerate(self.running) if sample != IDLE and now[row] == sink]
+        if not ended:
+            return []
         samples = [self.running[row] for row in ended]
-        for row, sample in zip(ended, samples, strict=True):
-            self.done[sample] = self._completion(sample, self.fed[row])
-        self._close(ended)
+        for sample, completion in zip(samples, self._completions(samples), strict=True):
+            self.done[sample] = completion
+        for row in ended:
+            self.running[row] = IDLE
+        self._close()
         return samples
 
-    def _completion(self, sample: int, fed: int) -> Completion:
-        out = self.batch.out
-        count = fed + 1 - len(self.requests[self.schedule.request_of[sample]].prompt_ids)
-        tokens, logps = out.tokens[sample, :count].tolist(), out.logps[sample, :count].tolist()
-        if not all(map(_is_finite, logps)):
-            raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
-        return Completion(tokens, logps, "stop" if bool(self.batch.is_end[tokens[-1]]) else "length")
+    def _completions(self, samples: list[int]) -> list[Completion]:
+        out, index = self.batch.out, self._tensor(samples)
+        counts = out.count[index].tolist()
+        longest = max(counts)
+        tokens, logps = out.tokens[index, :longest].tolist(), out.logps[index, :longest].tolist()
+        last = out.tokens[index, out.count[index] - 1]
+        stopped = self.batch.is_end[last].tolist()
+        made = []
+        for ids, values, count, stop in zip(tokens, logps, counts, stopped, strict=True):
+            if not math.isfinite(sum(values[:count])):
+                raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
+            made.append(Completion(ids[:count], values[:count], "stop" if stop else "length"))
+        return made
 
-    def _close(self, ended: list[int]) -> None:
-        import torch
-
-        movers, holes, left = plan_moves(ended, len(self.running))
+    def _close(self) -> None:
+        """Moves the last rows into the gaps where that makes a step cheaper."""
+        width, active = self.stepper.width, self._active()
+        if width(active) == width(len(self.running)) or (self.schedule.waiting and self.stepper.steps > 1):
+            return
+        idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
+        movers, holes, left = plan_moves(idle, len(self.running))
         if holes:
-            device = self.batch.store.layout.device
-            source, target = torch.tensor(movers, device=device), torch.tensor(holes, device=device)
-            self.batch.store.copy_rows(source, target, max(self.fed[row] for row in movers) + 1)
-            state = self.batch.rows
-            for column in (state.token, state.position, state.sample, state.step):
-                column[target] = column[source]
+            source, target = self._tensor(movers), self._tensor(holes)
+            self.batch.store.copy_rows(source, target, max(self.fed[row] for row in movers))
+            self.batch.rows.move(source, target)
+            self.batch.rows.idle(source, self.batch.out.sink)
             if self.batch.seen is not None:
                 self.batch.seen[target] = self.batch.seen[source]
             for mover, hole in zip(movers, holes, strict=True):
                 self.running[hole], self.fed[hole] = self.running[mover], self.fed[mover]
         del self.running[left:], self.fed[left:]
 
+    def _tensor(self, values: list[int] | list[list[int]]) -> Tensor:
+        import torch
 
-def _is_finite(value: float) -> bool:
-    return value - value == 0
+        return torch.tensor(values, device=self.device)

@@ -4,7 +4,8 @@ captured CUDA graph serves every step. A row whose sample has ended writes to a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from grpo_cli.train.rollout.cache import Decode, KeyValueStore
@@ -38,19 +39,53 @@ class Rows:
             zeros[0], zeros[1], torch.full_like(zeros[0], sink), zeros[2], torch.arange(rows, device=device)
         )
 
+    def idle(self, where: Tensor | slice, sink: int) -> None:
+        """These rows belong to no sample; their steps go to the sink."""
+        self.sample[where] = sink
+        self.position[where] = 0
+        self.step[where] = 0
+
+    def move(self, sources: Tensor, targets: Tensor) -> None:
+        """Copies rows `sources` over rows `targets`."""
+        for column in (self.token, self.position, self.sample, self.step):
+            column[targets] = column[sources]
+
+    def snapshot(self) -> list[Tensor]:
+        """Copies, for `restore`."""
+        return [column.clone() for column in (self.token, self.position, self.sample, self.step)]
+
+    def restore(self, before: list[Tensor]) -> None:
+        """Puts a snapshot back, in place."""
+        for column, old in zip((self.token, self.position, self.sample, self.step), before, strict=True):
+            column.copy_(old)
+
 
 @dataclass(slots=True)
 class Outputs:
-    """Per sample: its uniform numbers and what came out; the last row is the sink."""
+    """Per sample: its uniform numbers, what came out, and how much of it; the last row is the sink."""
 
     uniform: Tensor
     tokens: Tensor
     logps: Tensor
+    count: Tensor
+
+    @classmethod
+    def empty(cls, samples: int, steps: int, device: torch.device) -> Outputs:
+        """Room for `samples` samples of `steps` tokens."""
+        import torch
+
+        size = (samples + 1, steps)
+        return cls(
+            uniform=torch.zeros(size, device=device),
+            tokens=torch.zeros(size, dtype=torch.long, device=device),
+            logps=torch.zeros(size, device=device),
+            count=torch.zeros(samples + 1, dtype=torch.long, device=device),
+        )
 
     @property
     def sink(self) -> int:
         """The index that belongs to no sample."""
-        return self.tokens.shape[0] - 1
+        return int(self.tokens.shape[0]) - 1
 
 
 @dataclass(slots=True)
@@ -64,22 +99,25 @@ class Batch:
     columns: Tensor
     settings: SamplingSettings
     seen: Tensor | None = None
+    graphs: dict[tuple[int, int], Callable[[], None]] = field(default_factory=dict)
 
 
-def decode(batch: Batch, forward: Forward, rows: int, length: int, ragged: bool) -> None:
-    """One token for each of the first `rows` rows, looking at `length` columns."""
+def decode(
+    batch: Batch, forward: Forward, rows: int, length: int, *, ragged: bool, column: int | None = None
+) -> None:
+    """One token for each of the first `rows` rows, looking at `length` columns; all write `column` when it is known."""
     state = batch.rows
     position = state.position[:rows]
     mask = None
-    if ragged:
+    if ragged and batch.store.attention is None:
         hidden = batch.columns[:length] > position[:, None]
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
-    phase = Decode(batch.store, state.index[:rows], position, length, mask)
+    phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
     logits = forward(phase, state.token[:rows, None], position[:, None])
     accept(batch, logits, slice(0, rows))
 
 
-def accept(batch: Batch, logits: Tensor, where: slice) -> None:
+def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     """Samples from `logits`, writes tokens and log-probs out, and moves the rows on; ended rows go to the sink."""
     state, out = batch.rows, batch.out
     sample_id, step = state.sample[where], state.step[where]
@@ -87,9 +125,10 @@ def accept(batch: Batch, logits: Tensor, where: slice) -> None:
     token, logp = sample(logits, out.uniform[sample_id, step], batch.settings, seen)
     out.tokens[sample_id, step] = token
     out.logps[sample_id, step] = logp
-    if seen is not None:
-        seen.scatter_(1, token[:, None], True)
-    going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens))
+    out.count[sample_id] = step + 1
+    if batch.seen is not None:
+        batch.seen[state.index[where], token] = True
+    going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
     state.token[where] = token
     state.position[where] = (state.position[where] + 1) * going
     state.step[where] = (step + 1) * going

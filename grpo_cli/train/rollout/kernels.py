@@ -1,0 +1,134 @@
+"""Triton kernels of the decode step. Each rounds to the model's type exactly where the PyTorch code it stands in for
+does, so that rollout and training see the same numbers; swaps.py checks that before it puts one in.
+"""
+
+# Triton reads these functions' source: annotations other than tl.constexpr would change their meaning.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+
+from __future__ import annotations
+
+import triton  # type: ignore[import-not-found, unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
+
+
+@triton.jit
+def attend_kernel(
+    query, new_key, new_value, keys, values, position, out,
+    scale,
+    query_row, query_head, key_row, key_head, value_row, value_head,
+    keys_row, keys_head, keys_column, values_row, values_head, values_column,
+    out_row, out_head,
+    GROUP: tl.constexpr, PADDED: tl.constexpr,
+    WIDTH: tl.constexpr, WIDE: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_WIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One program a (row, key head): stores the new key and value, then one pass over the row's columns."""
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    group = tl.arange(0, PADDED)
+    d = tl.arange(0, WIDE)
+    e = tl.arange(0, VALUE_WIDE)
+    here = tl.load(position + row)
+
+    q_at = query + row * query_row + (head * GROUP + group)[:, None] * query_head + d[None, :]
+    q = tl.load(q_at, mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0)
+    k_new = tl.load(new_key + row * key_row + head * key_head + d, mask=d < WIDTH, other=0.0)
+    v_new = tl.load(new_value + row * value_row + head * value_head + e, mask=e < VALUE_WIDTH, other=0.0)
+    k_new = k_new.to(keys.dtype.element_ty)
+    v_new = v_new.to(values.dtype.element_ty)
+    q = q.to(keys.dtype.element_ty)
+    k_row = keys + row * keys_row + head * keys_head
+    v_row = values + row * values_row + head * values_head
+    tl.store(k_row + here * keys_column + d, k_new, mask=d < WIDTH)
+    tl.store(v_row + here * values_column + e, v_new, mask=e < VALUE_WIDTH)
+
+    top = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], 1) * scale
+    total = tl.full([PADDED], 1.0, tl.float32)
+    mixed = tl.zeros([PADDED, VALUE_WIDE], tl.float32) + v_new.to(tl.float32)[None, :]
+    for start in range(0, here, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        live = column < here
+        k = tl.load(
+            k_row + column[:, None] * keys_column + d[None, :],
+            mask=live[:, None] & (d < WIDTH)[None, :],
+            other=0.0,
+        )
+        score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        score = tl.where(live[None, :], score, float("-inf"))
+        higher = tl.maximum(top, tl.max(score, 1))
+        weight = tl.exp(score - higher[:, None])
+        keep = tl.exp(top - higher)
+        v = tl.load(
+            v_row + column[:, None] * values_column + e[None, :],
+            mask=live[:, None] & (e < VALUE_WIDTH)[None, :],
+            other=0.0,
+        )
+        mixed = mixed * keep[:, None] + tl.dot(weight.to(v.dtype), v, input_precision="ieee")
+        total = total * keep + tl.sum(weight, 1)
+        top = higher
+    mixed = mixed / total[:, None]
+    out_at = out + row * out_row + (head * GROUP + group)[:, None] * out_head + e[None, :]
+    tl.store(
+        out_at, mixed.to(out.dtype.element_ty), mask=(group < GROUP)[:, None] & (e < VALUE_WIDTH)[None, :]
+    )
+
+
+@triton.jit
+def norm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl.constexpr):
+    """Root mean square norm of one row; `ADD_ONE` is Gemma's form, which scales by 1 + weight before it rounds."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < width
+    values = tl.load(x + row * width + at, mask=inside, other=0.0).to(tl.float32)
+    scaled = values * tl.rsqrt(tl.sum(values * values, 0) / width + epsilon)
+    w = tl.load(weight + at, mask=inside, other=0.0)
+    kind = out.dtype.element_ty
+    if ADD_ONE:
+        result = scaled * (1.0 + w.to(tl.float32))
+    else:
+        result = w.to(tl.float32) * scaled.to(x.dtype.element_ty).to(tl.float32)
+    tl.store(out + row * width + at, result.to(kind), mask=inside)
+
+
+@triton.jit
+def rotate_kernel(
+    query, key, cosine, sine, new_query, new_key,
+    query_batch, query_head, query_token, key_batch, key_head, key_token, angle_batch, angle_token,
+    tokens, QUERY_HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Rotary embedding of one token's query and key heads; the results are [batch, heads, tokens, width]."""
+    place = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    batch, token = place // tokens, place % tokens
+    at = tl.arange(0, BLOCK)
+    inside = at < HALF
+    angle = batch * angle_batch + token * angle_token + at
+    if head < QUERY_HEADS:
+        source = query + batch * query_batch + head * query_head + token * query_token
+        target = new_query + ((batch * QUERY_HEADS + head) * tokens + token) * (2 * HALF)
+    else:
+        source = key + batch * key_batch + (head - QUERY_HEADS) * key_head + token * key_token
+        target = new_key + ((batch * KEY_HEADS + head - QUERY_HEADS) * tokens + token) * (2 * HALF)
+    kind = new_query.dtype.element_ty
+    first = tl.load(source + at, mask=inside, other=0.0).to(tl.float32)
+    second = tl.load(source + HALF + at, mask=inside, other=0.0).to(tl.float32)
+    cos_first = tl.load(cosine + angle, mask=inside, other=0.0).to(tl.float32)
+    cos_second = tl.load(cosine + angle + HALF, mask=inside, other=0.0).to(tl.float32)
+    sin_first = tl.load(sine + angle, mask=inside, other=0.0).to(tl.float32)
+    sin_second = tl.load(sine + angle + HALF, mask=inside, other=0.0).to(tl.float32)
+    left = (first * cos_first).to(kind).to(tl.float32) + (-second * sin_first).to(kind).to(tl.float32)
+    right = (second * cos_second).to(kind).to(tl.float32) + (first * sin_second).to(kind).to(tl.float32)
+    tl.store(target + at, left.to(kind), mask=inside)
+    tl.store(target + HALF + at, right.to(kind), mask=inside)
+
+
+@triton.jit
+def gate_kernel(gate, up, out, count, BLOCK: tl.constexpr):
+    """silu(gate) x up."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    kind = out.dtype.element_ty
+    g = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
+    u = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
+    activated = (g / (1.0 + tl.exp(-g))).to(kind).to(tl.float32)
+    tl.store(out + at, (activated * u).to(kind), mask=inside)

@@ -1,0 +1,98 @@
+"""Torch-facing calls of the Triton kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, position: Tensor, scale: float
+) -> Tensor:
+    """Stores one new key and value a row and attends to the row's columns up to them, reading each once."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.train.rollout.kernels import attend_kernel
+
+    rows, heads, _, width = query.shape
+    kept, value_width = key.shape[1], value.shape[-1]
+    out = torch.empty((rows, 1, heads, value_width), dtype=query.dtype, device=query.device)
+    group = heads // kept
+    attend_kernel[rows, kept](
+        query, key, value, keys, values, position, out,
+        scale,
+        query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
+        keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
+        out.stride(0), out.stride(2),
+        GROUP=group,
+        PADDED=max(16, triton.next_power_of_2(group)),
+        WIDTH=width,
+        WIDE=max(16, triton.next_power_of_2(width)),
+        VALUE_WIDTH=value_width,
+        VALUE_WIDE=max(16, triton.next_power_of_2(value_width)),
+        BLOCK=64,
+        num_warps=4,
+        num_stages=3,
+    )  # fmt: skip
+    return out
+
+
+def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
+    """Root mean square norm over the last dimension."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.train.rollout.kernels import norm_kernel
+
+    x = x.contiguous()
+    width = x.shape[-1]
+    kind = x.dtype if add_one else torch.promote_types(x.dtype, weight.dtype)
+    out = torch.empty(x.shape, dtype=kind, device=x.device)
+    block = triton.next_power_of_2(width)
+    warps = min(8, max(1, block // 256))
+    norm_kernel[(x.numel() // width,)](
+        x, weight, out, epsilon, width, ADD_ONE=add_one, BLOCK=block, num_warps=warps
+    )
+    return out
+
+
+def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
+    """Rotary embedding of [batch, heads, tokens, width] queries and keys in one launch."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.train.rollout.kernels import rotate_kernel
+
+    if unsqueeze_dim != 1 or q.stride(-1) != 1 or k.stride(-1) != 1:
+        raise ValueError("rotate takes [batch, heads, tokens, width]")
+    batch, heads, tokens, width = q.shape
+    kept = k.shape[1]
+    kind = torch.promote_types(q.dtype, cos.dtype)
+    cos, sin = cos.contiguous(), sin.contiguous()
+    new_q = torch.empty((batch, heads, tokens, width), dtype=kind, device=q.device)
+    new_k = torch.empty((batch, kept, tokens, width), dtype=kind, device=q.device)
+    angle_batch = cos.stride(0) if cos.shape[0] > 1 else 0
+    rotate_kernel[batch * tokens, heads + kept](
+        q, k, cos, sin, new_q, new_k,
+        q.stride(0), q.stride(1), q.stride(2), k.stride(0), k.stride(1), k.stride(2),
+        angle_batch, cos.stride(1), tokens,
+        QUERY_HEADS=heads, KEY_HEADS=kept, HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), num_warps=1,
+    )  # fmt: skip
+    return new_q, new_k
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) x up."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.train.rollout.kernels import gate_kernel
+
+    gate, up = gate.contiguous(), up.contiguous()
+    out = torch.empty_like(gate)
+    count = gate.numel()
+    gate_kernel[(triton.cdiv(count, 1024),)](gate, up, out, count, BLOCK=1024, num_warps=4)
+    return out

@@ -1,0 +1,43 @@
+"""Running decode steps. The eager form takes one step on exactly the rows that live; the captured form (cuda.py) takes
+several on a bucket of rows, so that the host looks at the results only now and then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from grpo_cli.train.rollout.state import Batch, decode
+
+if TYPE_CHECKING:
+    from grpo_cli.train.rollout.modelseat import Forward
+
+
+class Stepper(Protocol):
+    """`steps` tokens a call; `width(rows)` is the number of rows a call for `rows` rows really computes."""
+
+    steps: int
+
+    def width(self, rows: int) -> int:
+        """At least `rows`."""
+
+    def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
+        """`steps` tokens for the first `rows` rows, whose next columns lie between `shortest` and `longest`."""
+
+
+class EagerStepper:
+    """One step a call, no row too many."""
+
+    steps = 1
+
+    def __init__(self, forward: Forward) -> None:
+        self.forward = forward
+
+    def width(self, rows: int) -> int:
+        """No row too many."""
+        return rows
+
+    def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
+        """One step."""
+        batch.store.reach(longest + 1)
+        ragged = shortest != longest
+        decode(batch, self.forward, rows, longest + 1, ragged=ragged, column=None if ragged else longest)

@@ -1,0 +1,158 @@
+"""Fused stand-ins for the small operations between a model's matrix products, put in only while the engine generates.
+A stand-in is taken only if it reproduces the original on random input in the model's own type; nothing is assumed
+from a class's name alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.train.rollout.launch import gated, norm, rotate
+from grpo_cli.train.rollout.modelseat import causal_model, evaluating
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """`owner.name` becomes `stand_in` while seated."""
+
+    owner: Any
+    name: str
+    stand_in: Callable[..., Any]
+
+
+def find_swaps(model: nn.Module) -> list[Swap]:
+    """Every stand-in that proved itself on this model, under the numerics in force."""
+    base = causal_model(model)
+    swaps: list[Swap] = []
+    verdicts: dict[Any, Any] = {}
+    with evaluating(base):
+        for module in base.modules():
+            kind = type(module).__name__
+            if "RMSNorm" in kind and isinstance(getattr(module, "weight", None), _parameter()):
+                key = (type(module), module.weight.shape, module.weight.dtype)
+                if key not in verdicts:
+                    verdicts[key] = _norm_form(module)
+                if verdicts[key] is not None:
+                    swaps.append(Swap(module, "forward", _norm_of(module, verdicts[key])))
+            elif kind.endswith("MLP") and all(
+                hasattr(module, n) for n in ("gate_proj", "up_proj", "down_proj", "act_fn")
+            ):
+                if type(module) not in verdicts:
+                    verdicts[type(module)] = _agrees(
+                        module, _gated_of(module), _random(module, module.gate_proj)
+                    )
+                if verdicts[type(module)]:
+                    swaps.append(Swap(module, "forward", _gated_of(module)))
+        return swaps + _rotary_swap(base)
+
+
+@contextmanager
+def swapped(swaps: Sequence[Swap]) -> Iterator[None]:
+    """Puts the stand-ins in, and the originals back."""
+    before = [(swap, swap.name in vars(swap.owner), getattr(swap.owner, swap.name)) for swap in swaps]
+    try:
+        for swap in swaps:
+            setattr(swap.owner, swap.name, swap.stand_in)
+        yield
+    finally:
+        for swap, own, original in before:
+            if own:
+                setattr(swap.owner, swap.name, original)
+            else:
+                delattr(swap.owner, swap.name)
+
+
+def _parameter() -> type:
+    import torch
+
+    return torch.nn.Parameter
+
+
+def _epsilon(module: nn.Module) -> float | None:
+    for name in ("variance_epsilon", "eps", "epsilon"):
+        value = getattr(module, name, None)
+        if isinstance(value, float):
+            return value
+    return None
+
+
+def _norm_of(module: nn.Module, add_one: bool) -> Callable[[Tensor], Tensor]:
+    epsilon: Any = _epsilon(module)
+    return lambda x: norm(x, module.weight, epsilon, add_one)  # type: ignore[arg-type]
+
+
+def _norm_form(module: nn.Module) -> bool | None:
+    """Whether the norm adds one to its weight; None when it is neither form."""
+    if _epsilon(module) is None or module.weight.dim() != 1:  # type: ignore[operator]
+        return None
+    x = _random(module, None)
+    for add_one in (False, True):
+        if _agrees(module, _norm_of(module, add_one), x):
+            return add_one
+    return None
+
+
+def _gated_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    mlp: Any = module
+    return lambda x: mlp.down_proj(gated(mlp.gate_proj(x), mlp.up_proj(x)))
+
+
+def _random(module: nn.Module, into: Any) -> Tensor:
+    import torch
+
+    weight: Any = next(module.parameters())
+    width = weight.shape[-1] if into is None else into.in_features
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn((5, 1, width), generator=generator) * 2
+    return x.to(device=weight.device, dtype=weight.dtype)
+
+
+def _agrees(original: Callable[..., Any], stand_in: Callable[..., Any], *inputs: Tensor) -> bool:
+    """Equal types and shapes, and values within two roundings of the type."""
+    import torch
+
+    try:
+        ours, theirs = stand_in(*inputs), original(*inputs)
+    except (ValueError, TypeError, RuntimeError, AttributeError):
+        return False
+    ours, theirs = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
+    return all(
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and (a.float() - b.float()).abs().max() <= 2 * torch.finfo(a.dtype).eps * b.float().abs().max()
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _rotary_swap(base: nn.Module) -> list[Swap]:
+    import torch
+
+    name = "apply_rotary_pos_emb"
+    home = sys.modules[type(base).__module__]
+    original = getattr(home, name, None)
+    config: Any = base.config
+    config = config.get_text_config()
+    heads, kept = (
+        config.num_attention_heads,
+        getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+    )
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    if original is None or width % 2:
+        return []
+    weight = next(base.parameters())
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(device=weight.device, dtype=weight.dtype)
+
+    q, k = draw(3, 2, heads, width).transpose(1, 2), draw(3, 2, kept, width).transpose(1, 2)
+    cos, sin = draw(3, 2, width), draw(3, 2, width)
+    return [Swap(home, name, rotate)] if _agrees(original, rotate, q, k, cos, sin) else []

@@ -1,0 +1,126 @@
+"""The captured form of decoding, with a stand-in for the capture so that it runs on a CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rollout_models import FAMILIES, plain_logps, prompts, tiny
+
+from grpo_cli.train.rollout.attention import attend_one
+from grpo_cli.train.rollout.cuda import GraphStepper
+from grpo_cli.train.rollout.engine import Request, SamplingSettings
+from grpo_cli.train.rollout.graph import GraphEngine
+from grpo_cli.train.rollout.modelseat import Forward
+from grpo_cli.train.rollout.prove import attention_error
+from grpo_cli.train.rollout.supports import measure_layout
+
+ENDS = {3, 11}
+
+
+def plain_fused(query, key, value, keys, values, position, scale):
+    """What the fused kernel does, in plain torch."""
+    rows = torch.arange(len(position))
+    keys[rows, :, position], values[rows, :, position] = key[:, :, 0], value[:, :, 0]
+    live = slice(0, len(position))
+    hidden = torch.arange(keys.shape[2]) > position[:, None]
+    # The kernel never reads columns it does not need, so they may hold anything.
+    safe = [buffer[live].masked_fill(hidden[:, None, :, None], 0) for buffer in (keys, values)]
+    mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
+    return attend_one(query, *safe, mask, scale)
+
+
+def captured(model, steps=8, **options):
+    stepper = GraphStepper(Forward(model), steps=steps, capture=lambda step: step)
+    return GraphEngine(model, ENDS, stepper=stepper, **options), stepper
+
+
+def tokens_of(done):
+    return [[c.token_ids for c in row] for row in done]
+
+
+@pytest.mark.parametrize("fused", [None, plain_fused], ids=["plain", "fused"])
+@pytest.mark.parametrize("rows", [1, 3, 7, 64])
+@pytest.mark.parametrize("steps", [1, 8])
+def test_captured_steps_give_the_same_samples_as_eager_ones(steps, rows, fused):
+    model = tiny()
+    asked = [Request(p, 4) for p in prompts(7)]
+    for settings in (
+        SamplingSettings(21, seed=3),
+        SamplingSettings(9, temperature=0, repetition_penalty=1.3),
+    ):
+        expected = GraphEngine(model, ENDS).generate(asked, settings)
+        engine, _ = captured(model, steps, max_rows=rows, attention=fused)
+        done = engine.generate(asked, settings)
+        assert tokens_of(done) == tokens_of(expected)
+        for request, samples in zip(asked, done, strict=True):
+            for sample in samples:
+                temperature = settings.temperature or 1.0
+                logps = plain_logps(model, request.prompt_ids, sample.token_ids, temperature)
+                assert torch.allclose(torch.tensor(sample.logps), logps, atol=1e-4)
+
+
+def test_graphs_are_kept_over_an_update_in_place_and_follow_it():
+    model = tiny()
+    engine, stepper = captured(model)
+    settings = SamplingSettings(12, temperature=0)
+    engine.generate([Request([4, 9], 2)], settings)
+    once = stepper.captures
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    done = engine.generate([Request([4, 9], 2)], settings)
+    assert stepper.captures == once
+    assert tokens_of(done) == tokens_of(GraphEngine(model, ENDS).generate([Request([4, 9], 2)], settings))
+
+
+def test_a_moved_weight_makes_the_graphs_anew():
+    model = tiny()
+    engine, stepper = captured(model)
+    settings = SamplingSettings(4, temperature=0)
+    engine.generate([Request([4, 9])], settings)
+    model.model.norm.weight = torch.nn.Parameter(model.model.norm.weight.detach().clone())
+    engine.generate([Request([4, 9])], settings)
+    assert stepper.captures == 2
+
+
+def test_switching_an_adapter_makes_the_graphs_anew():
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(tiny(), LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    engine, stepper = captured(model)
+    settings = SamplingSettings(4, temperature=0)
+    engine.generate([Request([4, 9])], settings)
+    with model.disable_adapter():
+        engine.generate([Request([4, 9])], settings)
+    assert stepper.captures == 2
+
+
+def test_training_and_evaluation_settings_keep_their_own_graphs():
+    engine, stepper = captured(tiny())
+    train, held_out = SamplingSettings(8, seed=1), SamplingSettings(8, temperature=0)
+    for settings in (train, held_out):
+        engine.generate([Request([4, 9], 4)], settings)
+    once = stepper.captures
+    for seed in (2, 3):
+        engine.generate([Request([4, 9], 4)], SamplingSettings(8, seed=seed))
+        engine.generate([Request([4, 9], 4)], held_out)
+    assert stepper.captures == once
+
+
+def test_rows_are_captured_in_buckets():
+    stepper = GraphStepper(Forward(tiny()))
+    assert [stepper.width(n) for n in (1, 3, 33, 256, 257, 1025)] == [1, 4, 64, 256, 384, 1280]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_stand_in_for_the_fused_attention_agrees_with_the_plain_one(family):
+    model = tiny(family)
+    heads = model.config.num_attention_heads
+    assert attention_error(plain_fused, measure_layout(model), heads) < 1e-5
+
+
+def test_a_fused_attention_that_forgets_to_store_is_caught():
+    def forgetful(query, key, value, keys, values, position, scale):
+        return plain_fused(query, key, value, keys.clone(), values.clone(), position, scale)
+
+    assert attention_error(forgetful, measure_layout(tiny()), 4) == float("inf")
