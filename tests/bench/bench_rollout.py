@@ -95,6 +95,9 @@ def trl_default(model: LlamaForCausalLM, requests: list[Request], ends: list[int
 def measure(call: Any, repeats: int, device: str) -> dict[str, float]:
     """Medians over `repeats` calls."""
     wall, cpu, rate = [], [], []
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     for _ in range(repeats):
         if device == "cuda":
             torch.cuda.synchronize()
@@ -110,6 +113,7 @@ def measure(call: Any, repeats: int, device: str) -> dict[str, float]:
         "cpu_seconds": statistics.median(cpu),
         "tokens": tokens,
         "tokens_per_second": statistics.median(rate),
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else 0,
     }
 
 
@@ -127,7 +131,13 @@ def main() -> None:
     parser.add_argument("--dtype", default="")
     parser.add_argument("--autocast", action="store_true", help="the engine in bf16 over float32 weights")
     parser.add_argument("--max-rows", type=int, default=None)
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument(
+        "--profile", action="store_true", help="where the engine's time goes, instead of a report"
+    )
+    parser.add_argument(
+        "--without", nargs="*", default=[], choices=["attention", "swaps"], help="leave a part plain"
+    )
+    parser.add_argument("--engine-only", action="store_true")
     args = parser.parse_args()
     dtype = getattr(torch, args.dtype or ("bfloat16" if args.device == "cuda" else "float32"))
     model = build_model(args.shape, args.device, dtype)
@@ -137,6 +147,8 @@ def main() -> None:
     start = time.perf_counter()
     autocast = torch.bfloat16 if args.autocast else None
     engine = make_engine("graph", model, end_ids=ends, max_rows=args.max_rows, autocast=autocast)
+    for part in args.without:
+        setattr(engine, part, None if part == "attention" else [])
     settings = SamplingSettings(args.new)
 
     def rollout() -> int:
@@ -145,22 +157,92 @@ def main() -> None:
     rollout()
     first = time.perf_counter() - start
     if args.profile:
-        import cProfile
-
-        cProfile.runctx("rollout()", globals(), locals(), sort="tottime")
+        profile(rollout, args.device)
         return
     ours = measure(rollout, args.repeat, args.device)
-    trl_default(model, requests, ends, min(args.new, 4))
-    theirs = measure(lambda: trl_default(model, requests, ends, args.new), args.repeat, args.device)
-    report = {
+    report: dict[str, Any] = {
         "settings": {**vars(args), "dtype": str(dtype), "threads": torch.get_num_threads()},
         "versions": {"torch": torch.__version__, "device": device_name(args.device)},
         "engine": ours,
-        "trl_default": theirs,
         "first_call_extra_seconds": first - ours["seconds"],
-        "ratio": ours["tokens_per_second"] / theirs["tokens_per_second"],
     }
+    if args.device == "cuda":
+        report["steps"] = decode_steps(engine, settings)
+    engine.release()
+    if not args.engine_only:
+        trl_default(model, requests, ends, min(args.new, 4))
+        theirs = measure(
+            lambda: trl_default(model, requests, ends, args.new), min(2, args.repeat), args.device
+        )
+        report["trl_default"] = theirs
+        report["ratio"] = ours["tokens_per_second"] / theirs["tokens_per_second"]
     print(json.dumps(report, indent=1))
+
+
+def profile(call: Any, device: str) -> None:
+    """The functions (CPU) or kernels (CUDA) that take the time."""
+    if device == "cpu":
+        import cProfile
+
+        cProfile.runctx("call()", globals(), {"call": call}, sort="tottime")
+        return
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as record
+
+    with record(activities=[ProfilerActivity.CUDA]) as profiler:
+        call()
+        torch.cuda.synchronize()
+    print(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=40, max_name_column_width=70))
+
+
+def decode_steps(engine: Any, settings: SamplingSettings) -> dict[str, Any]:
+    """Milliseconds of the widest captured step at mid-length, and of the bytes it must at least move."""
+    batch = engine._batches[settings]
+    rows = max(rows for rows, _ in batch.graphs)
+    length = max(length for width, length in batch.graphs if width == rows)
+    batch.rows.sample.fill_(0)
+    middle = batch.store.columns // 2
+    times = []
+    for _ in range(20):
+        batch.rows.position.fill_(middle)
+        batch.rows.step.fill_(1)
+        batch.rows.sample.fill_(0)
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        batch.graphs[rows, length]()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    weights = sum(p.numel() * p.element_size() for p in engine.model.parameters())
+    cache = rows * middle * batch.store.layout.token_bytes
+    bandwidth = copy_bandwidth()
+    return {
+        "rows": rows,
+        "column": middle,
+        "milliseconds": statistics.median(times),
+        "weight_bytes": weights,
+        "cache_bytes": cache,
+        "bandwidth": bandwidth,
+        "floor_milliseconds": (weights + cache) / bandwidth * 1e3,
+        "captures": engine.stepper.captures,
+        "capture_seconds": engine.stepper.capture_seconds,
+        "cache_reserved_bytes": batch.store.rows * batch.store.columns * batch.store.layout.token_bytes,
+    }
+
+
+def copy_bandwidth() -> float:
+    """Bytes read and written a second by a large device copy."""
+    source = torch.empty(2**30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(8):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        target.copy_(source)
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return 2 * 2**30 / (statistics.median(times) / 1e3)
 
 
 def device_name(device: str) -> str:

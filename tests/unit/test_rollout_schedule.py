@@ -9,11 +9,11 @@ from grpo_cli.train.rollout.engine import Request
 from grpo_cli.train.rollout.schedule import Schedule, chunk_by_tokens, plan_moves, worth_refilling
 
 
-@given(st.lists(st.integers(1, 5), max_size=6), st.lists(st.integers(1, 7), min_size=40, max_size=40))
-def test_every_sample_is_taken_exactly_once_in_order(counts, frees):
+@given(st.lists(st.integers(1, 5), max_size=6), st.integers(1, 7))
+def test_every_sample_is_taken_exactly_once_in_order(counts, free):
     schedule = Schedule([Request([1], n) for n in counts])
     taken = []
-    for free in frees:
+    for _ in range(31):
         starts = schedule.take(free)
         assert sum(len(s.samples) for s in starts) <= free
         taken += [(s.request, sample) for s in starts for sample in s.samples]
