@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,9 @@ class Checkpoint:
     step: int
 
 
-def seal(written: Path, folder: Path, trainer: Trainer, recipe_text: str) -> Checkpoint:
+def seal(
+    written: Path, folder: Path, trainer: Trainer, recipe_text: str, more: Mapping[str, Any]
+) -> Checkpoint:
     """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename.
 
     Raises:
@@ -43,7 +46,7 @@ def seal(written: Path, folder: Path, trainer: Trainer, recipe_text: str) -> Che
     final = folder / f"step-{step:06d}"
     try:
         (written / RECIPE).write_text(recipe_text)
-        (written / STATE).write_text(json.dumps(_state(trainer), indent=1))
+        (written / STATE).write_text(json.dumps(_state(trainer) | dict(more), indent=1))
         _write_manifest(written, step)
         folder.mkdir(parents=True, exist_ok=True)
         if final.exists():
@@ -56,12 +59,14 @@ def seal(written: Path, folder: Path, trainer: Trainer, recipe_text: str) -> Che
     return Checkpoint(final, step)
 
 
-def restore(trainer: Trainer, checkpoint: Path) -> None:
-    """Put back what TRL does not: row order, micro-step, counters."""
+def restore(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
+    """Put back what TRL does not: row order, micro-step, counters. Returns all that `grpo.json` says."""
     state = json.loads((checkpoint / STATE).read_text())
     trainer._step = state["micro_step"]
     trainer.grpo.generation = state["generation"]
     trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
+    trainer.guard.skipped = state["skipped_steps"]
+    return dict(state)
 
 
 def all_checkpoints(folder: Path) -> list[Checkpoint]:
@@ -124,6 +129,7 @@ def _state(trainer: Trainer) -> dict[str, Any]:
         "micro_step": trainer._step,
         "generation": trainer.grpo.generation,
         "samples_seen": trainer.grpo.samples_seen,
+        "skipped_steps": trainer.guard.skipped,
         "errors_seen": trainer.grpo.errors_seen,
     }
 

@@ -23,7 +23,7 @@ from grpo_cli.data import audit_golds, drop_overlong, load_rows
 from grpo_cli.data.rows import Row
 from grpo_cli.display import Card, Display, RunInfo, Source
 from grpo_cli.errors import Exit, SetupError, TrainingError
-from grpo_cli.evaluate import Evaluation, Evaluator, encode
+from grpo_cli.evaluate import Evaluator, encode
 from grpo_cli.judge import Judge
 from grpo_cli.recipe import Recipe, plan
 from grpo_cli.run import RunFolder
@@ -31,12 +31,17 @@ from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.train import checkpoint
 from grpo_cli.train.coldstart import ColdStart, cold_start
 from grpo_cli.train.config import batching, check_hooks, grpo_config
+from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, load_model, pick_device
 from grpo_cli.train.rollout.make import end_tokens, make_engine
 from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.stopping import Deadline, StopRules
 from grpo_cli.train.threads import choose_threads
 from grpo_cli.train.trainer import Trainer
+
+SAVE_EVERY_S = 300.0
+"""Seconds between checkpoints where the recipe does not say."""
 
 BIG = 50_000_000
 """Parameters from which bfloat16 autocast pays on a CPU that has it."""
@@ -74,6 +79,7 @@ class Job:
         self.judge = Judge(recipe.verify)
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.evaluations: list[dict[str, Any]] = []
+        self.stop_rules = StopRules(recipe.stop)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -122,7 +128,9 @@ class Job:
             run = resume or self._create_run(device)
         display.start(self._info(run, device))
         try:
-            with libraries_to_log(run):
+            heartbeat = Heartbeat(run, display, recipe.stop.hang_s)
+            self.display = Beating(display, heartbeat)
+            with libraries_to_log(run), heartbeat.watching():
                 return self._trained(run, resume, loaded, device, train, held_out)
         except TrainingError:
             run.update_manifest(status="failed")
@@ -153,7 +161,7 @@ class Job:
         evaluator = self._evaluator(held_out, loaded, engine)
         self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
         if evaluator is not None and start_from is None:
-            self._evaluate(evaluator, run, 0)
+            self.evaluate(evaluator, run, 0)
         batch = batching(
             recipe, device, max((len(encode(loaded.tokenizer, r)) for r in train.rows[:2000]), default=0)
         )
@@ -164,11 +172,12 @@ class Job:
             model=loaded.model,
             args=grpo_config(recipe, partial, batch, device, is_big),
             tokenizer=loaded.tokenizer,
-            callbacks=[Watch(self, run, step, evaluator)],
+            callbacks=[watch := Watch(self, run, step, evaluator)],
             on_checkpoint=lambda t, written: self._seal(t, written, run),
         )
         if start_from is not None:
-            checkpoint.restore(trainer, start_from.path)
+            state = checkpoint.restore(trainer, start_from.path)
+            self.stop_rules.load_state(state["stop_rules"])
         step.clock.lap()
         try:
             with self.interrupts.finish_step():
@@ -180,11 +189,12 @@ class Job:
             run.update_manifest(status="interrupted", steps=step.generation)
             self._finish(run, "interrupted", next_=self._resume_hint(run))
             return self._outcome(run, step.generation, self.interrupts.asked)
-        if evaluator is not None:
-            self._evaluate(evaluator, run, step.generation)
-        run.update_manifest(status="done", steps=step.generation)
-        self._finish(run, "done", next_=f"grpo eval {last}")
-        return self._outcome(run, step.generation, Exit.OK)
+        if evaluator is not None and self.evaluations[-1]["step"] != step.generation:
+            self.evaluate(evaluator, run, step.generation)
+        status = "stopped" if watch.reason else "done"
+        run.update_manifest(status=status, steps=step.generation, reason=watch.reason)
+        self._finish(run, status, next_=f"grpo eval {last}", reason=watch.reason or "")
+        return self._outcome(run, step.generation, Exit.BAR_MISSED if watch.reason else Exit.OK)
 
     def _outcome(self, run: RunFolder, steps: int, code: Exit) -> Outcome:
         measured = {m["step"]: m for m in self.evaluations}
@@ -193,7 +203,7 @@ class Job:
             run,
             steps,
             before=measured.get(0),
-            after=measured.get(steps) if code is Exit.OK else None,
+            after=measured.get(steps) if steps else None,
             seconds=self._all_seconds(run),
             code=code,
             checkpoint=last if last.is_dir() else None,
@@ -314,7 +324,8 @@ class Job:
             seed=self.recipe.train.seed,
         )
 
-    def _evaluate(self, evaluator: Evaluator, run: RunFolder, step: int) -> Evaluation:
+    def evaluate(self, evaluator: Evaluator, run: RunFolder, step: int) -> None:
+        """Measure the held-out rows, record and show it."""
         found = evaluator.run(step, lambda done, total: self.display.phase("evaluate", done, total))
         self.seconds["evaluate"] = (
             self.seconds.get("evaluate", 0.0)
@@ -328,10 +339,11 @@ class Job:
         run.write_samples(step, found.sampled.records, split="eval")
         run.write_metrics(metrics)
         self.display.evaluated(metrics)
-        return found
 
     def _seal(self, trainer: Trainer, written: Path, run: RunFolder) -> None:
-        saved = checkpoint.seal(written, run.path / "checkpoints", trainer, self.recipe.resolved())
+        saved = checkpoint.seal(
+            written, run.path / "checkpoints", trainer, self.recipe.resolved(), {"stop_rules": self.stop_rules.state()}
+        )
         checkpoint.keep_newest(run.path / "checkpoints", self.recipe.run.keep)
         self.display.note("good", f"saved {saved.path}")
 
@@ -355,7 +367,7 @@ class Job:
     def _resume_hint(self, run: RunFolder) -> str:
         return f"grpo train --resume {run.path}"
 
-    def _finish(self, run: RunFolder, status: Any, next_: str) -> None:
+    def _finish(self, run: RunFolder, status: Any, next_: str, reason: str = "") -> None:
         history = tuple(m for m in run.metrics() if "reward/total/mean" in m)
         best = max(self.evaluations, key=lambda m: m["eval/pass@1"], default=None)
         self.display.finish(
@@ -369,6 +381,7 @@ class Job:
                 if best and run.checkpoint_path(best["step"]).exists()
                 else "",
                 next=next_,
+                reason=reason,
                 seconds=self._all_seconds(run),
             )
         )
@@ -379,29 +392,40 @@ class Job:
         return {"setup": 0.0, "warmup": 0.0, **self.seconds, **phases}
 
 
-class Watch(TrainerCallback):
-    """At the end of each batch: evaluate, save, or stop, as recipe and signals ask."""
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """At the end of each batch: evaluate, save, or stop, as recipe, clock and signals ask."""
 
     def __init__(self, job: Job, run: RunFolder, step: GrpoStep, evaluator: Evaluator | None) -> None:
         self.job, self.run, self.step, self.evaluator = job, run, step, evaluator
+        self.deadline = Deadline(job.recipe.run.deadline)
+        self.saved_at = time.monotonic()
+        self.reason: str | None = None
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        if state.global_step % args.num_iterations:
-            return control
-        done, recipe = self.step.generation, self.job.recipe
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
+        """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
+        done, recipe, job = self.step.generation, self.job.recipe, self.job
+        self.reason = job.stop_rules.see_step(logs)
         is_last = done >= recipe.train.steps
-        asked = self.job.interrupts.asked is not None
-        every = recipe.run.save_every
-        control.should_save = is_last or asked or (every is not None and done % every == 0)
-        control.should_training_stop = is_last or asked
+        every = recipe.eval.every
+        if self.evaluator is not None and every is not None and done % every == 0 and not is_last:
+            with self.step.clock.phase("pause"):
+                job.evaluate(self.evaluator, self.run, done)
+            self.reason = job.stop_rules.see_evaluation(job.evaluations[-1]) or self.reason
+        if self.deadline.is_over() and job.interrupts.asked is None:
+            job.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
+            job.interrupts.asked = Exit.TERMINATED
+        control.should_training_stop = is_last or job.interrupts.asked is not None or self.reason is not None
+        control.should_save = control.should_training_stop or self._is_due(done)
         return control
 
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        every, done = self.job.recipe.eval.every, self.step.generation
-        if self.evaluator is None or every is None or done % every or done >= self.job.recipe.train.steps:
-            return
-        with self.step.clock.phase("pause"):
-            self.job._evaluate(self.evaluator, self.run, done)
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.saved_at = time.monotonic()
+
+    def _is_due(self, done: int) -> bool:
+        every = self.job.recipe.run.save_every
+        if every is not None:
+            return done % every == 0
+        return time.monotonic() - self.saved_at >= SAVE_EVERY_S
 
 
 def versions() -> dict[str, str]:

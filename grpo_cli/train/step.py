@@ -174,6 +174,11 @@ class GrpoStep:
         self.display.step(metrics, view_samples(records))
         return metrics
 
+    def row_ids(self, samples: Sequence[int]) -> list[str]:
+        """The rows of samples of this step, counted in generation order; each row once."""
+        group = self.recipe.sample.group
+        return sorted({self.rows[self.chosen[sample // group]].id for sample in samples})
+
     def records(self) -> list[SampleRecord]:
         """One record a sample, groups in order."""
         group = self.recipe.sample.group

@@ -18,9 +18,9 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from grpo_cli.errors import TrainingError
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
+from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.step import GrpoStep
 
 # TRL's names of what the optimizer step measured -> ours
@@ -56,6 +56,9 @@ class Trainer(GRPOTrainer):
         self.scored: Scored | None = None
         self.reference = Reference(model) if self.objective.needs_reference else None
         self._updates: list[dict[str, float]] = []
+        self.guard = NonFinite(
+            "non_finite" in step.recipe.stop.on, lambda text: self.grpo.display.note("warn", text)
+        )
         generations = args.max_steps // args.num_iterations + 2
         # the rows are chosen in the hook below; the loader only has to deliver batches of the right size
         places = Dataset.from_dict({"prompt": ["-"] * (step.recipe.sample.prompts * generations)})
@@ -79,6 +82,7 @@ class Trainer(GRPOTrainer):
         out["advantages"] = self.grpo.advantages(self.rewards - self._score_reference(out)).to(
             out["advantages"]
         )
+        out["sample"] = torch.arange(len(out["advantages"]), device=out["advantages"].device)
         # what follows (TRL's shuffle of the batch, dropout) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(self.grpo.step_seed())
         return out
@@ -117,11 +121,7 @@ class Trainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         loss = hooked_loss(self, super()._compute_loss, model, inputs)
-        if not torch.isfinite(loss):
-            raise TrainingError(
-                f"step {self.state.global_step + 1}: the loss is {loss.item()}", hint="lower `train.lr`"
-            )
-        return loss
+        return self.guard.loss(loss, self.grpo.generation, lambda: self.grpo.row_ids(inputs["sample"].tolist()))
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -131,12 +131,7 @@ class Trainer(GRPOTrainer):
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if norm is not None and not math.isfinite(float(norm)):
-            raise TrainingError(
-                f"step {self.state.global_step + 1}: the gradient norm is {float(norm)}; the weights were not touched",
-                hint="lower `train.lr`, or look at the samples of this step",
-            )
-        return norm
+        return self.guard.gradient(norm, self.grpo.generation, model)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
@@ -148,6 +143,7 @@ class Trainer(GRPOTrainer):
         )
         if self.is_batch_done:
             trained = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
+            trained["skipped_steps"] = self.guard.skipped
             self._updates.clear()
             super().log(self.grpo.close(trained), start_time)
 
