@@ -33,11 +33,13 @@ class Stop(Section):
     """When to stop before the last step."""
 
     on: list[Literal["non_finite", "entropy_collapse", "dead_groups"]] = Field(default=["non_finite"])
-    """Findings that stop the run."""
+    """Findings that stop the run. Without `non_finite` such a step is skipped and counted."""
     patience: Whole | None = None
     """Stop after this many steps without a better held-out score."""
+    hang_s: Above0 = 900.0
+    """Say what is stuck, with stacks in the log, when nothing moved for this many seconds."""
     verifier_errors: Share = 0.05
-    """Stop when more than this share of a step's samples got no verdict."""
+    """Stop when more than this share of all samples so far got no verdict."""
 
 
 class Run(Section):
@@ -48,7 +50,7 @@ class Run(Section):
     name: Words | None = None
     """Name of the run folder; left out, date, recipe and four letters."""
     save_every: Whole | None = None
-    """Steps between checkpoints; left out, only the last."""
+    """Steps between checkpoints; left out, every five minutes. The last step is always saved."""
     keep: Whole = 2
     """Checkpoints kept."""
     track: list[Literal["tensorboard", "wandb", "trackio"]] = Field(default_factory=list)

@@ -342,7 +342,11 @@ class Job:
 
     def _seal(self, trainer: Trainer, written: Path, run: RunFolder) -> None:
         saved = checkpoint.seal(
-            written, run.path / "checkpoints", trainer, self.recipe.resolved(), {"stop_rules": self.stop_rules.state()}
+            written,
+            run.path / "checkpoints",
+            trainer,
+            self.recipe.resolved(),
+            {"stop_rules": self.stop_rules.state()},
         )
         checkpoint.keep_newest(run.path / "checkpoints", self.recipe.run.keep)
         self.display.note("good", f"saved {saved.path}")

@@ -53,7 +53,8 @@ class NonFinite:
     def _refuse(self, text: str) -> None:
         if self.stops:
             raise TrainingError(
-                f"{text}; the weights were not touched", hint="lower `train.lr`, or look at the samples of this step"
+                f"{text}; the weights were not touched",
+                hint="lower `train.lr`, or look at the samples of this step",
             )
         if not self._is_skipping:
             self.skipped += 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.recipe.models import Stop
+from grpo_cli.recipe import Stop
 
 ENTROPY_SHARE = 0.05
 """Entropy below this share of its first value is a collapse."""
@@ -53,7 +53,10 @@ class StopRules:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {name: getattr(self, name) for name in ("first_entropy", "low_entropy", "dead", "best", "best_step")}
+        return {
+            name: getattr(self, name)
+            for name in ("first_entropy", "low_entropy", "dead", "best", "best_step")
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Put a checkpoint's state back."""

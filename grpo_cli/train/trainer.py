@@ -19,8 +19,8 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
-from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.train.nonfinite import NonFinite
+from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.train.step import GrpoStep
 
 # TRL's names of what the optimizer step measured -> ours
@@ -121,7 +121,9 @@ class Trainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         loss = hooked_loss(self, super()._compute_loss, model, inputs)
-        return self.guard.loss(loss, self.grpo.generation, lambda: self.grpo.row_ids(inputs["sample"].tolist()))
+        return self.guard.loss(
+            loss, self.grpo.generation, lambda: self.grpo.row_ids(inputs["sample"].tolist())
+        )
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
