@@ -1,0 +1,176 @@
+"""Is what a run handed out the expected thing? Values stay in their tagged form: nothing of a run is built here but JSON.
+
+The expected value leads: what it does not ask for is never looked at, so a hostile answer costs no more than an honest one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from grpo_verifiers.sandbox.inside import wire
+
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+MOST_DIGITS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How equal is equal. `exact`: Python's own `==`; else a tuple is a list and NaN is NaN, as JSON cannot tell."""
+
+    exact: bool = False
+    tolerance: float | None = None
+
+
+def same(expected: Any, got: Any, rule: Rule) -> bool:
+    """Whether the tagged value `got` equals `expected`."""
+    kind = type(expected)
+    if kind is list or kind is tuple:
+        items = _items(kind, got, rule)
+        return (
+            type(items) is list
+            and len(items) == len(expected)
+            and all(same(e, g, rule) for e, g in zip(expected, items, strict=True))
+        )
+    if kind is dict:
+        return _same_dict(expected, got, rule)
+    if kind is set or kind is frozenset:
+        return _same_set(expected, got)
+    if kind is str:
+        return type(got) is str and got == expected
+    if kind is bytes or kind is bytearray:
+        body = _body(got, "b") or _body(got, "B") or ("" if got in ({"b": ""}, {"B": ""}) else None)
+        return type(body) is str and body == expected.hex()
+    if expected is None:
+        return got is None
+    return _same_number(expected, got, rule)
+
+
+def _body(got: Any, tag: str) -> Any:
+    return got.get(tag) if type(got) is dict and len(got) == 1 else None
+
+
+def _items(kind: type, got: Any, rule: Rule) -> Any:
+    if type(got) is list:
+        return got if kind is list or not rule.exact else None
+    if kind is list and rule.exact:
+        return None
+    named = _body(got, "n")
+    if type(named) is list and len(named) == 3:
+        return named[2]
+    return _body(got, "t")
+
+
+def _same_dict(expected: dict[Any, Any], got: Any, rule: Rule) -> bool:
+    pairs = _body(got, "d")
+    special = _body(got, "D")
+    if type(special) is list and len(special) == 2:
+        pairs = special[1]
+    if type(pairs) is not list or len(pairs) != len(expected):
+        return False
+    seen = set()
+    for pair in pairs:
+        if type(pair) is not list or len(pair) != 2:
+            return False
+        try:
+            key = wire.decode(pair[0])
+            if key not in expected:
+                key = str(key) if type(key) is int and not rule.exact else key
+            if key not in expected or not same(expected[key], pair[1], rule):
+                return False
+        except (TypeError, ValueError, KeyError, RecursionError):
+            return False
+        seen.add(key)
+    return len(seen) == len(expected)
+
+
+def _same_set(expected: set[Any] | frozenset[Any], got: Any) -> bool:
+    items = _body(got, "s")
+    if items is None:
+        items = _body(got, "f")
+    if type(items) is not list or len(items) != len(expected):
+        return False
+    try:
+        found = [wire.decode(i) for i in items]
+        return all(f in expected for f in found) and len(set(found)) == len(expected)
+    except (TypeError, ValueError, KeyError, RecursionError):
+        return False
+
+
+def _same_number(expected: Any, got: Any, rule: Rule) -> bool:
+    value = number(got)
+    if value is None:
+        return False
+    try:
+        if value == expected:
+            return True
+        if isinstance(expected, float) and math.isnan(expected):
+            return not rule.exact and isinstance(value, float) and math.isnan(value)
+        return rule.tolerance is not None and near(float(expected), float(value), rule.tolerance)
+    except (TypeError, ValueError, OverflowError, ArithmeticError):
+        return False
+
+
+def near(expected: float, value: float, tolerance: float) -> bool:
+    """Within the tolerance, absolute below 1 and relative above; infinities and NaN never are."""
+    if not (math.isfinite(expected) and math.isfinite(value)):
+        return False
+    return abs(expected - value) <= tolerance * max(1.0, abs(expected))
+
+
+def number(got: Any) -> Any:
+    """The number behind a tagged value, None if it is none."""
+    if type(got) in (bool, int, float):
+        return got
+    if type(got) is dict and len(got) == 1 and next(iter(got)) in ("i", "c", "q", "m"):
+        try:
+            return wire.decode(got)
+        except (TypeError, ValueError, KeyError, ArithmeticError, RecursionError):
+            return None
+    scalar = _body(got, "ns")
+    if type(scalar) is list and len(scalar) == 2:
+        return number(scalar[1])
+    return None
+
+
+def same_output(expected: str, printed: str, strict: bool = False, tolerance: float | None = None) -> bool:
+    """Whether printed text is the expected text: blanks at line ends do not count, equal decimals are equal.
+
+    Strict: to the character, but for white space at the very end.
+    """
+    if strict:
+        return expected.rstrip() == printed.rstrip()
+    want = [line.strip() for line in expected.strip().splitlines()]
+    have = [line.strip() for line in printed.strip().splitlines()]
+    if want == have:
+        return True
+    if len(want) != len(have):
+        return False
+    return all(
+        w == h or _same_tokens(w.split(), h.split(), tolerance) for w, h in zip(want, have, strict=True)
+    )
+
+
+def _same_tokens(want: list[str], have: list[str], tolerance: float | None) -> bool:
+    return len(want) == len(have) and all(
+        w == h or _same_token(w, h, tolerance) for w, h in zip(want, have, strict=True)
+    )
+
+
+def _same_token(want: str, have: str, tolerance: float | None) -> bool:
+    if (
+        len(want) > MOST_DIGITS
+        or len(have) > MOST_DIGITS
+        or not NUMBER.fullmatch(want)
+        or not NUMBER.fullmatch(have)
+    ):
+        return False
+    try:
+        if Decimal(want) == Decimal(have):
+            return True
+    except InvalidOperation:
+        return False
+    return tolerance is not None and near(float(want), float(have), tolerance)

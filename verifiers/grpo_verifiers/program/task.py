@@ -1,0 +1,261 @@
+"""A row of tests, checked and made ready once: what is sent to a run (inputs) apart from what stays here (expected)."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo_verifiers.program.asserts import Call, plain_calls
+from grpo_verifiers.sandbox.inside import extract, wire
+from grpo_verifiers.verifier import BadGold
+
+Style = Literal["assert", "stdio", "function_call"]
+Scoring = Literal["all", "fraction"]
+STYLES = ("assert", "stdio", "function_call")
+PACKAGES = re.compile(
+    r"^\s*(?:import|from)\s+(numpy|pandas|scipy|sympy|networkx|sortedcontainers)\b", re.MULTILINE
+)
+MOST_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One stdio test: the input, the accepted outputs, a tolerance for decimals."""
+
+    input: str
+    outputs: tuple[str, ...]
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """One call with its accepted values, of the style `function_call`."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    accepted: tuple[Any, ...]
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A compiled row. Of `outputs`, `returned`, `calls`, `programs` exactly one is filled."""
+
+    style: Style
+    entry: str | None
+    prompt: str
+    setup: str
+    scoring: Scoring
+    timeout_s: float
+    memory_mb: int
+    packages: str  # "plain", "numpy" or "pandas": what the tests themselves need
+    needs_scratch: bool
+    count: int
+    outputs: tuple[Output, ...] = ()
+    returned: tuple[Returned, ...] = ()
+    calls: tuple[Call, ...] = ()
+    programs: tuple[str, ...] = ()
+
+    def inputs_json(self) -> str:
+        """The calls as a run gets them: no expected value is in it."""
+        calls: tuple[Call | Returned, ...] = self.calls or self.returned
+        return json.dumps(
+            [
+                [[wire.encode(a) for a in c.args], {k: wire.encode(v) for k, v in c.kwargs.items()}]
+                for c in calls
+            ]
+        )
+
+
+def packages_of(text: str) -> str:
+    """Which lane kind a source needs, by its import lines."""
+    found = set(PACKAGES.findall(text))
+    return "pandas" if "pandas" in found else "numpy" if found else "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a row does not say."""
+
+    style: str
+    scoring: str
+    timeout_s: float
+    memory_mb: int
+    max_tests: int | None
+
+
+def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
+    """The task of one row.
+
+    Raises:
+        BadGold: fields that cannot be used.
+    """
+    tests = _tests(row.get("tests"))
+    style = str(row.get("style") or defaults.style)
+    if style == "auto":
+        style = _guess_style(tests)
+    if style not in STYLES:
+        raise BadGold(f"`style` is {style!r}; known: {', '.join(STYLES)}")
+    scoring = str(row.get("scoring") or defaults.scoring)
+    if scoring not in ("all", "fraction"):
+        raise BadGold(f"`scoring` is {scoring!r}; known: all, fraction")
+    timeout_s = _number(row, "timeout", defaults.timeout_s, MOST_TIMEOUT_S)
+    memory_mb = int(_number(row, "mem_mb", defaults.memory_mb, 1 << 20))
+    prompt, setup = _text(row, "prompt_code"), _text(row, "setup")
+    entry = row.get("entry_point") or None
+    if entry is not None and (
+        not isinstance(entry, str) or not all(p.isidentifier() for p in entry.split("."))
+    ):
+        raise BadGold(f"`entry_point` is no name: {entry!r}")
+    if isinstance(tests, list) and defaults.max_tests is not None:
+        tests = tests[: defaults.max_tests]
+    if setup and extract.parse(setup) is None:
+        raise BadGold("`setup` is no Python")
+    packages = _need(packages_of(f"{setup}\n{prompt}"), row.get("needs"))
+    common: dict[str, Any] = {
+        "style": style,
+        "entry": entry,
+        "prompt": prompt,
+        "setup": setup,
+        "scoring": scoring,
+        "timeout_s": timeout_s,
+        "memory_mb": memory_mb,
+        "packages": packages,
+        "needs_scratch": row.get("needs") == "scratch",
+    }
+    if style == "stdio":
+        outputs = tuple(_output(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
+        return Task(count=len(outputs), outputs=outputs, **common)
+    if style == "function_call":
+        if entry is None:
+            raise BadGold("`function_call` tests need an `entry_point`")
+        returned = tuple(_returned(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
+        return Task(count=len(returned), returned=returned, **common)
+    programs = _programs(tests)
+    common["packages"] = _need(packages, packages_of("\n".join(programs)))
+    calls = plain_calls(programs, entry) if entry else None
+    if calls:
+        return Task(count=len(programs), calls=calls, **common)
+    return Task(count=len(programs), programs=tuple(programs), **common)
+
+
+def _programs(tests: Any) -> list[str]:
+    programs = [tests] if isinstance(tests, str) else tests
+    if (
+        not isinstance(programs, list)
+        or not programs
+        or not all(isinstance(t, str) and t.strip() for t in programs)
+    ):
+        raise BadGold("`tests` of style assert is a program or a list of statements")
+    for number, program in enumerate(programs):
+        try:
+            tree = ast.parse(program)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
+            raise BadGold(f"test {number} is no Python: {err}") from err
+        if not any(
+            isinstance(n, ast.Assert | ast.Raise | ast.ClassDef) or _is_assert_call(n) for n in ast.walk(tree)
+        ):
+            raise BadGold(f"test {number} asserts nothing")
+    return programs
+
+
+def _is_assert_call(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and "assert" in node.func.attr.lower()
+    )
+
+
+def _need(first: str, second: Any) -> str:
+    order = ("plain", "numpy", "pandas")
+    return max(first, second if second in order else "plain", key=order.index)
+
+
+def _tests(tests: Any) -> Any:
+    """The tests; a JSON text of a list is read, as data sets store it so."""
+    if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
+        try:
+            tests = json.loads(tests)
+        except ValueError:
+            return tests
+    if hasattr(tests, "tolist"):
+        tests = tests.tolist()
+    if isinstance(tests, tuple):
+        tests = list(tests)
+    if not tests:
+        raise BadGold("`tests` is empty")
+    return tests
+
+
+def _guess_style(tests: Any) -> str:
+    if isinstance(tests, list) and isinstance(tests[0], Mapping):
+        return "stdio" if "input" in tests[0] and "args" not in tests[0] else "function_call"
+    return "assert"
+
+
+def _list_of_dicts(tests: Any, style: str) -> list[Mapping[str, Any]]:
+    if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
+        raise BadGold(f"`tests` of style {style} is a list of objects")
+    return tests
+
+
+def _output(test: Mapping[str, Any], number: int) -> Output:
+    given, wanted = test.get("input", ""), test.get("output")
+    if isinstance(given, list):
+        given = "\n".join(map(str, given)) + "\n"
+    outputs = wanted if isinstance(wanted, list) else [wanted]
+    if not isinstance(given, str) or not outputs or not all(isinstance(o, str) for o in outputs):
+        raise BadGold(f"test {number} needs `input` and `output` as text")
+    return Output(given, tuple(map(str, outputs)), _tolerance(test, number))
+
+
+def _returned(test: Mapping[str, Any], number: int) -> Returned:
+    args, kwargs = test.get("args", []), test.get("kwargs") or {}
+    if "expected_any" in test:
+        accepted = test["expected_any"]
+    elif "expected" in test:
+        accepted = [test["expected"]]
+    else:
+        raise BadGold(f"test {number} has no `expected`")
+    if (
+        not isinstance(args, list | tuple)
+        or not isinstance(kwargs, Mapping)
+        or not isinstance(accepted, list)
+        or not accepted
+    ):
+        raise BadGold(f"test {number} needs `args` as a list and `expected`")
+    try:
+        wire.encode([*args, dict(kwargs)])
+    except (wire.NotPlain, RecursionError) as err:
+        raise BadGold(f"test {number} has arguments that are no plain values: {err}") from err
+    return Returned(tuple(args), dict(kwargs), tuple(accepted), _tolerance(test, number))
+
+
+def _tolerance(test: Mapping[str, Any], number: int) -> float | None:
+    value = test.get("float_tol")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise BadGold(f"test {number} has a `float_tol` that is no tolerance: {value!r}")
+    return float(value)
+
+
+def _number(row: Mapping[str, Any], name: str, default: float, most: float) -> float:
+    value = row.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise BadGold(f"`{name}` is {value!r}, not a number above 0 and up to {most:g}")
+    return float(value)
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name) or ""
+    if not isinstance(value, str):
+        raise BadGold(f"`{name}` is no text")
+    return value

@@ -1,0 +1,315 @@
+"""One completion against one task: send it to a lane, read what came back, compare here.
+
+The process that runs model code gets inputs and returns values; whether they are right is only ever decided in this file,
+in `compare` and, for general test programs, in a test process of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpo_verifiers.program.asserts import Call
+from grpo_verifiers.program.compare import Rule, number, same, same_output
+from grpo_verifiers.program.task import Task, packages_of
+from grpo_verifiers.sandbox.inside import wire
+from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
+from grpo_verifiers.sandbox.lane import (
+    Lane,
+    LaneFailed,
+    LaneSilent,
+    Report,
+    empty_file,
+    read_file,
+    sealed_file,
+)
+from grpo_verifiers.sandbox.lanes import Slot
+
+OUTPUT_BYTES = 16 << 20
+WALL_FACTOR = 3.0
+SPARE_BYTES = 1 << 16
+NUMPY_MB = 1536
+
+Fate = Literal["passed", "failed", "limit", "no_code"]
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """What became of one test, with a short reason when it did not pass."""
+
+    fate: Fate
+    reason: str = ""
+    detail: str = ""
+
+
+PASSED = TestResult("passed")
+
+
+@dataclass(slots=True)
+class Trial:
+    """The results in the order they were run; `number` says which test each belongs to."""
+
+    results: list[TestResult] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    def add(self, number: int, result: TestResult) -> None:
+        """Note the result of a test."""
+        self.numbers.append(number)
+        self.results.append(result)
+
+
+@contextlib.contextmanager
+def files(**content: bytes | None) -> Iterator[dict[str, int]]:
+    """Memory files for a run: sealed ones with content, empty ones for None; closed at the end."""
+    fds: dict[str, int] = {}
+    try:
+        for name, data in content.items():
+            fds[name] = empty_file(name) if data is None else sealed_file(data, name)
+        yield fds
+    finally:
+        for fd in fds.values():
+            os.close(fd)
+
+
+def run_task(task: Task, code: str, slot: Slot, options: Any, order: Sequence[int]) -> Trial:
+    """Run the tests of a task on a completion.
+
+    Raises:
+        LaneFailed: the sandbox broke; nothing is known about the completion.
+    """
+    kind = max(task.packages, packages_of(code), key=("plain", "numpy", "pandas").index)
+    if task.outputs:
+        return _run_stdio(task, code, slot.lane(kind), options, order)
+    if task.programs:
+        return _run_program(task, code, slot, kind, options)
+    return _run_calls(task, code, slot.lane(kind))
+
+
+def _limits(task: Task, kind: str, steps: int = 1, may_idle: bool = False) -> dict[str, Any]:
+    memory_mb = task.memory_mb if kind == "plain" else max(task.memory_mb, NUMPY_MB)
+    return {
+        "cpu_s": task.timeout_s,
+        "wall_s": task.timeout_s * WALL_FACTOR + (2.0 if may_idle else 0.0),
+        "memory_mb": memory_mb,
+        "output_bytes": OUTPUT_BYTES,
+        "steps": steps,
+        "may_idle": may_idle,
+    }
+
+
+def _payload(task: Task, code: str, **more: Any) -> bytes:
+    return json.dumps(
+        {"code": code, "entry": task.entry, "prompt": task.prompt, "setup": task.setup, **more}
+    ).encode()
+
+
+def _ended(report: Report) -> TestResult | None:
+    """What the end of a run says by itself; None for a clean end."""
+    if report.killed:
+        return TestResult(
+            "limit",
+            {"cpu": "time", "wall": "wall_time", "idle": "wall_time"}.get(report.killed, report.killed),
+        )
+    if report.exit_code == NO_CODE:
+        return TestResult("no_code", "no_code")
+    if report.exit_code == NO_MEMORY:
+        return TestResult("limit", "memory")
+    if report.exit_code in (-24, -25):
+        return TestResult("limit", "time" if report.exit_code == -24 else "output")
+    if report.exit_code != 0:
+        return TestResult(
+            "failed", f"signal:{-report.exit_code}" if report.exit_code < 0 else f"exit:{report.exit_code}"
+        )
+    return None
+
+
+def _run_stdio(task: Task, code: str, lane: Lane, options: Any, order: Sequence[int]) -> Trial:
+    trial = Trial()
+    with files(payload=_payload(task, code)) as shared:
+        for index in order:
+            result, report = _one_stdio(task, index, shared, lane, options)
+            trial.cpu_s += report.cpu_s
+            trial.add(index, result)
+            if result.fate == "no_code" or (result.fate != "passed" and task.scoring == "all"):
+                break
+    return trial
+
+
+def _one_stdio(
+    task: Task, index: int, shared: dict[str, int], lane: Lane, options: Any
+) -> tuple[TestResult, Report]:
+    test = task.outputs[index]
+    with files(stdin=test.input.encode("utf-8", "surrogatepass"), stdout=None, stderr=None) as fds:
+        report = lane.run("stdio", {**shared, **fds}, _limits(task, lane.kind))
+        ended = _ended(report)
+        size = os.fstat(fds["stdout"]).st_size
+        if size >= OUTPUT_BYTES:
+            return TestResult("limit", "output"), report
+        if ended is not None:
+            said = read_file(fds["stderr"], 1 << 16)[-400:].decode("utf-8", "replace")
+            return TestResult(ended.fate, ended.reason, said.strip()), report
+        if size > 4 * max(len(o) for o in test.outputs) * 4 + SPARE_BYTES:
+            return TestResult("failed", "output_differs"), report
+        printed = read_file(fds["stdout"], size).decode("utf-8", "replace")
+    strict = options.compare == "strict"
+    if any(same_output(o, printed, strict, test.tolerance) for o in test.outputs):
+        return PASSED, report
+    return TestResult("failed", "output_differs"), report
+
+
+def _run_calls(task: Task, code: str, lane: Lane) -> Trial:
+    calls: tuple[Any, ...] = task.calls or task.returned
+    stop = task.scoring == "all"
+    payload = _payload(task, code, stop=stop)[:-1] + b', "calls": ' + task.inputs_json().encode() + b"}"
+    with files(payload=payload, results=None) as fds:
+        # an assert program has one limit for all of it, calls have one each
+        steps = 1 if task.calls else len(calls)
+        report = lane.run("calls", fds, _limits(task, lane.kind, steps))
+        lines = read_file(fds["results"], _most_bytes(task)).split(b"\n")
+    ended = _ended(report)
+    trial = Trial(cpu_s=report.cpu_s)
+    of_test: dict[int, TestResult] = {}
+    for i, call in enumerate(calls):
+        test = call.test if task.calls else i
+        if of_test.get(test, PASSED).fate == "passed":
+            of_test[test] = _judge_line(call, lines[i] if i < len(lines) - 1 else None, ended)
+        if of_test[test].fate == "no_code" or (stop and of_test[test].fate != "passed"):
+            break
+    for test, result in of_test.items():
+        trial.add(test, result)
+    return trial
+
+
+def _most_bytes(task: Task) -> int:
+    """How much of the results is read: room for the honest answers and a good deal more."""
+    expected: list[Any] = [c.expected for c in task.calls] or [a for r in task.returned for a in r.accepted]
+    return SPARE_BYTES * min(16, len(expected) + 1) + 16 * len(repr(expected))
+
+
+def _judge_line(call: Any, line: bytes | None, ended: TestResult | None) -> TestResult:
+    if line is None:
+        return ended or TestResult("failed", "exit_inside_call")
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        return TestResult("failed", "bad_reply")
+    if type(answer) is not dict or "v" not in answer:
+        raised = answer.get("x") if type(answer) is dict else None
+        if raised == "MemoryError":
+            return TestResult("limit", "memory")
+        if raised is not None:
+            return TestResult("failed", "raised", str(raised)[:100])
+        return TestResult("failed", "opaque", str(answer.get("o"))[:100] if type(answer) is dict else "")
+    try:
+        passed = _holds(call, answer["v"]) if isinstance(call, Call) else _accepts(call, answer["v"])
+    except RecursionError:
+        passed = False
+    return PASSED if passed else TestResult("failed", "value_differs")
+
+
+def _accepts(call: Any, got: Any) -> bool:
+    rule = Rule(tolerance=call.tolerance)
+    return any(same(value, got, rule) for value in call.accepted)
+
+
+def _holds(call: Call, got: Any) -> bool:
+    """Whether the claim of an assert holds for a value."""
+    if call.claim == "equal":
+        return same(call.expected, got, Rule(exact=True))
+    if call.claim == "is":
+        return type(got) in (bool, type(None)) and got is call.expected
+    if call.claim == "near":
+        value = number(got)
+        if type(value) not in (int, float, bool):
+            return False
+        gap = abs(value - call.expected)
+        return bool(gap < call.tolerance if call.is_strict else gap <= call.tolerance)
+    return bool(_truth(got)) == (call.claim == "true")
+
+
+def _truth(got: Any) -> Any:
+    """The truth of a plain value, without building it."""
+    if type(got) is dict and len(got) == 1:
+        ((tag, body),) = got.items()
+        if tag in ("t", "d", "s", "f", "b", "B"):
+            return bool(body)
+        return wire.decode(got) if tag in ("i", "c", "r", "q", "m", "ns", "D", "Q", "n") else True
+    return got
+
+
+def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> Trial:
+    lane, tester = slot.lane(kind), slot.lane(kind, "tester")
+    stop = task.scoring == "all"
+    shared = [n.name for n in _prompt_classes(task)]
+    tests = {
+        "tests": list(task.programs),
+        "entry": task.entry,
+        "prompt": task.prompt,
+        "setup": task.setup,
+        "stop": stop,
+        "trusted": options.trusted_objects,
+    }
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        theirs,
+        files(payload=_payload(task, code, shared=shared)) as fds,
+        files(tests=json.dumps(tests).encode()) as more,
+    ):
+        limits = _limits(task, kind, 1, may_idle=True)
+        lane.start("served", {**fds, "rpc": theirs.fileno()}, limits)
+        tester.send({"op": "test"}, [more["tests"], ours.fileno()])
+    answer, late = {}, False
+    try:
+        answer = tester.receive(limits["wall_s"] + 2.0)
+        tester.runs += 1
+    except LaneSilent:
+        late = True
+        tester.close()
+    if late or answer.get("results", [""])[-1:] != [""]:
+        with contextlib.suppress(LaneFailed):
+            lane.send({"op": "stop"})
+    report = lane.finish(limits["wall_s"])
+    if "broken" in answer:
+        raise LaneFailed(f"the tests cannot be run: {answer['broken']}")
+    return _program_trial(task, answer, report, late)
+
+
+def _program_trial(task: Task, answer: dict[str, Any], report: Report, late: bool) -> Trial:
+    trial = Trial(cpu_s=report.cpu_s)
+    ended = _ended(report) if report.killed != "asked" else None
+    for at, why in enumerate(answer.get("results", [])):
+        if not why:
+            trial.add(at, PASSED)
+        elif ended is not None and (answer.get("dead") or why == "gone"):
+            trial.add(at, ended)
+        else:
+            trial.add(
+                at,
+                TestResult("failed", "test_failed" if not answer.get("dead") else "exit_inside_call", why),
+            )
+    if late:
+        trial.add(
+            len(trial.results), ended if ended and ended.fate == "limit" else TestResult("limit", "wall_time")
+        )
+    if answer.get("dead") and all(r.fate == "passed" for r in trial.results):
+        trial.add(max(0, len(trial.results) - 1), TestResult("failed", "exit_inside_call"))
+    return trial
+
+
+def _prompt_classes(task: Task) -> list[Any]:
+    import ast
+
+    from grpo_verifiers.sandbox.inside import extract
+
+    return (
+        [n for n in extract.preamble(task.prompt, task.entry).body if isinstance(n, ast.ClassDef)]
+        if task.prompt
+        else []
+    )

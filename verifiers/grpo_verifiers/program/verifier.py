@@ -1,0 +1,183 @@
+"""The verifier `code`: programs judged by tests, in a sandbox, from any thread, never by forking the caller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.program.rows import mapped
+from grpo_verifiers.program.task import Defaults, Output, Task, compile_task
+from grpo_verifiers.program.trial import Trial, run_task
+from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.sandbox.lane import LaneFailed
+from grpo_verifiers.sandbox.lanes import Lanes, default_count
+from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
+from grpo_verifiers.verifier import BadOption, Sample, Verifier
+
+MOST_SOURCE = 256 << 10
+TRIES = 2
+
+
+@dataclass(frozen=True)
+class CodeOptions:
+    """Options of `code`. A row's own columns (style, scoring, timeout, mem_mb) go before them."""
+
+    style: str = "auto"
+    """assert | stdio | function_call; auto: by the shape of the tests."""
+    scoring: str = "all"
+    """all: every test must pass. fraction: the score is the share of tests passed."""
+    timeout: float = 4.0
+    """CPU seconds for a test (for a whole assert program); wall time may be three times that."""
+    mem_mb: int = 512
+    """Address space of a run; programs that import numpy get at least 1536."""
+    max_tests: int | None = None
+    """Use only the first so many tests of a row."""
+    compare: str = "lenient"
+    """Printed output. lenient: blanks at line ends and the spelling of decimals do not matter; strict: they do."""
+    trusted_objects: bool = False
+    """Let operators of classes that the solution defines decide: the verdict then comes from the solution's own code."""
+    lanes: int = 0
+    """Runs at the same time; 0: cores less GPUs."""
+    sandbox: str | dict[str, str] = "landlock"
+    """The least isolation accepted: namespaces | landlock | weak, also as {least: …}."""
+
+
+class CodeVerifier(Verifier):
+    """Runs the program of a completion against the tests of its row."""
+
+    Options = CodeOptions
+    columns = ("tests",)
+
+    def __init__(self, options: CodeOptions) -> None:
+        super().__init__(options)
+        _check(options)
+        self._least = tiers.least_tier(options.sandbox)
+        self._lock = threading.Lock()
+        self._lanes: Lanes | None = None
+        self._failures: dict[tuple[Output, ...], list[int]] = {}
+        self.tier: tiers.Tier | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__(state["options"])  # type: ignore[misc]
+
+    def compile(self, row: Mapping[str, Any]) -> Task:
+        """The task of a row; rows of HumanEval, MBPP, APPS and LiveCodeBench files are recognised."""
+        o = self.options
+        return compile_task(mapped(row), Defaults(o.style, o.scoring, o.timeout, o.mem_mb, o.max_tests))
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """The reference solution, where the row carries one."""
+        solution = mapped(row).get("solution")
+        return f"```python\n{solution}\n```" if isinstance(solution, str) and solution.strip() else None
+
+    def start(self) -> None:
+        """Find the tier and start the lanes."""
+        self._ready().warm()
+
+    def _ready(self) -> Lanes:
+        with self._lock:
+            if self._lanes is None or not self._lanes.is_ours:
+                self.tier = tiers.choose(self._least)
+                self._lanes = Lanes(self.tier.name, self.options.lanes or default_count())
+            return self._lanes
+
+    def close(self) -> None:
+        """End the lanes."""
+        with self._lock:
+            if self._lanes is not None:
+                self._lanes.close()
+                self._lanes = None
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Verdicts in order; as many at a time as there are lanes."""
+        lanes = self._ready()
+        if len(samples) == 1 or lanes.count == 1:
+            return [self._judge_one(lanes, s) for s in samples]
+        with ThreadPoolExecutor(min(lanes.count, len(samples)), thread_name_prefix="grpo-code") as pool:
+            return list(pool.map(lambda s: self._judge_one(lanes, s), samples))
+
+    def _judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+        started = time.perf_counter()
+        task: Task = sample.gold
+        if len(sample.completion) > MOST_SOURCE:
+            return over_limit("source_size")
+        if not extract.answer_part(sample.completion).strip():
+            return no_answer("empty")
+        if task.needs_scratch and lanes.tier != "namespaces":
+            return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
+        trouble = ""
+        with lanes.slot() as slot:
+            for _ in range(TRIES):
+                try:
+                    trial = run_task(task, sample.completion, slot, self.options, self._order(task))
+                    break
+                except (LaneFailed, OSError) as err:
+                    # the sandbox's fault, so never a zero: a fresh lane once, then no verdict
+                    trouble = str(err)
+                    slot.discard()
+            else:
+                return error("sandbox", trouble[:300], time.perf_counter() - started)
+        self._learn(task, trial)
+        return _verdict(task, trial, _shown(sample.completion), time.perf_counter() - started)
+
+    def _order(self, task: Task) -> list[int]:
+        """The tests that failed most often come first: with `all` the first failure ends the trial."""
+        counts = self._failures.get(task.outputs) if task.scoring == "all" else None
+        if not counts:
+            return list(range(task.count))
+        return sorted(range(task.count), key=lambda i: (-counts[i], i))
+
+    def _learn(self, task: Task, trial: Trial) -> None:
+        if not task.outputs or task.count < 2:
+            return
+        counts = self._failures.setdefault(task.outputs, [0] * task.count)
+        for number, result in zip(trial.numbers, trial.results, strict=True):
+            counts[number] += result.fate != "passed"
+
+
+def _check(options: CodeOptions) -> None:
+    if options.style not in ("auto", "assert", "stdio", "function_call"):
+        raise BadOption("style", f"`style` is {options.style!r}; known: auto, assert, stdio, function_call")
+    if options.scoring not in ("all", "fraction"):
+        raise BadOption("scoring", f"`scoring` is {options.scoring!r}; known: all, fraction")
+    if options.compare not in ("lenient", "strict"):
+        raise BadOption("compare", f"`compare` is {options.compare!r}; known: lenient, strict")
+    if not 0 < options.timeout <= 600:
+        raise BadOption("timeout", f"`timeout` is {options.timeout!r}, not seconds above 0 and up to 600")
+    if options.mem_mb < 64:
+        raise BadOption("mem_mb", f"`mem_mb` is {options.mem_mb!r}, less than the 64 an interpreter needs")
+    if options.lanes < 0:
+        raise BadOption("lanes", "`lanes` is below 0")
+    if options.max_tests is not None and options.max_tests < 1:
+        raise BadOption("max_tests", "`max_tests` is below 1")
+
+
+def _shown(completion: str) -> str:
+    """The program as it is shown to people: the last Python block, else the answer part."""
+    text = extract.answer_part(completion)
+    found = extract.python_blocks(text)
+    return (found[-1] if found else text).strip()[:20_000]
+
+
+def _verdict(task: Task, trial: Trial, shown: str, seconds: float) -> Verdict:
+    passed = sum(r.fate == "passed" for r in trial.results)
+    bad = next((r for r in trial.results if r.fate != "passed"), None)
+    if bad is None and passed == task.count:
+        return right(shown, f"passed:{passed}", seconds)
+    if bad is None:
+        return wrong(shown, "tests_not_run", seconds)
+    if bad.fate == "no_code":
+        return no_answer("no_code", seconds)
+    if task.scoring == "fraction" and passed:
+        return wrong(shown, f"passed:{passed}/{task.count}", seconds, passed / task.count, bad.reason)
+    if bad.fate == "limit":
+        return over_limit(bad.reason, shown, seconds)
+    return wrong(shown, bad.reason, seconds, 0.0, bad.detail)

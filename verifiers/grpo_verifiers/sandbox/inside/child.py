@@ -1,0 +1,218 @@
+"""One run, in a process of its own that nobody trusts: it limits itself, finds the program, runs it, hands out values.
+
+Everything here may be patched by the code it runs. That is fine: it holds inputs only, and lying well about values is
+solving the task.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from . import extract, libc, seccomp, wire
+
+NO_CODE, CRASHED, NO_MEMORY = 97, 1, 96
+MAX_OPEN_FILES = 64
+MAX_TASKS = 512
+STACK_BYTES = 100 << 20
+
+
+def run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp.Program, server: int) -> None:
+    """Run one job and end the process; never returns, whatever happens."""
+    status = CRASHED
+    try:
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == server:
+            status = _run(job, fds, limits, program)
+    except BaseException as err:  # noqa: BLE001 - the process ends here, and must not go on as a second server
+        status = NO_MEMORY if isinstance(err, MemoryError) else CRASHED
+    finally:
+        os._exit(status)
+
+
+def _run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp.Program) -> int:
+    payload = json.loads(_read(fds.pop("payload")))
+    for name, target in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if name in fds:
+            os.dup2(fds.pop(name), target)
+    channel = fds.pop("results", fds.pop("rpc", -1))
+    if channel >= 0:
+        os.dup2(channel, 3)
+        channel = 3
+    os.closerange(4 if channel == 3 else 3, 256)
+    _limit(limits)
+    program.install(os.getpid())
+    gc.enable()
+    return STYLES[job["style"]](payload, channel)
+
+
+def _read(fd: int) -> bytes:
+    size = os.fstat(fd).st_size
+    parts, at = [], 0
+    while at < size:
+        part = os.pread(fd, size - at, at)
+        if not part:
+            break
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def _limit(limits: Any) -> None:
+    memory = limits.memory_mb << 20
+    cpu = int(limits.cpu_s * limits.steps) + 2
+    for what, soft in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_FSIZE, limits.output_bytes),
+        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
+        (resource.RLIMIT_NPROC, MAX_TASKS),
+    ):
+        _, hard = resource.getrlimit(what)
+        soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+        resource.setrlimit(what, (soft, soft))
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES if hard < 0 else min(STACK_BYTES, hard), hard))
+
+
+def new_module(name: str) -> types.ModuleType:
+    """A module registered under its name, so that dataclasses and pickle find their classes."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    return module
+
+
+def load(payload: dict[str, Any], name: str) -> tuple[types.ModuleType, Any] | None:
+    """The module to run in and the code to run; None if the completion holds no program."""
+    entry = payload.get("entry")
+    tree = extract.program(payload["code"], entry, payload.get("prompt", ""))
+    if tree is None:
+        return None
+    try:
+        code = compile(tree, "<solution>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    module = new_module(name)
+    if payload.get("setup"):
+        exec(payload["setup"], module.__dict__)
+    if payload.get("prompt") and entry:
+        before = extract.preamble(payload["prompt"], entry)
+        if before.body:
+            exec(compile(before, "<prompt>", "exec", dont_inherit=True), module.__dict__)
+    return module, code
+
+
+def run_stdio(payload: dict[str, Any], _: int) -> int:
+    """A whole program with the real descriptors 0, 1, 2, ended as the interpreter ends one."""
+    import threading
+
+    loaded = load(payload, "__main__")
+    if loaded is None:
+        return NO_CODE
+    module, code = loaded
+    status = 0
+    try:
+        exec(code, module.__dict__)
+    except SystemExit as err:
+        status = _exit_status(err.code)
+    except BaseException as err:  # noqa: BLE001 - a program may end by any exception
+        status = NO_MEMORY if isinstance(err, MemoryError) else CRASHED
+        sys.excepthook(type(err), err, err.__traceback__)
+    threading._shutdown()  # type: ignore[attr-defined]
+    import atexit
+
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            status = status or 120
+    return status
+
+
+def _exit_status(code: Any) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def find_entry(module: types.ModuleType, entry: str) -> Callable[[], Callable[..., Any]] | None:
+    """A maker of the callable under test: a function is itself, a method gets a fresh `Solution` for each test."""
+    owner, _, method = entry.rpartition(".")
+    namespace = module.__dict__
+    if not owner and entry in namespace:
+        found = namespace[entry]
+        return (lambda: found) if callable(found) else None
+    cls = namespace.get(owner or "Solution")
+    if isinstance(cls, type) and callable(getattr(cls, method, None)):
+        return lambda: getattr(cls(), method)
+    return None
+
+
+def run_calls(payload: dict[str, Any], out: int) -> int:
+    """Every call in turn; one line of JSON for each, as soon as it is done."""
+    loaded = load(payload, "solution")
+    if loaded is None:
+        return NO_CODE
+    module, code = loaded
+    exec(code, module.__dict__)
+    make = find_entry(module, payload["entry"])
+    if make is None:
+        return NO_CODE
+    for call in payload["calls"]:
+        args, kwargs = wire.decode(call[0]), {k: wire.decode(v) for k, v in call[1].items()}
+        try:
+            line = {"v": wire.encode(make()(*args, **kwargs))}
+        except wire.NotPlain as err:
+            line = {"o": str(err)}
+        except RecursionError:
+            line = {"x": "RecursionError"}
+        except MemoryError:
+            line = {"x": "MemoryError"}
+        except BaseException as err:  # noqa: BLE001 - whatever a solution raises is its answer to this test
+            line = {"x": type(err).__name__}
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        while data:
+            data = data[os.write(out, data) :]
+        if payload["stop"] and "v" not in line:
+            break
+    return 0
+
+
+def run_served(payload: dict[str, Any], channel: int) -> int:
+    """Answer the calls of a test program that runs elsewhere."""
+    from . import objects
+
+    loaded = load(payload, "solution")
+    if loaded is None:
+        return NO_CODE
+    module, code = loaded
+    return objects.serve(
+        channel, module, code, payload.get("entry"), find_entry, tuple(payload.get("shared", ()))
+    )
+
+
+def run_probe(payload: dict[str, Any], out: int) -> int:
+    """The self-test of the sandbox: try what must not work and say what happened."""
+    from . import probe
+
+    os.write(out, json.dumps(probe.attempts(payload)).encode() + b"\n")
+    return 0
+
+
+STYLES: dict[str, Callable[[dict[str, Any], int], int]] = {
+    "stdio": run_stdio,
+    "calls": run_calls,
+    "served": run_served,
+    "probe": run_probe,
+}

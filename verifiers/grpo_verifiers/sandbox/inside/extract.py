@@ -1,0 +1,171 @@
+"""Which part of a completion is the program. Runs inside the sandbox: parsing hostile text can take an interpreter down."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$")
+PYTHON_TAGS = ("python", "py", "python3", "py3", "python2", "ipython", "pycon")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its tag in lower case and its text, dedented by the fence's own indent."""
+
+    tag: str
+    text: str
+
+
+def answer_part(completion: str) -> str:
+    """The text after the last thinking block; nothing if the thinking was never closed."""
+    text = completion.replace("\r\n", "\n").replace("\r", "\n")
+    _, closed, after = text.rpartition("</think>")
+    if closed:
+        return after
+    return "" if text.lstrip().startswith("<think>") else text
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks in order; one that is never closed reaches to the end."""
+    return list(_blocks(text.split("\n")))
+
+
+def _blocks(lines: list[str]) -> Iterator[Block]:
+    fence, tag, indent, inside = "", "", 0, list[str]()
+    for line in lines:
+        match = FENCE.match(line) if ("```" in line or "~~~" in line) else None
+        if not fence:
+            if match:
+                fence, tag, inside = match[1], _tag(match[2]), []
+                indent = len(line) - len(line.lstrip())
+        elif match and match[1][0] == fence[0] and len(match[1]) >= len(fence) and not match[2].strip():
+            yield Block(tag, _dedent(inside, indent))
+            fence = ""
+        else:
+            inside.append(line)
+    if fence:
+        yield Block(tag, _dedent(inside, indent))
+
+
+def _tag(info: str) -> str:
+    words = info.strip().strip("{}.").lower().split()
+    return words[0] if words else ""
+
+
+def _dedent(lines: list[str], indent: int) -> str:
+    if indent:
+        lines = [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines]
+    return "\n".join(lines) + "\n"
+
+
+def python_blocks(text: str) -> list[str]:
+    """The blocks that can hold the program: those tagged as Python, else the untagged ones."""
+    found = blocks(text)
+    tagged = [b.text for b in found if b.tag in PYTHON_TAGS]
+    return tagged or [b.text for b in found if not b.tag]
+
+
+def parse(source: str) -> ast.Module | None:
+    """The tree, or None for what is no Python."""
+    try:
+        return ast.parse(source, "<solution>")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def defines(tree: ast.Module, name: str) -> bool:
+    """Whether the module binds the name at its top level (also inside if, try, with and loops there)."""
+    name = name.split(".")[0]
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if node.name == name:
+                return True
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            if any((a.asname or a.name) == name for a in node.names):
+                return True
+        elif isinstance(node, ast.Name):
+            if node.id == name and isinstance(node.ctx, ast.Store):
+                return True
+        elif not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
+def suits(tree: ast.Module, entry: str | None) -> bool:
+    """Whether a tree is a program for this entry point; `class Solution` may hold it as a method."""
+    return bool(tree.body) if not entry else defines(tree, entry) or defines(tree, "Solution")
+
+
+def program(completion: str, entry: str | None, prompt_code: str) -> ast.Module | None:
+    """The program of a completion, None if there is none. Without an entry point any block that parses will do."""
+    text = answer_part(completion)
+    if not text.strip():
+        return None
+    whole = parse(text)
+    if whole is not None and suits(whole, entry):
+        return whole
+    candidates = python_blocks(text)
+    fenced = bool(candidates) or bool(blocks(text))
+    if not fenced:
+        candidates = [text, textwrap.dedent(text)]
+    for source in reversed(candidates):
+        tree = parse(source)
+        if tree is not None and suits(tree, entry):
+            return tree
+    if entry and prompt_code:
+        for source in reversed(candidates):
+            tree = _under_stub(prompt_code, source, entry)
+            if tree is not None:
+                return tree
+    return None
+
+
+def _under_stub(prompt_code: str, body: str, entry: str) -> ast.Module | None:
+    """The prompt with a completion of its last function; the body may have lost the indent of its first line or of all."""
+    stub = prompt_code.rstrip() + "\n"
+    stripped = body.strip("\n")
+    attempts = [stripped, "    " + stripped.lstrip(), textwrap.indent(textwrap.dedent(stripped), "    ")]
+    for attempt in attempts:
+        if not attempt[:1].isspace():
+            continue
+        tree = parse(stub + attempt + "\n")
+        if tree is not None and defines(tree, entry) and not is_stub(tree, entry):
+            return tree
+    return None
+
+
+def is_stub(tree: ast.Module, entry: str) -> bool:
+    """Whether the entry point's last definition has no body of its own."""
+    for node in reversed(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == entry:
+            return all(_says_nothing(n) for n in node.body)
+    return False
+
+
+def _says_nothing(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def preamble(prompt_code: str, entry: str | None) -> ast.Module:
+    """What the prompt gives besides the function to write: imports, constants, helpers that are fully defined."""
+    tree = parse(prompt_code)
+    if tree is None:
+        tree = parse(prompt_code.rstrip() + "\n    pass\n")
+    if tree is None:
+        return ast.Module([], [])
+    kept = [node for node in tree.body if not _is_task(node, entry)]
+    return ast.Module(kept, [])
+
+
+def _is_task(node: ast.stmt, entry: str | None) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name == entry or all(_says_nothing(n) for n in node.body)
+    if isinstance(node, ast.ClassDef):
+        return node.name in (entry, "Solution")
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

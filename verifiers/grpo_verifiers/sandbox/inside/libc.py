@@ -1,0 +1,104 @@
+"""The few system calls Python does not wrap. A failed call raises OSError; nothing here decides policy."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+from typing import Any
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+ARCH = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}.get(platform.machine(), "")
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+PIDFD_OPEN = 434  # one number on every architecture, as all calls since 424
+MOUNT_SETATTR = 442
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+CAPSET = {"x86_64": 126, "aarch64": 91}
+
+
+def checked(result: int, what: str) -> int:
+    """The result of a C call, or OSError with its errno."""
+    if result < 0:
+        err = ctypes.get_errno()
+        raise OSError(err, f"{what}: {os.strerror(err)}")
+    return result
+
+
+def prctl(option: int, *args: int) -> int:
+    """prctl(2) with unsigned long arguments."""
+    padded = [ctypes.c_ulong(a) for a in (*args, 0, 0, 0, 0)[:4]]
+    return checked(libc.prctl(ctypes.c_int(option), *padded), f"prctl {option}")
+
+
+def syscall(number: int, *args: Any) -> int:
+    """A raw system call; integers are passed as longs."""
+    typed = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
+    return checked(libc.syscall(ctypes.c_long(number), *typed), f"syscall {number}")
+
+
+def unshare(flags: int) -> None:
+    """unshare(2)."""
+    checked(libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """mount(2)."""
+    encoded = [os.fsencode(x) if x else None for x in (source, target, kind)]
+    flags_c = ctypes.c_ulong(flags)
+    checked(libc.mount(*encoded, flags_c, data.encode() or None), f"mount {target}")
+
+
+def umount(target: str) -> None:
+    """Detach a mount."""
+    checked(libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+
+
+def pidfd_open(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends."""
+    return syscall(PIDFD_OPEN, pid, 0)
+
+
+def drop_capabilities() -> None:
+    """Empty every capability set of this process, the bounding set first."""
+    for cap in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, cap)
+        except OSError:
+            break
+    clear_capabilities()
+
+
+def clear_capabilities() -> None:
+    """Empty the effective, permitted, inheritable and ambient sets; needs no right."""
+    with contextlib.suppress(OSError):  # kernels before 4.3 have no ambient set
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    syscall(CAPSET[ARCH], ctypes.byref(header), ctypes.byref(data))

@@ -1,0 +1,149 @@
+"""A new root with nothing but the interpreter, own pids, no network, no privileges. Works as root and as a plain user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from . import libc
+
+NOBODY = 65534
+SCRATCH_OPTIONS = "size=64m,nr_inodes=4096,mode=1777"
+MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/var/tmp", "/run", "/home", "/tmp")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a lane may see: real paths bound read-only, links made as they are, folders shown empty."""
+
+    readable: Sequence[str] = ()
+    links: Sequence[tuple[str, str]] = ()
+    hidden: Sequence[str] = ()
+    scratch: str = "/tmp"  # a path inside the new root, not of the host
+    writable: Sequence[str] = field(default=())
+
+
+def enter(view: View) -> None:
+    """Move this process into the namespaces; returns in a child that is pid 1 there, the caller waits for it and exits.
+
+    Raises:
+        OSError: the kernel or a container policy refuses; nothing of the process can be used then.
+    """
+    is_root = os.geteuid() == 0 and _can_become_nobody()
+    flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWNET | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS
+    try:
+        if not is_root:
+            raise PermissionError
+        libc.unshare(flags)
+    except OSError:
+        is_root = False
+        _unshare_as_user(flags)
+    keeper = os.getpid()
+    child = os.fork()
+    if child:
+        _keep(child)
+    _build_root(view)
+    _become_nobody(is_root)
+    libc.prctl(libc.PR_SET_PDEATHSIG, 9)  # cleared by the change of user, so set after it
+    if os.getppid() not in (0, keeper):
+        os._exit(1)
+
+
+def _keep(child: int) -> None:
+    """Hold the place of the server outside; ends with it."""
+    os.closerange(3, 256)
+    os.waitpid(child, 0)
+    os._exit(0)
+
+
+def _can_become_nobody() -> bool:
+    """Root may change user, and nobody could read the interpreter's library by its own mode bits."""
+    try:
+        with open("/proc/self/uid_map") as file:
+            inside, _, count = (int(x) for x in file.read().split()[:3])
+        mode = os.stat(os.__file__).st_mode
+    except (OSError, ValueError):
+        return False
+    try:
+        with open("/proc/self/setgroups") as file:
+            groups = file.read().strip()
+    except OSError:
+        groups = "allow"
+    return inside == 0 and count > NOBODY and groups == "allow" and bool(mode & 0o004)
+
+
+def _unshare_as_user(flags: int) -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    libc.unshare(flags | libc.CLONE_NEWUSER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{NOBODY} {uid} 1"),
+        ("gid_map", f"{NOBODY} {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _build_root(view: View) -> None:
+    libc.mount("", "/", "", libc.MS_REC | libc.MS_PRIVATE)
+    root = next(
+        p
+        for p in MOUNT_POINTS
+        if os.path.isdir(p) and not any(_is_under(r, p) for r in (*view.readable, *DEVICES))
+    )
+    libc.mount("tmpfs", root, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=1m,mode=755")
+    os.mkdir(root + view.scratch, 0o755)
+    libc.mount("tmpfs", root + view.scratch, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, SCRATCH_OPTIONS)
+    for path in sorted(view.readable, key=len):
+        _bind(path, root + path, read_only=True)
+    for path in DEVICES:
+        if os.path.exists(path):
+            _bind(path, root + path, read_only=False)
+    for path in view.hidden:
+        if os.path.isdir(root + path):
+            libc.mount("tmpfs", root + path, "tmpfs", libc.MS_RDONLY, "size=4k")
+    for path, target in view.links:
+        if not os.path.lexists(root + path):
+            os.makedirs(os.path.dirname(root + path), 0o755, exist_ok=True)
+            os.symlink(target, root + path)
+    os.chdir(root)
+    libc.syscall(libc.PIVOT_ROOT[libc.ARCH], b".", b".")
+    libc.umount(".")
+    os.chdir(view.scratch)
+    libc.mount("", "/", "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NODEV)
+
+
+def _is_under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _bind(source: str, target: str, read_only: bool) -> None:
+    if os.path.isdir(source):
+        os.makedirs(target, 0o755, exist_ok=True)
+    elif os.path.exists(source):
+        os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+        if not os.path.exists(target):
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    else:
+        return
+    libc.mount(source, target, "", libc.MS_BIND | libc.MS_REC)
+    if read_only:
+        kept = os.statvfs(target).f_flag & (libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
+        libc.mount("", target, "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | kept)
+
+
+def _become_nobody(is_root: bool) -> None:
+    if is_root:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        for cap in range(64):
+            try:
+                libc.prctl(libc.PR_CAPBSET_DROP, cap)
+            except OSError:
+                break
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        libc.clear_capabilities()
+    else:
+        libc.drop_capabilities()

@@ -1,0 +1,332 @@
+"""A seccomp allow-list as a BPF program, built and installed without a compiler.
+
+Calls are found by binary search over their numbers, not by a chain of tests: the kernel runs the filter once for every
+call number when it is installed, so a chain of 170 tests costs more than the fork it protects.
+What is not listed fails with EPERM, calls newer than 2019 with ENOSYS (libraries then take the older call, which is filtered).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from . import libc
+from .syscalls import number
+
+Tier = Literal["namespaces", "landlock", "weak", "command"]
+
+ALLOW = 0x7FFF0000
+ERRNO = 0x00050000
+KILL = 0x80000000
+EPERM = ERRNO | errno.EPERM
+EACCES = ERRNO | errno.EACCES
+ENOSYS = ERRNO | errno.ENOSYS
+
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+X32_BIT = 0x40000000
+FIRST_NEW_CALL = 424
+
+LOAD, JUMP_GE, JUMP_EQ, JUMP_SET, RETURN, AND = 0x20, 0x35, 0x15, 0x45, 0x06, 0x54
+OWN_PID = -1  # replaced by the pid of the process that installs the program
+
+PLAIN = [
+    "read",
+    "write",
+    "readv",
+    "writev",
+    "pread64",
+    "pwrite64",
+    "preadv",
+    "pwritev",
+    "preadv2",
+    "pwritev2",
+    "close",
+    "close_range",
+    "fstat",
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "lseek",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "mremap",
+    "madvise",
+    "brk",
+    "msync",
+    "mincore",
+    "fadvise64",
+    "flock",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "sendfile",
+    "copy_file_range",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "rt_sigpending",
+    "rt_sigtimedwait",
+    "rt_sigsuspend",
+    "sigaltstack",
+    "restart_syscall",
+    "pipe",
+    "pipe2",
+    "dup",
+    "dup2",
+    "dup3",
+    "chdir",
+    "fchdir",
+    "getcwd",
+    "getdents",
+    "getdents64",
+    "readlink",
+    "readlinkat",
+    "umask",
+    "statfs",
+    "fstatfs",
+    "getpid",
+    "gettid",
+    "getppid",
+    "getuid",
+    "geteuid",
+    "getgid",
+    "getegid",
+    "getresuid",
+    "getresgid",
+    "getgroups",
+    "getpgrp",
+    "getpgid",
+    "getsid",
+    "capget",
+    "getrandom",
+    "gettimeofday",
+    "clock_gettime",
+    "clock_getres",
+    "clock_nanosleep",
+    "nanosleep",
+    "time",
+    "times",
+    "getrusage",
+    "sysinfo",
+    "uname",
+    "sched_yield",
+    "sched_getaffinity",
+    "sched_getparam",
+    "sched_getscheduler",
+    "sched_get_priority_max",
+    "sched_get_priority_min",
+    "getpriority",
+    "getcpu",
+    "membarrier",
+    "futex",
+    "set_robust_list",
+    "rseq",
+    "set_tid_address",
+    "arch_prctl",
+    "getrlimit",
+    "setrlimit",
+    "alarm",
+    "setitimer",
+    "getitimer",
+    "pause",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_create",
+    "epoll_create1",
+    "epoll_ctl",
+    "epoll_wait",
+    "epoll_pwait",
+    "eventfd",
+    "eventfd2",
+    "timerfd_create",
+    "timerfd_settime",
+    "timerfd_gettime",
+    "recvfrom",
+    "shutdown",
+    "getsockopt",
+    "setsockopt",
+    "getsockname",
+    "getpeername",
+    "exit",
+    "exit_group",
+]
+SCRATCH = [
+    "access",
+    "faccessat",
+    "faccessat2",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "truncate",
+    "fallocate",
+]
+PROGRAMS = [
+    "execve",
+    "wait4",
+    "waitid",
+    "vfork",
+    "fork",
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "link",
+    "linkat",
+    "symlink",
+    "symlinkat",
+    "utimensat",
+    "setpgid",
+    "setsid",
+]
+
+THREAD_BITS = (
+    0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 | 0x80000 | 0x100000 | 0x200000 | 0x400000 | 0x1000000
+)
+FORK_BITS = THREAD_BITS | 0xFF | 0x4000  # the exit signal and CLONE_VFORK
+NEW_NAMESPACES = 0x7E020080 | 0x02000000
+WRITE_FLAGS = (
+    os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
+)
+# ioctl: FIOCLEX, FIONCLEX, FIONBIO, FIONREAD, TCGETS, TIOCGWINSZ; never FIOSETOWN or TIOCSTI
+IOCTLS = (0x5451, 0x5450, 0x5421, 0x541B, 0x5401, 0x5413)
+# fcntl without F_SETOWN and F_SETSIG: together with O_ASYNC they send any signal to any process of the same user
+FCNTLS = (0, 1, 2, 3, 4, 1030, 1034)
+# prctl without PR_SET_PDEATHSIG, which would let a run outlive its server; PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_VMA
+PRCTLS = (15, 16, 3, 0x53564D41)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A claim about the low 32 bits of an argument (`null`: about all 64); a call passes if all its tests hold."""
+
+    kind: Literal["one_of", "clear", "all_set", "null", "kind_is"]
+    arg: int
+    values: tuple[int, ...] = ()
+
+
+def allowed(tier: Tier) -> dict[str, tuple[Test, ...]]:
+    """The calls of a tier with what their arguments must be."""
+    calls: dict[str, tuple[Test, ...]] = dict.fromkeys(PLAIN, ())
+    calls |= {
+        "ioctl": (Test("one_of", 1, IOCTLS),),
+        "fcntl": (Test("one_of", 1, FCNTLS),),
+        "prctl": (Test("one_of", 0, PRCTLS),),
+        "prlimit64": (Test("one_of", 0, (0, OWN_PID)),),
+        "kill": (Test("one_of", 0, (OWN_PID,)),),
+        "tgkill": (Test("one_of", 0, (OWN_PID,)),),
+        "clone": (Test("all_set", 0, (0x10000,)), Test("clear", 0, (0xFFFFFFFF & ~THREAD_BITS,))),
+        # asyncio's self-pipe; a datagram socket could send to any socket file or abstract name of the host
+        "socketpair": (Test("one_of", 0, (1,)), Test("kind_is", 1, (1,))),
+        "sendto": (Test("null", 4),),
+    }
+    if tier in ("namespaces", "command"):
+        calls |= dict.fromkeys((*SCRATCH, "open", "openat"), ())
+    else:
+        calls |= {"open": (Test("clear", 1, (WRITE_FLAGS,)),), "openat": (Test("clear", 2, (WRITE_FLAGS,)),)}
+    if tier == "command":
+        calls |= dict.fromkeys(PROGRAMS, ())
+        calls["clone"] = (Test("clear", 0, (NEW_NAMESPACES & ~0xFF,)),)
+        # pids are the namespace's own here: only processes of this run can be reached
+        calls["kill"] = calls["tgkill"] = ()
+    return calls
+
+
+@dataclass(slots=True)
+class Program:
+    """Instructions as the kernel wants them, and where the pid of the installing process belongs."""
+
+    code: ctypes.Array[ctypes.c_char]
+    length: int
+    pid_slots: tuple[int, ...]
+
+    def install(self, pid: int) -> None:
+        """Bind this process for good. The caller has set no_new_privs."""
+        for slot in self.pid_slots:
+            struct.pack_into("=I", self.code, slot * 8 + 4, pid)
+        prog = ctypes.create_string_buffer(
+            struct.pack("HxxxxxxQ", self.length, ctypes.addressof(self.code)), 16
+        )
+        libc.prctl(libc.PR_SET_SECCOMP, 2, ctypes.addressof(prog))
+
+
+def build(tier: Tier, arch: str, also: tuple[str, ...] = ()) -> Program:
+    """The program of a tier, with some more calls where trusted code needs them."""
+    verdicts: dict[int, list[tuple[int, int, int, int]] | int] = {}
+    for name, tests in (allowed(tier) | dict.fromkeys(also, ())).items():
+        at = number(name, arch)
+        if at is not None:
+            verdicts[at] = _leaf(tests) if tests else ALLOW
+    if tier in ("landlock", "weak"):
+        for name in ("access", "faccessat", "faccessat2"):
+            at = number(name, arch)
+            if at is not None:
+                verdicts[at] = EACCES
+    head = [(LOAD, 0, 0, 4), (JUMP_EQ, 1, 0, AUDIT_ARCH[arch]), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
+    if arch == "x86_64":
+        head += [(JUMP_GE, 0, 1, X32_BIT), (RETURN, 0, 0, KILL)]
+    instructions = head + _tree(_segments(verdicts))
+    if any(jt > 255 or jf > 255 for _, jt, jf, _ in instructions):
+        raise ValueError("the filter outgrew the reach of a BPF jump")
+    slots = tuple(i for i, ins in enumerate(instructions) if ins[3] == OWN_PID)
+    packed = b"".join(struct.pack("=HBBI", c, jt, jf, k & 0xFFFFFFFF) for c, jt, jf, k in instructions)
+    return Program(ctypes.create_string_buffer(packed, len(packed)), len(instructions), slots)
+
+
+Segment = tuple[int, "int | list[tuple[int, int, int, int]]"]
+
+
+def _segments(verdicts: Mapping[int, int | list[tuple[int, int, int, int]]]) -> list[Segment]:
+    """Runs of call numbers with one action each, from 0 up; the last one reaches to the end."""
+    out: list[Segment] = []
+    edges: Iterable[int] = sorted({0, FIRST_NEW_CALL, *verdicts, *(n + 1 for n in verdicts)})
+    for start in edges:
+        action = verdicts.get(start, EPERM if start < FIRST_NEW_CALL else ENOSYS)
+        if not out or isinstance(action, list) or out[-1][1] != action:
+            out.append((start, action))
+    return out
+
+
+def _tree(segments: list[Segment]) -> list[tuple[int, int, int, int]]:
+    if len(segments) == 1:
+        action = segments[0][1]
+        return action if isinstance(action, list) else [(RETURN, 0, 0, action)]
+    middle = len(segments) // 2
+    left, right = _tree(segments[:middle]), _tree(segments[middle:])
+    return [(JUMP_GE, len(left), 0, segments[middle][0]), *left, *right]
+
+
+def _leaf(tests: tuple[Test, ...]) -> list[tuple[int, int, int, int]]:
+    """Straight-line tests: each one falls through when it holds and returns EPERM when not."""
+    out: list[tuple[int, int, int, int]] = []
+    refuse = (RETURN, 0, 0, EPERM)
+    for test in tests:
+        low, high = 16 + 8 * test.arg, 20 + 8 * test.arg
+        if test.kind == "null":
+            for word in (low, high):
+                out += [(LOAD, 0, 0, word), (JUMP_EQ, 1, 0, 0), refuse]
+            continue
+        out.append((LOAD, 0, 0, low))
+        if test.kind == "clear":
+            out += [(JUMP_SET, 0, 1, test.values[0]), refuse]
+        elif test.kind == "all_set":
+            out += [(JUMP_SET, 1, 0, test.values[0]), refuse]
+        else:
+            if test.kind == "kind_is":  # SOCK_CLOEXEC and SOCK_NONBLOCK share the argument
+                out.append((AND, 0, 0, 0xF))
+            count = len(test.values)
+            out += [(JUMP_EQ, count - i, 0, value) for i, value in enumerate(test.values)]
+            out.append(refuse)
+    return [*out, (RETURN, 0, 0, ALLOW)]

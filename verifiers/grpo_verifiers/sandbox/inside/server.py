@@ -1,0 +1,301 @@
+"""The lane: a clean interpreter that isolates itself once, then forks one child for each run and reports how it ended.
+
+It never reads what it is asked to run: code and inputs arrive as sealed files and are opened by the child, so nothing of
+one run stays in memory for the next. Its word on time and status comes over a socket the child does not have.
+"""
+
+from __future__ import annotations
+
+import _socket
+import gc
+import json
+import os
+import resource
+import select
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from . import libc, namespaces, seccomp
+
+TICK_S = 0.02
+FIRST_LOOK_S = 0.04
+MAX_FDS = 6
+IDLE_SHARE = 0.02  # of wall time used as CPU time: below it a run past its limit is asleep, not starved
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the host asks of a lane; `tier` is what it must enforce or else fail."""
+
+    fd: int
+    tier: seccomp.Tier
+    readable: list[str]
+    listed: list[str]
+    links: list[tuple[str, str]]
+    hidden: list[str]
+    search: list[str]
+    packages: dict[str, str]
+    preload: list[str]
+    role: str = "runner"
+    nice: int = 10
+    keep_files: bool = False
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits of one run; `steps` is how many results may each take `cpu_s` and `wall_s`."""
+
+    cpu_s: float
+    wall_s: float
+    memory_mb: int
+    output_bytes: int
+    steps: int = 1
+    may_idle: bool = False
+
+
+class PackageFinder:
+    """Finds the allowed packages by name; the folders they lie in are not on the path and cannot be listed."""
+
+    def __init__(self, places: dict[str, str]) -> None:
+        self.places = places
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of an allowed top-level package."""
+        place = self.places.get(name) if path is None else None
+        if place is None:
+            return None
+        from importlib.util import spec_from_file_location
+
+        if os.path.isdir(place):
+            return spec_from_file_location(name, place + "/__init__.py", submodule_search_locations=[place])
+        return spec_from_file_location(name, place)
+
+
+def main() -> None:
+    """Isolate, say so, serve until the host is gone."""
+    settings = Settings(**json.loads(sys.argv[1]))
+    control = _socket.socket(fileno=settings.fd)
+    os.environ.clear()
+    try:
+        program, notes = isolate(settings)
+    except (OSError, ImportError, ValueError, StopIteration) as err:
+        control.send(json.dumps({"failed": f"{type(err).__name__}: {err}"[:500]}).encode())
+        os._exit(1)
+    if settings.role == "tester":
+        from . import tester
+
+        tester.serve(control, program, notes)
+    else:
+        control.send(json.dumps({"ready": notes}).encode())
+        serve(control, program, settings)
+    os._exit(0)
+
+
+def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
+    """Preload, then give up everything the tier takes away; the seccomp program is for the children to install."""
+    sys.argv = ["solution.py"]
+    sys.path[:] = settings.search
+    sys.meta_path.append(PackageFinder(settings.packages))
+    notes: dict[str, Any] = {"tier": settings.tier, "python": sys.version.split()[0], "loaded": []}
+    for name in settings.preload:
+        try:
+            __import__(name)
+            notes["loaded"].append(name)
+        except ImportError:
+            pass
+    if not libc.ARCH:
+        raise OSError("no system call table for this processor")
+    also = ("recvmsg",) if settings.role == "tester" else ()
+    program = seccomp.build("command" if settings.role == "command" else settings.tier, libc.ARCH, also)
+    os.nice(settings.nice)
+    os.umask(0o022)
+    if settings.tier == "namespaces":
+        namespaces.enter(namespaces.View(settings.readable, settings.links, settings.hidden))
+    else:
+        from . import landlock
+
+        os.chdir("/")
+        _leave_root()
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+        if settings.tier == "landlock":
+            notes["landlock"] = landlock.restrict(settings.readable, settings.listed, namespaces.DEVICES)
+        libc.drop_capabilities() if os.geteuid() == 0 else libc.clear_capabilities()
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+    resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
+    notes["uid"] = os.getuid()
+    sys.modules.pop("__main__", None)
+    if "random" in sys.modules:
+        sys.modules["random"].seed(0)  # a verdict must not depend on the lane
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    return program, notes
+
+
+def _leave_root() -> None:
+    """Become nobody where nobody can still read the interpreter's library."""
+    if os.geteuid() != 0:
+        return
+    try:
+        os.seteuid(namespaces.NOBODY)
+    except OSError:
+        return
+    try:
+        with open(os.__file__):
+            can_read = True
+    except OSError:
+        can_read = False
+    os.seteuid(0)
+    if can_read:
+        try:
+            os.setgroups([])
+            os.setresgid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
+            os.setresuid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
+        except OSError:
+            return
+
+
+def serve(control: Any, program: seccomp.Program, settings: Settings) -> None:
+    """Run jobs one after another; returns when the host has hung up."""
+    from . import child
+
+    own_pid = os.getpid()
+    clean_up = settings.tier == "namespaces" and not settings.keep_files
+    while True:
+        message, fds = receive(control)
+        if not message:
+            return
+        job = json.loads(message)
+        if job.get("op") != "run":
+            _close(fds)
+            continue
+        places = dict(zip(job["fds"], fds, strict=True))
+        limits = Limits(**job["limits"])
+        try:
+            pid = os.fork()
+        except OSError as err:
+            _close(fds)
+            control.send(json.dumps({"lane": f"fork: {err}"}).encode())
+            continue
+        if pid == 0:
+            control.close()
+            child.run(job, places, limits, program, own_pid)  # never returns
+        watched = places.get("results", -1)
+        _close([fd for fd in fds if fd != watched])
+        report = supervise(pid, limits, control, watched)
+        if watched >= 0:
+            os.close(watched)
+        if settings.role == "command":
+            kill_rest()
+        if clean_up and os.listdir("/tmp") and not wipe("/tmp"):
+            report["recycle"] = True
+        control.send(json.dumps(report).encode())
+
+
+def receive(control: Any) -> tuple[bytes, list[int]]:
+    """One message and the descriptors that came with it; nothing when the host is gone."""
+    size = _socket.CMSG_SPACE(4 * MAX_FDS)
+    message, ancillary, _, _ = control.recvmsg(65536, size, _socket.MSG_CMSG_CLOEXEC)
+    fds: list[int] = []
+    for level, kind, data in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            usable = len(data) - len(data) % 4
+            fds += [int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, usable, 4)]
+    return message, fds
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str, Any]:
+    """Wait for the child and kill it at its limits. CPU time counts, wall time is the backstop for what sleeps.
+
+    The first look is late, so that a short run costs one wait; then every 20 ms.
+    """
+    started = step_start = time.monotonic()
+    ends = libc.pidfd_open(pid)
+    clock = (~pid << 3) | 2
+    poll = select.poll()
+    poll.register(ends, select.POLLIN)
+    poll.register(control.fileno(), select.POLLIN)
+    killed, progress, step_cpu, wait_s, cpu_s = "", 0, 0.0, FIRST_LOOK_S, 0.0
+    steps = 1
+    while not killed:
+        ready = poll.poll(min(wait_s, limits.cpu_s) * 1000)
+        if any(fd == ends for fd, _ in ready):
+            break
+        if ready:
+            message, fds = receive(control)
+            _close(fds)
+            killed = "asked" if message else "hangup"
+            break
+        now = time.monotonic()
+        try:
+            cpu_s = time.clock_gettime(clock)
+        except OSError:
+            continue
+        if watched >= 0 and steps < limits.steps:
+            size = os.fstat(watched).st_size
+            if size != progress:
+                progress, step_cpu, step_start, steps = size, cpu_s, now, steps + 1
+        wall_s = now - step_start
+        if cpu_s - step_cpu >= limits.cpu_s:
+            killed = "cpu"
+        elif wall_s >= limits.wall_s:
+            killed = "wall"
+        elif not limits.may_idle and wall_s >= limits.wall_s / 2 and cpu_s - step_cpu < IDLE_SHARE * wall_s:
+            killed = "idle"
+        wait_s = max(0.001, min(TICK_S, limits.cpu_s - (cpu_s - step_cpu)))
+    if killed:
+        os.kill(pid, 9)
+    _, status, usage = os.wait4(pid, 0)
+    os.close(ends)
+    if killed == "hangup":
+        os._exit(0)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    wall_s = time.monotonic() - started
+    return {
+        "status": status,
+        "cpu": round(cpu_s, 6),
+        "wall": round(wall_s, 6),
+        "killed": killed,
+        "rss_kb": usage.ru_maxrss,
+    }
+
+
+def kill_rest() -> None:
+    """End whatever a run of programs left behind: in a pid namespace, every process but this one."""
+    if os.getpid() != 1:
+        return
+    try:
+        os.kill(-1, 9)
+    except ProcessLookupError:
+        return
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def wipe(folder: str) -> bool:
+    """Empty the scratch folder; False if something resists, then the lane has to go."""
+    try:
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                if not wipe(entry.path):
+                    return False
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
+    except (OSError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,261 @@
+"""One lane as the host sees it: a process started by exec, a socket to it, files that carry what is run.
+
+The host writes code and inputs into sealed memory files and reads results from others; the lane's own messages are a few
+numbers. Starting a lane never forks the caller (`subprocess` with no pre-exec hook uses vfork and exec).
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.sandbox.view import HostView, host_view, landlock_paths
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+BOOT = "import sys; sys.path.insert(0, {root!r}); from inside import server; server.main()"
+START_S = 30.0
+GRACE_S = 20.0
+SEALS = 0x1 | 0x2 | 0x4 | 0x8  # F_SEAL_SEAL, SHRINK, GROW, WRITE
+F_ADD_SEALS = 1033
+
+STANDARD = [
+    "ast",
+    "bisect",
+    "collections",
+    "copy",
+    "decimal",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "string",
+    "threading",
+    "typing",
+    "atexit",
+    "inside.child",
+    "inside.wire",
+    "inside.extract",
+    "inside.objects",
+    "inside.probe",
+]
+KINDS: dict[str, tuple[str, ...]] = {"plain": (), "numpy": ("numpy",), "pandas": ("numpy", "pandas")}
+
+
+class LaneFailed(RuntimeError):
+    """The lane died, refused or did not answer: the harness's fault, never the completion's."""
+
+
+class LaneSilent(LaneFailed):
+    """No answer within the time allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a run ended: wait status, seconds, why it was killed ("" if it was not)."""
+
+    status: int
+    cpu_s: float
+    wall_s: float
+    killed: str
+    rss_kb: int
+
+    @property
+    def exit_code(self) -> int:
+        """The exit status, or minus the signal."""
+        return os.waitstatus_to_exitcode(self.status)
+
+
+def sealed_file(data: bytes, name: str) -> int:
+    """A memory file that nobody can change any more."""
+    import fcntl
+
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        fcntl.fcntl(fd, F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def empty_file(name: str) -> int:
+    """A memory file for output."""
+    return os.memfd_create(name, os.MFD_CLOEXEC)
+
+
+def read_file(fd: int, most: int) -> bytes:
+    """Up to `most` bytes from the start, whatever the file's own position is."""
+    size = min(os.fstat(fd).st_size, most)
+    parts, at = [], 0
+    while at < size:
+        part = os.pread(fd, size - at, at)
+        if not part:
+            break
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+class Lane:
+    """A running lane. Not for two threads at once."""
+
+    def __init__(self, tier: str, kind: str = "plain", role: str = "runner") -> None:
+        view = host_view(KINDS[kind] if kind == "plain" else _packages(kind))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.tier, self.kind, self.role, self.runs = tier, kind, role, 0
+        self._socket = ours
+        try:
+            settings = _settings(view, tier, kind, role, theirs.fileno())
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-s",
+                    "-P",
+                    "-S",
+                    "-B",
+                    "-X",
+                    "utf8",
+                    "-c",
+                    BOOT.format(root=ROOT),
+                    json.dumps(settings),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # one hash seed for all lanes: a verdict must not depend on where it was made
+                env={
+                    "PYTHONHASHSEED": "0",
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "OMP_NUM_THREADS": "1",
+                    "MKL_NUM_THREADS": "1",
+                },
+                cwd="/",
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        try:
+            answer = self.receive(START_S)
+        except LaneFailed:
+            self.close()
+            raise
+        if "failed" in answer:
+            self.close()
+            raise LaneFailed(str(answer["failed"]))
+        self.notes: dict[str, Any] = answer["ready"]
+
+    def run(self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any]) -> Report:
+        """Run one job to its end.
+
+        Raises:
+            LaneFailed: no report came.
+        """
+        self.start(style, fds, limits)
+        return self.finish(limits["wall_s"] * limits.get("steps", 1))
+
+    def start(self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any]) -> None:
+        """Hand a job to the lane; `finish` waits for its report."""
+        self.send({"op": "run", "style": style, "fds": list(fds), "limits": dict(limits)}, list(fds.values()))
+
+    def finish(self, wall_s: float) -> Report:
+        """The report of the job that was started."""
+        answer = self.receive(wall_s + GRACE_S)
+        if "status" not in answer:
+            raise LaneFailed(str(answer.get("lane", "bad report")))
+        self.runs += 1
+        if answer.get("recycle"):
+            self.close()
+        return Report(answer["status"], answer["cpu"], answer["wall"], answer["killed"], answer["rss_kb"])
+
+    def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        """One message with descriptors."""
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            self._socket.sendmsg([json.dumps(message).encode()], ancillary)
+        except OSError as err:
+            raise LaneFailed(f"the lane is gone: {err}") from err
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """The next message of the lane.
+
+        Raises:
+            LaneSilent: none came in time.
+            LaneFailed: the lane is gone.
+        """
+        deadline = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            if poll.poll(max(0.0, left) * 1000):
+                break
+            if left <= 0:
+                raise LaneSilent(f"no answer in {timeout_s:.0f} s")
+        try:
+            data = self._socket.recv(65536)
+        except OSError as err:
+            raise LaneFailed(f"the lane is gone: {err}") from err
+        if not data:
+            raise LaneFailed("the lane died")
+        answer: dict[str, Any] = json.loads(data)
+        return answer
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the lane can take another job."""
+        return self._socket.fileno() >= 0
+
+    def close(self) -> None:
+        """End the lane and everything in it."""
+        if self._socket.fileno() < 0:
+            return
+        self._socket.close()
+        try:
+            self.process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _packages(kind: str) -> tuple[str, ...]:
+    from grpo_verifiers.sandbox.view import PACKAGES
+
+    return PACKAGES if kind != "plain" else ()
+
+
+def _settings(view: HostView, tier: str, kind: str, role: str, fd: int) -> dict[str, Any]:
+    readable, listed = landlock_paths(view) if tier == "landlock" else (view.readable, ())
+    return {
+        "fd": fd,
+        "tier": tier,
+        "readable": list(readable),
+        "listed": list(listed),
+        "links": list(view.links),
+        "hidden": list(view.hidden),
+        "search": list(view.search),
+        "packages": dict(view.packages),
+        "preload": [*STANDARD, *KINDS[kind], *(("inside.tester",) if role == "tester" else ())],
+        "role": role,
+    }

@@ -1,0 +1,103 @@
+"""The lanes of a process: started when first needed, shared by all threads, replaced when they fail or grow old.
+
+Lanes of a forked copy of this process are never used there: the copy starts its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Iterator
+
+from grpo_verifiers.sandbox.lane import Lane
+
+RUNS_OF_A_LANE = 20_000
+RUNS_OF_A_TESTER = 500
+
+
+def default_count() -> int:
+    """Cores this process may use, less one for each GPU it can see, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        gpus = len([v for v in visible.split(",") if v.strip() and v.strip() != "-1"])
+    else:
+        gpus = len([n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()])
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
+    return max(1, (cores - gpus) // max(1, ranks))
+
+
+class Slot:
+    """What one worker uses: a lane of each kind and a tester of each kind, started at first use."""
+
+    def __init__(self, tier: str) -> None:
+        self.tier = tier
+        self._lanes: dict[tuple[str, str], Lane] = {}
+
+    def lane(self, kind: str, role: str = "runner") -> Lane:
+        """A lane that is alive.
+
+        Raises:
+            LaneFailed: it does not start.
+        """
+        lane = self._lanes.get((kind, role))
+        most = RUNS_OF_A_TESTER if role == "tester" else RUNS_OF_A_LANE
+        if lane is not None and lane.is_open and lane.runs >= most:
+            lane.close()
+        if lane is None or not lane.is_open:
+            lane = self._lanes[kind, role] = Lane(self.tier, kind, role)
+        return lane
+
+    def discard(self) -> None:
+        """End all lanes of the slot; the next use starts fresh ones."""
+        for lane in self._lanes.values():
+            lane.close()
+        self._lanes.clear()
+
+
+class Lanes:
+    """`count` slots; `slot()` waits for a free one."""
+
+    def __init__(self, tier: str, count: int) -> None:
+        self.tier, self.count = tier, count
+        self._pid = os.getpid()
+        self._free: queue.LifoQueue[Slot] = queue.LifoQueue()
+        self._slots = [Slot(tier) for _ in range(count)]
+        for slot in self._slots:
+            self._free.put(slot)
+        self._finalizer = weakref.finalize(self, _close, self._slots, self._pid)
+
+    @property
+    def is_ours(self) -> bool:
+        """False in a forked copy of the process that made the lanes."""
+        return self._pid == os.getpid()
+
+    @contextlib.contextmanager
+    def slot(self) -> Iterator[Slot]:
+        """A slot of one's own for a while."""
+        slot = self._free.get()
+        try:
+            yield slot
+        finally:
+            self._free.put(slot)
+
+    def warm(self) -> None:
+        """Start a plain lane in every slot."""
+        threads = [threading.Thread(target=slot.lane, args=("plain",), daemon=True) for slot in self._slots]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def close(self) -> None:
+        """End all lanes."""
+        self._finalizer()
+
+
+def _close(slots: list[Slot], pid: int) -> None:
+    if os.getpid() == pid:
+        for slot in slots:
+            slot.discard()

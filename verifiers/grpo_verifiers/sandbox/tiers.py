@@ -1,0 +1,205 @@
+"""Which isolation this machine can enforce, found by trying, and the self-test that says what holds.
+
+`namespaces` before `landlock` before nothing. `weak` (system call list and limits, but every file the user can read stays
+readable) is only taken where it was asked for by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.sandbox.lane import Lane, LaneFailed, empty_file, read_file, sealed_file
+from grpo_verifiers.sandbox.view import host_view
+from grpo_verifiers.verifier import BadOption, Unavailable
+
+ORDER = ("namespaces", "landlock", "weak")
+PROBE_MB = 512
+# what each tier promises; the rest is told as open
+ALWAYS = (
+    "network",
+    "unix sockets",
+    "new processes",
+    "run programs",
+    "write outside",
+    "signal others",
+    "trace others",
+    "environment",
+    "privileges",
+    "memory over the limit",
+    "mount",
+)
+ENFORCED: dict[str, tuple[str, ...]] = {
+    "namespaces": (*ALWAYS, "files outside", "home folder", "process list"),
+    "landlock": (*ALWAYS, "files outside", "home folder", "process list"),
+    "weak": ALWAYS,
+}
+FIXES = (
+    "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000), "
+    "or use a kernel with Landlock (5.13 or newer, Linux on x86-64 or aarch64), "
+    "or set `sandbox: {least: weak}` to run model code with the system call list alone, at your own risk"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the self-test: what was tried, whether the tier promises to refuse it, what happened ("" = refused)."""
+
+    name: str
+    asked: str
+    got: str
+
+    @property
+    def is_breach(self) -> bool:
+        """Promised and yet open."""
+        return self.asked == "refused" and self.got != "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The chosen tier with its self-test, the notes of the lane, and why better tiers failed."""
+
+    name: str
+    checks: tuple[Check, ...]
+    notes: Mapping[str, Any]
+    failed: Mapping[str, str]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What this tier does not cover, for every report of a run."""
+        if self.name == "namespaces":
+            return ()
+        missing = ["no scratch files", "names and sizes of files can be seen"]
+        if self.notes.get("uid") == os.getuid():
+            missing.append("same user as the trainer")
+        if self.name == "weak":
+            missing = ["every file of this user can be read", *missing]
+        return tuple(missing)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the manifest of a run."""
+        return {
+            "tier": self.name,
+            "checks": {c.name: {"asked": c.asked, "got": c.got} for c in self.checks},
+            "notes": dict(self.notes),
+            "failed": dict(self.failed),
+            "warnings": list(self.warnings),
+        }
+
+
+_lock = threading.Lock()
+_found: dict[str, Tier | str] = {}
+
+
+def least_tier(option: Any) -> str:
+    """The least tier an option `sandbox` accepts: a name, or `{least: name}`.
+
+    Raises:
+        BadOption: neither.
+    """
+    name = option.get("least") if isinstance(option, Mapping) and set(option) == {"least"} else option
+    if name in (None, "auto"):
+        return "landlock"
+    if name not in ORDER:
+        raise BadOption("sandbox", f"`sandbox` is `least: namespaces | landlock | weak`, not {option!r}")
+    return str(name)
+
+
+def choose(least: str = "landlock") -> Tier:
+    """The best tier of this machine that is at least `least`; tried once a process.
+
+    Raises:
+        Unavailable: none is; the hint holds the three fixes.
+    """
+    failed: dict[str, str] = {}
+    for name in ORDER[: ORDER.index(least) + 1]:
+        tier = try_tier(name)
+        if isinstance(tier, Tier):
+            return Tier(tier.name, tier.checks, tier.notes, failed)
+        failed[name] = tier
+    reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
+    raise Unavailable(f"no sandbox for model code on this machine ({reasons})", FIXES)
+
+
+def try_tier(name: str) -> Tier | str:
+    """The tier with its self-test, or why it cannot be had."""
+    with _lock:
+        if name not in _found:
+            _found[name] = _try(name)
+        return _found[name]
+
+
+def _try(name: str) -> Tier | str:
+    if not sys.platform.startswith("linux"):
+        return "needs Linux"
+    try:
+        lane = Lane(name)
+    except (LaneFailed, OSError) as err:
+        return str(err)
+    try:
+        checks = self_test(lane)
+    except (LaneFailed, OSError, ValueError) as err:
+        return f"the self-test failed: {err}"
+    finally:
+        lane.close()
+    broken = [c for c in checks if c.is_breach]
+    if broken:
+        return "the self-test found open: " + ", ".join(f"{c.name} ({c.got})" for c in broken)
+    return Tier(name, checks, lane.notes, {})
+
+
+def self_test(lane: Lane) -> tuple[Check, ...]:
+    """Try inside a run of this lane what must not work."""
+    with tempfile.TemporaryDirectory(prefix="grpo-probe-") as folder:
+        canary = os.path.join(folder, "canary")
+        with open(canary, "w") as file:
+            file.write("x")
+        home = os.path.realpath(os.path.expanduser("~"))
+        given: dict[str, Any] = {
+            "canary": canary,
+            "home": home,
+            "home_names": _private_names(home),
+            "outside": os.path.join(folder, "written"),
+            "variable": next(iter(os.environ), "PATH"),
+            "memory_mb": PROBE_MB,
+        }
+        payload, out = sealed_file(json.dumps(given).encode(), "probe"), empty_file("probe-out")
+        try:
+            limits = {"cpu_s": 5.0, "wall_s": 15.0, "memory_mb": PROBE_MB, "output_bytes": 1 << 20}
+            lane.run("probe", {"payload": payload, "results": out}, limits)
+            got = json.loads(read_file(out, 1 << 16))
+        finally:
+            os.close(payload)
+            os.close(out)
+        if os.path.exists(given["outside"]):
+            got["write outside"] = "wrote it"
+    promised = ENFORCED[lane.tier]
+    rows = [
+        Check(name, "refused" if name in promised else "open", what or "refused")
+        for name, what in got.items()
+        if name not in ("scratch files", "own uid")
+    ]
+    wanted = "writable" if lane.tier == "namespaces" else "none"
+    rows.append(Check("scratch files", wanted, got["scratch files"] or "none"))
+    return (
+        *rows,
+        Check("own uid", "not the trainer's" if lane.tier == "namespaces" else "any", got["own uid"]),
+    )
+
+
+def _private_names(folder: str) -> list[str]:
+    """Names in a folder that lead to nothing a lane may see."""
+    shown = host_view().readable
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [n for n in names if not any((s + "/").startswith(os.path.join(folder, n) + "/") for s in shown)][
+        :200
+    ]
