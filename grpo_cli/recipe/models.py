@@ -50,7 +50,8 @@ class Recipe(Section):
     grpo: Literal[1] = 1
     """Version of the recipe's schema."""
     extends: str | None = None
-    """Another recipe that this one lies over, as a path beside it or a shipped name."""
+    """Another recipe that this one lies over, as a path beside it or a shipped name: mappings merge key by key, lists and
+    values are replaced."""
     model: Model
     data: Data
     verify: dict[str, Verify] = Field(min_length=1)

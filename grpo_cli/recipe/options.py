@@ -105,7 +105,8 @@ def describe(hint: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join("nothing" if arg is type(None) else describe(arg) for arg in args)
     if origin in (list, tuple, set, frozenset):
-        inner = [describe(arg) for arg in args if arg is not Ellipsis]
+        many = {int: "whole numbers", float: "numbers", str: "texts"}
+        inner = [many.get(arg) or describe(arg) for arg in args if arg is not Ellipsis]
         return f"a list of {inner[0]}" if inner else "a list"
     if origin in (dict, Mapping) or hint is dict:
         return "a mapping"

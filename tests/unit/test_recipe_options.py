@@ -55,7 +55,7 @@ def test_right_options_pass_and_lists_become_what_the_verifier_declares() -> Non
         ("count", True, "must be a whole number, got true"),
         ("share", "x", 'must be a number, got "x"'),
         ("mode", "c", 'must be one of a, b, got "c"'),
-        ("names", "x", 'must be a list of text, got "x"'),
+        ("names", "x", 'must be a list of texts, got "x"'),
         ("text", 3, "must be text or nothing, got 3"),
     ],
 )
