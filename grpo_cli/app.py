@@ -11,6 +11,7 @@ import typer
 from grpo_cli import __version__
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
+from grpo_cli.commands.check import check
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify
@@ -41,6 +42,7 @@ def _root(
 
 
 app.command()(train)
+app.command()(check)
 app.command("eval")(evaluate)
 app.command()(export)
 app.command()(schema)

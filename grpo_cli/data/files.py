@@ -118,16 +118,20 @@ def _json_lines(path: Path, name: str) -> Iterator[Record | Broken]:
                     return
             if not line.strip():
                 continue
-            place = f"{name}:{number}"
-            try:
-                value = _json(line)
-            except ValueError as err:
-                yield Broken(place, str(err))
-                continue
-            if isinstance(value, dict):
-                yield Record(value, place)
-            else:
-                yield Broken(place, f"expected an object, got {_kind(value)}")
+            yield json_line(line, f"{name}:{number}")
+
+
+def json_line(line: bytes, place: str) -> Record | Broken:
+    """One line of JSON as a row."""
+    try:
+        value = _json(line)
+    except ValueError as err:
+        return Broken(place, str(err))
+    return (
+        Record(value, place)
+        if isinstance(value, dict)
+        else Broken(place, f"expected an object, got {_kind(value)}")
+    )
 
 
 def _json_array(text: bytes, name: str) -> Iterator[Record | Broken]:

@@ -1,0 +1,65 @@
+"""What a check found, as data. Every check answers; what could not be looked at is `unknown`, never `ok`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from grpo_cli.errors import Exit, UserError
+
+
+class Level(StrEnum):
+    """How bad it is: `warn` makes the command exit 1, `fail` with the code of its cause."""
+
+    OK = "ok"
+    NOTE = "note"
+    UNKNOWN = "unknown"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer of one check: a sentence, lines of evidence, the same as data, and what to do."""
+
+    check: str
+    level: Level
+    message: str
+    lines: tuple[str, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+    hint: str = ""
+    code: Exit = Exit.DATA
+
+    def as_json(self) -> dict[str, Any]:
+        """The object in `--json`."""
+        out: dict[str, Any] = {"check": self.check, "level": self.level.value, "message": self.message}
+        out |= {"lines": list(self.lines)} if self.lines else {}
+        out |= {"hint": self.hint} if self.hint else {}
+        return out | ({"data": self.data} if self.data else {})
+
+
+def failed(check: str, err: UserError, most: int = 10) -> Finding:
+    """A user's mistake as a finding."""
+    places = [f"{m.place}: {m.message}" if m.place else m.message for m in err.mistakes]
+    if len(places) == 1:
+        return Finding(check, Level.FAIL, places[0], hint=err.hint, code=err.code)
+    shown = places[:most] + ([f"… and {len(places) - most:,} more"] if len(places) > most else [])
+    return Finding(
+        check,
+        Level.FAIL,
+        f"{len(places):,} mistakes",
+        lines=tuple(shown),
+        data={"mistakes": len(places)},
+        hint=err.hint,
+        code=err.code,
+    )
+
+
+def exit_code(findings: Sequence[Finding]) -> Exit:
+    """The highest code of what failed, 1 where only warnings stand, else 0."""
+    codes = [finding.code for finding in findings if finding.level is Level.FAIL]
+    if codes:
+        return max(codes)
+    return Exit.BAR_MISSED if any(f.level is Level.WARN for f in findings) else Exit.OK
