@@ -1,0 +1,74 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import SetupError
+from grpo_cli.train import checkpoint
+
+
+def make(folder: Path, step: int) -> Path:
+    path = folder / f"step-{step:06d}"
+    path.mkdir(parents=True)
+    (path / "model.safetensors").write_bytes(b"w" * 100 + bytes([step]))
+    (path / "optimizer.pt").write_bytes(b"o" * 50)
+    checkpoint._write_manifest(path, step)
+    return path
+
+
+def newest(folder: Path) -> int | None:
+    found, _ = checkpoint.newest_valid(folder)
+    return found.step if found else None
+
+
+def test_a_whole_checkpoint_has_no_fault(tmp_path: Path) -> None:
+    assert checkpoint.find_fault(make(tmp_path, 1)) is None
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt"])
+def test_a_missing_file_makes_the_one_before_the_newest(tmp_path: Path, file: str) -> None:
+    make(tmp_path, 1)
+    (make(tmp_path, 2) / file).unlink()
+    found, broken = checkpoint.newest_valid(tmp_path)
+    assert found is not None
+    assert found.step == 1
+    assert [(c.step, fault) for c, fault in broken] == [(2, f"`{file}` is missing")]
+
+
+def test_a_truncated_file_is_recognised(tmp_path: Path) -> None:
+    make(tmp_path, 1)
+    with (make(tmp_path, 2) / "model.safetensors").open("r+b") as file:
+        file.truncate(40)
+    assert newest(tmp_path) == 1
+
+
+def test_one_flipped_byte_is_recognised(tmp_path: Path) -> None:
+    make(tmp_path, 1)
+    file = make(tmp_path, 2) / "model.safetensors"
+    file.write_bytes(b"x" + file.read_bytes()[1:])
+    assert newest(tmp_path) == 1
+
+
+def test_a_folder_without_a_manifest_is_passed_over(tmp_path: Path) -> None:
+    make(tmp_path, 1)
+    (make(tmp_path, 2) / "manifest.json").unlink()
+    (make(tmp_path, 3) / "manifest.json").write_text("{")
+    assert newest(tmp_path) == 1
+    assert newest(tmp_path / "nowhere") is None
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 10):
+        make(tmp_path, step)
+    checkpoint.keep_newest(tmp_path, 2)
+    assert [c.step for c in checkpoint.all_checkpoints(tmp_path)] == [3, 10]
+
+
+def test_too_little_space_is_said_before_training(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="MiB are free"):
+        checkpoint.check_space(tmp_path, 1 << 60)
+
+
+def test_the_manifest_lists_every_file(tmp_path: Path) -> None:
+    path = make(tmp_path, 4)
+    assert set(json.loads((path / "manifest.json").read_text())["files"]) == {"model.safetensors", "optimizer.pt"}
