@@ -22,7 +22,11 @@ from grpo_verifiers.verifier import Sample, Verifier
 CACHED = 100_000
 """Comparisons remembered, by gold and answer text: the samples of a group repeat their answers."""
 _OVER_LIMIT = frozenset(("timeout", "memory", "too_long"))
-_PROVED = {"s": Match(True, "equal:symbolic"), "m": Match(True, "equal:math-verify"), "n": Match(False, "unproved")}
+_PROVED = {
+    "s": Match(True, "equal:symbolic"),
+    "m": Match(True, "equal:math-verify"),
+    "n": Match(False, "unproved"),
+}
 
 
 class MathVerifier(Verifier):

@@ -25,10 +25,17 @@ class Answer(NamedTuple):
 
 _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 _BASE = re.compile(
-    r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\}*"
+    r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
 )
+_CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
+_UNIT_FRACTION = re.compile(
+    r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*\}\s*\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*\}"
+)
+_STATED = re.compile(r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])", re.I)
 _WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
-_MACRO = re.compile(r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{")
+_MACRO = re.compile(
+    r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"
+)
 _ASIDE = re.compile(
     r"(?:\\text\s*\{)?\s*\(\s*(?:\\text\s*\{)?\s*(?:approximately|approx\.?|about|roughly|or about|which is about|i\.?e\.?,?|that is,?|in simplest form|simplified|exact value|exactly)\b[^()]*\)\s*\}?\s*$",
     re.I,
@@ -48,13 +55,18 @@ def tidy(text: str) -> str:
     text = respell(text).strip()
     for _ in range(6):
         before = text
-        text = text.rstrip(" \t\n.,;:").lstrip(" \t\n,;:") if not text.endswith(("\\,", "\\;", "\\:")) else text[:-2]
-        if text.endswith("\\") and (before != text or text.endswith("\\\\")):
-            text = text[:-2] if text.endswith("\\\\") else text[:-1] if before != text and not before.endswith(("\\.",)) else text
+        if text.endswith(("\\,", "\\;", "\\:", "\\!", "\\ ")):
+            text = text[:-2]
+        elif not text.endswith("..."):
+            text = text.rstrip(" \t\n.,;:")
+        text = text.lstrip(" \t\n,;:")
+        text = text.rstrip("\\")
         for left, right in _OUTER:
             if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right):
                 inner = text[len(left) : -len(right)]
-                if left[-1] not in inner.replace("\\$", "") or len(left) == 2 and left not in inner and right not in inner:
+                if left[-1] not in inner.replace("\\$", "") or (
+                    len(left) == 2 and left not in inner and right not in inner
+                ):
                     text = inner.strip()
         if text == before:
             break
@@ -70,13 +82,25 @@ def plain(text: str) -> str:
             break
         text = _MACRO.sub("{", text)
         text = re.sub(r"\\[,;:! ]|~|\\q?quad", " ", text)
-    text = text.replace("\\$", "").replace("$", "").replace("\\%", "%").replace("{", "").replace("}", "").replace("\\", " ")
+    text = (
+        text.replace("\\$", "")
+        .replace("$", "")
+        .replace("\\%", "%")
+        .replace("{", "")
+        .replace("}", "")
+        .replace("\\", " ")
+    )
     return re.sub(r"\s+", " ", text).strip()
 
 
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
     clean = tidy(text)
+    if "m" in clean and ":" in clean:
+        clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
+    if "frac" in clean and "{\\" in clean:
+        clean = _UNIT_FRACTION.sub(r"\\text{ \1/\2}", clean)
+    clean = _STATED.sub("", clean)
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)
@@ -103,7 +127,12 @@ def read_answer(text: str) -> Answer:
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
     if phrase is not None:
         tree = phrase
-    if tree is not None and tree[0] == "n" and any(t.kind == "w" for t in tokens) and number_of(plain_words(words).split()) is None:
+    if (
+        tree is not None
+        and tree[0] == "n"
+        and any(t.kind == "w" for t in tokens)
+        and number_of(plain_words(words).split()) is None
+    ):
         words = words if words else ""
     return Answer(clean, shown, tree, words, as_list, fault)
 
@@ -144,13 +173,11 @@ def _base_number(text: str) -> Node | None:
     base = int(base_text) if base_text.isdigit() else number_of([base_text])
     if base is None or not 2 <= base <= 36 or len(digits) > 300:
         return None
-    if not any(c.isdigit() for c in digits) and (base < 11 or len(digits) < 2 and base < 11 or not digits.isupper()):
+    if digits.isalpha() and not (len(digits) > 1 and (base == 16 or (base > 10 and digits.isupper()))):
         return None
     try:
         int(digits, base)
     except ValueError:
-        return None
-    if digits.isalpha() and len(digits) == 1:
         return None
     return ("base", digits.upper(), base)
 

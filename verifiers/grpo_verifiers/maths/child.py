@@ -64,7 +64,11 @@ def _preload() -> None:
     two: Any = ("root", number(2), number(2))
     x: Any = ("s", "x")
     prove(("/", two, number(2)), ("/", number(1), two), False)
-    prove(("f", "sin", (("*", number(2), x),)), ("*", number(2), ("*", ("f", "sin", (x,)), ("f", "cos", (x,)))), False)
+    prove(
+        ("f", "sin", (("*", number(2), x),)),
+        ("*", number(2), ("*", ("f", "sin", (x,)), ("f", "cos", (x,)))),
+        False,
+    )
     _by_math_verify("x+1", "1+x")
 
 
@@ -130,7 +134,15 @@ def _by_math_verify(gold: str, answer: str) -> bool:
     from math_verify import LatexExtractionConfig, parse, verify
 
     config = [LatexExtractionConfig(boxed_match_priority=0)]
-    sides = [parse("\\boxed{" + text + "}", extraction_config=config, fallback_mode="no_fallback", parsing_timeout=None) for text in (gold, answer)]
+    sides = [
+        parse(
+            "\\boxed{" + text + "}",
+            extraction_config=config,
+            fallback_mode="no_fallback",
+            parsing_timeout=None,
+        )
+        for text in (gold, answer)
+    ]
     return bool(all(sides) and verify(sides[0], sides[1], strict=True, timeout_seconds=None))
 
 

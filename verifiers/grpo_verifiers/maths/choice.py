@@ -9,13 +9,19 @@ from grpo_verifiers.maths.answers import plain
 _WORD = r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:answer|option|choice)\s*(?:is)?\s*:?\s*)?"
 _ALONE = re.compile(rf"{_WORD}[(\[]?\s*([A-Ja-j])\s*[)\].:]*", re.I)
 _WITH_TEXT = re.compile(rf"{_WORD}(?:[(\[]\s*([A-J])\s*[)\]]\s*:?|([A-J])\s*[).:])\s*(\S.*)", re.S)
-_OTHER = re.compile(r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b")
+_OTHER = re.compile(
+    r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b"
+)
 _LETTERS = re.compile(r"[(\[{]?\s*[A-J]\s*[)\]}]?(?:\s*(?:,\s*and|,|;|and|&)\s*[(\[]?\s*[A-J]\s*[)\]}]?)+")
 
 
 def option_of(text: str) -> str:
     """The one option letter (upper case) this answer names, or ``."""
-    bold = re.fullmatch(r"\s*\\(?:textbf|mathbf|text|mathrm)\s*\{\s*\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)+(\S.*)", text, re.S)
+    bold = re.fullmatch(
+        r"\s*\\(?:textbf|mathbf|text|mathrm)\s*\{\s*\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)+(\S.*)",
+        text,
+        re.S,
+    )
     if bold is not None and not _OTHER.search(plain(bold[2])):
         return bold[1]
     read = plain(text)

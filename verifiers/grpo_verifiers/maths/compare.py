@@ -7,7 +7,7 @@ from fractions import Fraction
 from grpo_verifiers.maths.exact import Undefined
 from grpo_verifiers.maths.numeric import NoValue, approximate
 from grpo_verifiers.maths.realsets import NotReal, real_set, same_sets
-from grpo_verifiers.maths.scalars import Trial, has_decimal, proportional, same_scalar, value_of
+from grpo_verifiers.maths.scalars import Trial, proportional, same_scalar, value_of
 from grpo_verifiers.maths.tree import SCALARS, Node, choose_signs, contains, mul, number, symbols
 from grpo_verifiers.maths.units import conversion, units_agree
 
@@ -36,7 +36,7 @@ def _same(gold: Node, answer: Node, trial: Trial) -> bool:
         return _lists(gold, answer, trial)
     if g in ("unit", "pct") or a in ("unit", "pct"):
         return _measures(gold, answer, trial)
-    if g in SCALARS and a in SCALARS:
+    if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
         return _scalars(gold, answer, trial)
     if g in _SETLIKE or a in _SETLIKE:
         return _real_sets(gold, answer, trial)
@@ -76,6 +76,8 @@ def _spread(node: Node) -> Node:
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
         return ("list", ",", tuple(row[0] for row in node[1]))
+    if node[0] == "matrix" and len(node[1]) == 1 and len(node[1][0]) == 1:
+        return _spread(node[1][0][0])
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return _spread(node[1])
     return node
@@ -90,19 +92,27 @@ def is_name(node: Node) -> bool:
     if kind == "s":
         return True
     if kind == "f":
-        return len(node[1]) == 1 or (node[1] == "abs" and is_name(node[2][0]))
+        if node[1] == "abs":
+            return node[2][0] == ("s", "z") or (
+                is_name(node[2][0]) and not any(c.islower() for c in "".join(symbols(node[2][0])))
+            )
+        return len(node[1].rstrip("'")) == 1 or all(argument[0] == "s" for argument in node[2])
     if kind == "*":
         parts = _factors(node)
         if len(parts) == 2 and parts[0][0] == "s" and parts[1][0] == "s" and len(parts[0][1]) == 1:
             return parts[0][1] in "PVETCSDNabcdefghkrpquvwABGHKLMQRUWXYZ" and (parts[0][1].isupper() or False)
         return len(parts) <= 4 and all(p[0] == "s" and p[1].isupper() and len(p[1]) == 1 for p in parts)
     if kind == "+":
-        return len(node) > 2 and all(term[0] == "s" for term in node[1:]) and len(set(node[1:])) == len(node) - 1
+        return (
+            len(node) > 2 and all(term[0] == "s" for term in node[1:]) and len(set(node[1:])) == len(node) - 1
+        )
     if kind == "tuple":
         return all(item[0] == "s" for item in node[3])
     if kind == "/":
         top, bottom = _factors(node[1]), _factors(node[2])
-        return all(f[0] == "s" for f in top + bottom) and top[0] == bottom[0] == ("s", "d") and len(bottom) == 2
+        return (
+            all(f[0] == "s" for f in top + bottom) and top[0] == bottom[0] == ("s", "d") and len(bottom) == 2
+        )
     return False
 
 
@@ -140,14 +150,18 @@ def _gold_value(gold: Node, answer: Node, trial: Trial) -> bool:
     if not ops <= {"=", "~", "to"}:
         if ops == {"in"} and len(answer[2]) == 1 and is_name(answer[1]):
             target = answer[2][0][1]
-            return gold[0] != "list" and _same(gold, target, trial) if target[0] != "set" or gold[0] not in SCALARS else False
+            return (target[0] != "set" or gold[0] not in SCALARS) and _same(gold, target, trial)
         if gold[0] in SCALARS or gold[0] in ("unit", "pct"):
             return False
         return _real_sets(gold, answer, trial)
     name, values, signs = _chain(answer)
     if name is not None and gold == name and gold[0] == "s" and len(values) == 1 and values[0][0] != "s":
         return False
-    if name is None and any(symbols(v) for v in values) and not all(_may_equal(values[0], v, trial) for v in values[1:]):
+    if (
+        name is None
+        and any(symbols(v) for v in values)
+        and not all(_may_equal(values[0], v, trial) for v in values[1:])
+    ):
         return False
     return _any_part(gold, values, signs, trial)
 
@@ -206,7 +220,12 @@ def _loosely_named(a: Node, b: Node) -> bool:
     """Two names that do not contradict: only plain letters do."""
     if a[0] == "s" and b[0] == "s":
         return False
-    return a[0] != b[0] and "f" not in (a[0], b[0]) and "tuple" not in (a[0], b[0]) and not (symbols(a) & symbols(b))
+    return (
+        a[0] != b[0]
+        and "f" not in (a[0], b[0])
+        and "tuple" not in (a[0], b[0])
+        and not (symbols(a) & symbols(b))
+    )
 
 
 def _same_equation(gold: Node, answer: Node, trial: Trial) -> bool:
@@ -214,11 +233,15 @@ def _same_equation(gold: Node, answer: Node, trial: Trial) -> bool:
         return False
     left, right, a, b = gold[1], gold[2][0][1], answer[1], answer[2][0][1]
     if any(side[0] not in SCALARS for side in (left, right, a, b)):
-        return (same(left, a, trial) and same(right, b, trial)) or (same(left, b, trial) and same(right, a, trial))
+        return (same(left, a, trial) and same(right, b, trial)) or (
+            same(left, b, trial) and same(right, a, trial)
+        )
     if symbols(gold) != symbols(answer):
         return False
     first, second = _numerator(left, right), _numerator(a, b)
-    return proportional(first, second, trial) or proportional(("+", left, ("neg", right)), ("+", a, ("neg", b)), trial)
+    return proportional(first, second, trial) or proportional(
+        ("+", left, ("neg", right)), ("+", a, ("neg", b)), trial
+    )
 
 
 def _numerator(left: Node, right: Node) -> Node:
@@ -266,7 +289,10 @@ def _same_inequality(gold: Node, answer: Node, trial: Trial) -> bool:
         return False
     first, second = _oriented(gold), _oriented(answer)
     if len(first) > 1:
-        return all(op == other and same(a, c, trial) and same(b, d, trial) for (a, op, b), (c, other, d) in zip(first, second, strict=True))
+        return all(
+            op == other and same(a, c, trial) and same(b, d, trial)
+            for (a, op, b), (c, other, d) in zip(first, second, strict=True)
+        )
     (a, op, b), (c, other, d) = first[0], second[0]
     if op != other:
         return False
@@ -302,7 +328,7 @@ def _lists(gold: Node, answer: Node, trial: Trial) -> bool:
         return False
     if answer[0] == "set":
         return _sets(("set", _values(gold[2])), answer, trial)
-    if gold[1] == "or" and all(item[0] == "rel" for item in gold[2]) or answer[0] in _SETLIKE:
+    if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in _SETLIKE:
         return _real_sets(gold, answer, trial)
     if gold[1] == "alt":
         return any(same(item, answer, trial) for item in gold[2])
@@ -314,9 +340,9 @@ def _one_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
     if gold[0] == "tuple":
         named = _named(items)
         if named is not None and len(named) == len(items):
-            if len(named) == len(gold[3]) and _in_order(gold[3], [named[k] for k in sorted(named)], trial):
-                return True
-            return False
+            return bool(
+                len(named) == len(gold[3]) and _in_order(gold[3], [named[k] for k in sorted(named)], trial)
+            )
         if answer[1] in (",", "and") and not any(item[0] == "rel" for item in items):
             return _in_order(gold[3], items, trial)
         return _real_sets(gold, answer, trial)
@@ -333,7 +359,13 @@ def _named(items: tuple[Node, ...]) -> dict[str, Node] | None:
     """`x = 2, y = 3` by name; None if any item is no assignment, or a name comes twice."""
     named: dict[str, Node] = {}
     for item in items:
-        if item[0] != "rel" or len(item[2]) != 1 or item[2][0][0] != "=" or item[1][0] != "s" or item[1][1] in named:
+        if (
+            item[0] != "rel"
+            or len(item[2]) != 1
+            or item[2][0][0] != "="
+            or item[1][0] != "s"
+            or item[1][1] in named
+        ):
             return None
         named[item[1][1]] = item[2][0][1]
     return named
@@ -341,10 +373,20 @@ def _named(items: tuple[Node, ...]) -> dict[str, Node] | None:
 
 def _values(items: tuple[Node, ...]) -> tuple[Node, ...]:
     """Left sides dropped: all of one name, or only the first (`n = 2, 3, 4`)."""
-    named = [item for item in items if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and is_name(item[1])]
-    if not named or (len(named) == len(items) and len({item[1] for item in items}) > 1 and len({i[1][1][:1] for i in items if i[1][0] == "s"}) != 1):
+    named = [
+        item
+        for item in items
+        if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and is_name(item[1])
+    ]
+    if not named or (
+        len(named) == len(items)
+        and len({item[1] for item in items}) > 1
+        and len({i[1][1][:1] for i in items if i[1][0] == "s"}) != 1
+    ):
         return items
-    if len(named) != len(items) and (len(named) != 1 or items[0] is not named[0] or any(i[0] == "rel" for i in items[1:])):
+    if len(named) != len(items) and (
+        len(named) != 1 or items[0] is not named[0] or any(i[0] == "rel" for i in items[1:])
+    ):
         return items
     out: list[Node] = []
     for item in items:
@@ -361,9 +403,20 @@ def _list_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
         if set(first) != set(second):
             return False
         return all(same(first[k], second[k], trial) for k in first)
-    if first is not None and len(first) > 1 and len({k[:1] for k in first}) == len(first) and second is None and not any(i[0] == "rel" for i in a):
+    if (
+        first is not None
+        and len(first) > 1
+        and len({k[:1] for k in first}) == len(first)
+        and second is None
+        and not any(i[0] == "rel" for i in a)
+    ):
         return _in_order([first[k] for k in sorted(first)], a, trial)
-    if second is not None and len(second) > 1 and len({k[:1] for k in second}) == len(second) and not any(i[0] == "rel" for i in g):
+    if (
+        second is not None
+        and len(second) > 1
+        and len({k[:1] for k in second}) == len(second)
+        and not any(i[0] == "rel" for i in g)
+    ):
         return _in_order(g, [second[k] for k in sorted(second)], trial)
     if any(item[0] == "dots" for item in (*g, *a)):
         return _in_order(_written_out(g), _written_out(a), trial)
@@ -397,13 +450,21 @@ def _written_out(items: tuple[Node, ...]) -> tuple[Node, ...]:
         return items
     last = before[-1]
     step = before[-1] - before[-2] if len(before) > 1 else Fraction(1)  # type: ignore[operator]
-    if last is None or step == 0 or (end - last) / step > 1000 or (end - last) / step < 1 or ((end - last) / step).denominator != 1:
+    if (
+        last is None
+        or step == 0
+        or (end - last) / step > 1000
+        or (end - last) / step < 1
+        or ((end - last) / step).denominator != 1
+    ):
         return items
     middle = [number(last + step * (i + 1)) for i in range(int((end - last) / step) - 1)]
     return (*items[:at], *middle, *items[at + 1 :])
 
 
-def _in_order(gold: list[Node] | tuple[Node, ...], answer: list[Node] | tuple[Node, ...], trial: Trial) -> bool:
+def _in_order(
+    gold: list[Node] | tuple[Node, ...], answer: list[Node] | tuple[Node, ...], trial: Trial
+) -> bool:
     return len(gold) == len(answer) and all(same(g, a, trial) for g, a in zip(gold, answer, strict=True))
 
 
@@ -592,8 +653,14 @@ def _matrices(gold: Node, answer: Node, trial: Trial) -> bool:
     if first is None or second is None:
         return False
     if "tuple" in (gold[0], answer[0]) and len(second) != len(first):
-        first, second = ((first, tuple(zip(*second, strict=False))) if answer[0] == "tuple" else (tuple(zip(*first, strict=False)), second))
-    return len(first) == len(second) and all(_in_order(g, a, trial) for g, a in zip(first, second, strict=True))
+        first, second = (
+            (first, tuple(zip(*second, strict=False)))
+            if answer[0] == "tuple"
+            else (tuple(zip(*first, strict=False)), second)
+        )
+    return len(first) == len(second) and all(
+        _in_order(g, a, trial) for g, a in zip(first, second, strict=True)
+    )
 
 
 def _cases(gold: Node, answer: Node, trial: Trial) -> bool:
@@ -613,7 +680,16 @@ def _cases(gold: Node, answer: Node, trial: Trial) -> bool:
 # numbers with something attached
 
 
+def _infinite(node: Node) -> int:
+    """1 or -1 for plus and minus infinity, else 0."""
+    if node[0] == "neg":
+        return -_infinite(node[1])
+    return int(node[0] == "inf")
+
+
 def _scalars(gold: Node, answer: Node, trial: Trial) -> bool:
+    if _infinite(gold) or _infinite(answer):
+        return _infinite(gold) == _infinite(answer)
     if "deg" in (gold[0], answer[0]):
         gold, answer = _undegree(gold), _undegree(answer)
     if contains(answer, {"pct", "unit"}) or contains(gold, {"pct", "unit"}):
@@ -641,7 +717,10 @@ def _inline(node: Node) -> Node:
         return inner
     if node[0] in ("n", "s", "c"):
         return node
-    return tuple(_inline(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node)
+    return tuple(
+        _inline(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else part
+        for part in node
+    )
 
 
 def _measures(gold: Node, answer: Node, trial: Trial) -> bool:
@@ -651,7 +730,9 @@ def _measures(gold: Node, answer: Node, trial: Trial) -> bool:
     if answer[0] == "unit":
         unit_a, answer = answer[2], answer[1]
     if gold[0] == "pct" or answer[0] == "pct":
-        return (trial.options.units == "ignore" or units_agree(unit_g, unit_a)) and _percentages(gold, answer, trial)
+        return (trial.options.units == "ignore" or units_agree(unit_g, unit_a)) and _percentages(
+            gold, answer, trial
+        )
     if trial.options.units != "ignore" and not units_agree(unit_g, unit_a):
         if trial.options.units == "convert":
             factor = conversion(unit_a, unit_g)
@@ -718,13 +799,20 @@ def _ratios(gold: Node, answer: Node, trial: Trial) -> bool:
             second[0] = second[0] % 12 + 12
         return first == second
     first_items, second_items = _ratio_items(gold), _ratio_items(answer)
-    if gold[0] == "clock" or first_items is None or second_items is None or len(first_items) != len(second_items):
+    if (
+        gold[0] == "clock"
+        or first_items is None
+        or second_items is None
+        or len(first_items) != len(second_items)
+    ):
         return False
     pivot, other = first_items[0], second_items[0]
     for g, a in zip(first_items[1:], second_items[1:], strict=True):
         if not same(mul(g, other), mul(a, pivot), trial):
             return False
-    return any(symbols(x) or value_of(x) != 0 for x in second_items) and not all(_is_zero(x) for x in (other, *second_items[1:]))
+    return any(symbols(x) or value_of(x) != 0 for x in second_items) and not all(
+        _is_zero(x) for x in (other, *second_items[1:])
+    )
 
 
 def _is_zero(node: Node) -> bool:

@@ -112,7 +112,7 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
 def _root(base: Fraction, exponent: Fraction) -> Fraction:
     """base ** exponent if that is rational."""
     index = exponent.denominator
-    if index > 64 or base < 0 and index % 2 == 0:
+    if index > 64 or (base < 0 and index % 2 == 0):
         raise NotRational("an irrational root")
     top, bottom = _integer_root(abs(base.numerator), index), _integer_root(base.denominator, index)
     root = Fraction(top, bottom)

@@ -23,7 +23,10 @@ _THINKING = re.compile(
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
-_OR = re.compile(r",?(?:or|ormaybe|orpossibly|orperhaps|orelse|oreven|maybe|possibly|perhaps|alternatively|/|\\text\{or\}|\\lor)[,:]?", re.I)
+_OR = re.compile(
+    r",?(?:or|ormaybe|orpossibly|orperhaps|orelse|oreven|maybe|possibly|perhaps|alternatively|/|\\text\{or\}|\\lor)[,:]?",
+    re.I,
+)
 _AND = re.compile(r"(?:,|;|and|&|,and|;and|\\text\{and\}|\\text\{,?and\}|\\land),?", re.I)
 _OR_AFTER = re.compile(
     r"[\s$)\]\\*,.(]*\b(?:or|alternatively)\b[\s,]*(?:maybe|possibly|perhaps|even|else|it could be|it is)?\s*"
@@ -35,7 +38,9 @@ _DENIED_AFTER = re.compile(
     r"|isn't|is n't|wouldn't be|cannot be|can't be|must be wrong)\b",
     re.I,
 )
-_DENIED_BEFORE = re.compile(r"(?:\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$", re.I)
+_DENIED_BEFORE = re.compile(
+    r"(?:\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$", re.I
+)
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|on second thought)\b[^\n]{0,40})"
     r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*([^\n]{1,80})",
@@ -133,7 +138,11 @@ def _box_at(text: str, start: int, after: int) -> _Box:
 def _rfind_box(text: str, before: int) -> tuple[int, int] | None:
     """Start and end of the last box macro that starts before `before`."""
     while True:
-        at = max(text.rfind("\\boxed", 0, before), text.rfind("\\fbox", 0, before), text.rfind("\\framebox", 0, before))
+        at = max(
+            text.rfind("\\boxed", 0, before),
+            text.rfind("\\fbox", 0, before),
+            text.rfind("\\framebox", 0, before),
+        )
         if at < 0:
             return None
         match = _BOX.match(text, at)

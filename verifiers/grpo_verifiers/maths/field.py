@@ -118,14 +118,19 @@ class Field:
         if kind in ("!", "!!", "binom"):
             return self._combinatorial(node)
         if kind == "deg":
-            return _times(self.image(node[1]), _times(self.image(("c", "pi")), self._fraction(Fraction(1, 180))))
+            return _times(
+                self.image(node[1]), _times(self.image(("c", "pi")), self._fraction(Fraction(1, 180)))
+            )
         raise NoImage(kind)
 
     def _fraction(self, value: Fraction) -> Pair:
         bottom = value.denominator % _P
         if bottom == 0:
             raise NoImage("a division by zero")
-        return (value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P, 0)
+        return (
+            value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P,
+            0,
+        )
 
     def _drawn(self, kind: str, *images: Pair) -> Pair:
         self.opaque = True
@@ -150,7 +155,7 @@ class Field:
             return self._rational_power(base, value, False)
         image = self.image(base)
         number = self._exact(base)
-        is_plain = (number is not None and number > 0) or base[0] in ("s", "c") and base != ("c", "i")
+        is_plain = (number is not None and number > 0) or (base[0] in ("s", "c") and base != ("c", "i"))
         if image[1] or image[0] == 0 or pow(image[0], _Q, _P) != 1:
             return self._drawn("^", image, self.image(exponent))
         if not is_plain:
@@ -174,7 +179,9 @@ class Field:
         if number is not None and number < 0:
             positive: Node = ("n", -number, None)
             if exponent.denominator == 2:
-                return _times(_pow((0, 1), exponent.numerator), self._rational_power(positive, exponent, is_root))
+                return _times(
+                    _pow((0, 1), exponent.numerator), self._rational_power(positive, exponent, is_root)
+                )
             if is_root and exponent.denominator % 2 == 1:
                 root = self._rational_power(positive, exponent, is_root)
                 return (-root[0] % _P, -root[1] % _P) if exponent.numerator % 2 else root

@@ -12,7 +12,9 @@ from grpo_verifiers.maths.answers import Answer, read_answer
 from grpo_verifiers.maths.extract import extract
 from grpo_verifiers.verifier import BadGold
 
-_LETTER = re.compile(r"(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{\s*)?\\?\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*)?([A-J])\s*\}?\s*\\?\)?\s*\}?\.?")
+_LETTER = re.compile(
+    r"(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{\s*)?\\?\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*)?([A-J])\s*\}?\s*\\?\)?\s*\}?\.?"
+)
 _LETTERS = re.compile(r"[A-J](?:\s*(?:,|and|;)?\s*[A-J]){1,6}")
 _INTEGER = re.compile(r"-?\d{1,15}")
 _LABEL = re.compile(r"\s*(?:\\text\s*\{)?\s*(?:the\s+)?(?:final\s+)?answer\s*(?:is|:)\s*\}?\s*:?", re.I)
@@ -37,7 +39,14 @@ class Gold:
         first = self.answers[0]
         if first.tree is None:
             return "words" if first.words else "text"
-        names = {"n": "number", "tuple": "tuple", "list": "list", "rel": "relation", "unit": "quantity", "pct": "percentage"}
+        names = {
+            "n": "number",
+            "tuple": "tuple",
+            "list": "list",
+            "rel": "relation",
+            "unit": "quantity",
+            "pct": "percentage",
+        }
         return names.get(first.tree[0], first.tree[0] if first.tree[0].isalpha() else "expression")
 
 
@@ -102,9 +111,13 @@ def _compile_text(text: str) -> Gold:
     if _INTEGER.fullmatch(text):
         return Gold((text,), (read_answer(text),), integer=int(text))
     answer = read_answer(text)
-    if not answer.text or answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None:
+    if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
-    if answer.tree is None and not answer.words and ("brace" in answer.fault or "missing" in answer.fault or "match" in answer.fault):
+    if (
+        answer.tree is None
+        and not answer.words
+        and ("brace" in answer.fault or "missing" in answer.fault or "match" in answer.fault)
+    ):
         raise BadGold(f"the gold answer `{text[:40]}` cannot be read: {answer.fault}")
     if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
         raise BadGold(f"the gold answer `{text[:40]}` has no value")

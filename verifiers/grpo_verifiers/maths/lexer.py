@@ -33,7 +33,7 @@ class Token(NamedTuple):
 
 
 _LEX = re.compile(
-    r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|,|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))+)"
+    r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|,|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))+)"
     r"|(?P<side>\\(?:left|right|middle)(?![a-zA-Z])\s*\.?)"
     r"|(?P<env>\\(?P<which>begin|end)\s*\{\s*(?P<envname>[a-zA-Z]+)\*?\s*\})"
     r"|(?P<cmd>\\[a-zA-Z]+)"
@@ -43,19 +43,151 @@ _LEX = re.compile(
     r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
     re.DOTALL,
 )
-_TEXT = frozenset("text mbox textrm textup textnormal textsf texttt hbox textmd mathtext".split())
-_FONT = frozenset(
-    "mathrm mathbf textbf boldsymbol bold bm pmb mathit mathsf mathtt mathcal mathscr mathfrak textit underline emph operatorname "
-    "mathop boxed fbox framebox ensuremath displaylines substack smash uline textsc mathnormal vec hat widehat tilde widetilde overrightarrow "
-    "mathbin mathord mathrel mathopen mathclose mathpunct llap rlap underbar".split()
+_TEXT = frozenset(
+    ["text", "mbox", "textrm", "textup", "textnormal", "textsf", "texttt", "hbox", "textmd", "mathtext"]
 )
-_DROPPED = frozenset("phantom hphantom vphantom label tag cancel bcancel xcancel hspace vspace sout footnote ref eqref st kern cellcolor".split())
-_COLOURED = frozenset("textcolor colorbox fcolorbox href".split())
-_MATRICES = frozenset("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix array psmallmatrix bsmallmatrix".split())
-_ALIGNED = frozenset("aligned align alignedat equation gather gathered split multline eqnarray center flalign".split())
+_FONT = frozenset(
+    [
+        "mathrm",
+        "mathbf",
+        "textbf",
+        "boldsymbol",
+        "bold",
+        "bm",
+        "pmb",
+        "mathit",
+        "mathsf",
+        "mathtt",
+        "mathcal",
+        "mathscr",
+        "mathfrak",
+        "textit",
+        "underline",
+        "emph",
+        "operatorname",
+        "mathop",
+        "boxed",
+        "fbox",
+        "framebox",
+        "ensuremath",
+        "displaylines",
+        "substack",
+        "smash",
+        "uline",
+        "textsc",
+        "mathnormal",
+        "vec",
+        "hat",
+        "widehat",
+        "tilde",
+        "widetilde",
+        "overrightarrow",
+        "mathbin",
+        "mathord",
+        "mathrel",
+        "mathopen",
+        "mathclose",
+        "mathpunct",
+        "llap",
+        "rlap",
+        "underbar",
+    ]
+)
+_DROPPED = frozenset(
+    [
+        "phantom",
+        "hphantom",
+        "vphantom",
+        "label",
+        "tag",
+        "cancel",
+        "bcancel",
+        "xcancel",
+        "hspace",
+        "vspace",
+        "sout",
+        "footnote",
+        "ref",
+        "eqref",
+        "st",
+        "kern",
+        "cellcolor",
+    ]
+)
+_COLOURED = frozenset(["textcolor", "colorbox", "fcolorbox", "href"])
+_MATRICES = frozenset(
+    [
+        "matrix",
+        "pmatrix",
+        "bmatrix",
+        "Bmatrix",
+        "vmatrix",
+        "Vmatrix",
+        "smallmatrix",
+        "array",
+        "psmallmatrix",
+        "bsmallmatrix",
+    ]
+)
+_ALIGNED = frozenset(
+    [
+        "aligned",
+        "align",
+        "alignedat",
+        "equation",
+        "gather",
+        "gathered",
+        "split",
+        "multline",
+        "eqnarray",
+        "center",
+        "flalign",
+    ]
+)
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp sqrt abs min max gcd lcm floor ceil "
-    "asin acos atan det lim mod cbrt tg ctg arctg cosec arg sgn".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "arccot",
+        "arcsec",
+        "arccsc",
+        "sinh",
+        "cosh",
+        "tanh",
+        "coth",
+        "ln",
+        "log",
+        "lg",
+        "exp",
+        "sqrt",
+        "abs",
+        "min",
+        "max",
+        "gcd",
+        "lcm",
+        "floor",
+        "ceil",
+        "asin",
+        "acos",
+        "atan",
+        "det",
+        "lim",
+        "mod",
+        "cbrt",
+        "tg",
+        "ctg",
+        "arctg",
+        "cosec",
+        "arg",
+        "sgn",
+    ]
 )
 _SPELT_SYMBOLS = {
     "pi": ("c", "pi"), "Pi": ("s", "Pi"), "infinity": ("c", "infty"), "inf": ("c", "infty"), "infty": ("c", "infty"), "oo": ("c", "infty"),
@@ -63,8 +195,46 @@ _SPELT_SYMBOLS = {
     "sigma": ("s", "sigma"), "omega": ("s", "omega"), "phi": ("s", "phi"), "delta": ("s", "delta"), "epsilon": ("s", "epsilon"),
 }  # fmt: skip
 _GREEK = frozenset(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega Gamma Delta Theta "
-    "Lambda Xi Sigma Upsilon Phi Psi Omega ell hbar aleph imath jmath Pi".split()
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "upsilon",
+        "phi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Sigma",
+        "Upsilon",
+        "Phi",
+        "Psi",
+        "Omega",
+        "ell",
+        "hbar",
+        "aleph",
+        "imath",
+        "jmath",
+        "Pi",
+    ]
 )
 _SAME = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "nicefrac": "frac", "sfrac": "frac", "dbinom": "binom", "tbinom": "binom",
@@ -74,16 +244,25 @@ _SAME = {
     "dotsb": "ldots", "vdots": "ldots", "ddots": "ldots", "dotso": "ldots", "ast": "*", "times": "*", "cdot": "*", "bullet": "*", "div": "/", "colon": ":", "slash": "/",
     "degree": "circ", "textdegree": "circ", "percent": "%", "rightarrow": "to", "longrightarrow": "to", "Longrightarrow": "to", "Rightarrow": "to", "implies": "to", "iff": "to",
     "smallsetminus": "setminus", "backslash": "setminus", "bigcup": "cup", "bigcap": "cap", "isin": "in", "reals": "Reals", "asin": "arcsin",
-    "acos": "arccos", "atan": "arctan", "thickapprox": "approx", "simeq": "approx", "sim": "approx", "doteq": "approx", "approxeq": "approx",
+    "acos": "arccos", "atan": "arctan", "thickapprox": "approx", "simeq": "approx", "doteq": "approx", "approxeq": "approx",
     "prime": "'", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc", "mid": "mid", "textbar": "|", "colonequals": "=", "coloneqq": "=",
     "dollar": "$", "lang": "langle", "rang": "rangle", "bar": "overline", "cong": "=", "infin": "infty", "minus": "-", "plus": "+", "semicolon": ";", "plusmn": "pm", "ohm": "Omega",
 }  # fmt: skip
-_VARIANTS = {"varphi": "phi", "varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho", "varsigma": "sigma", "varpi": "pi"}
+_VARIANTS = {
+    "varphi": "phi",
+    "varepsilon": "epsilon",
+    "vartheta": "theta",
+    "varrho": "rho",
+    "varsigma": "sigma",
+    "varpi": "pi",
+}
 _MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
 _COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
-_CONTINENTAL = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])")
+_CONTINENTAL = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
+)
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _UNIT_TEXT = frozenset(LETTERS)
@@ -94,9 +273,11 @@ def tidy_numbers(text: str, commas: bool) -> str:
 
     `commas`: plain commas mark thousands too; off inside brackets, where they part coordinates.
     """
+    if "\\text" in text:
+        text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
     text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
     text = _DECIMAL_COMMA.sub(".", text)
-    if "," in text and "." in text or text.count(".") > 1:
+    if ("," in text and "." in text) or text.count(".") > 1:
         text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
     if commas and "," in text:
         text = _COMMAS.sub(lambda m: m.group().replace(",", ""), text)
@@ -187,7 +368,11 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
             if value in "$":
                 spaced = True
                 continue
-            out.append(Token("o", value, spaced) if value[0] != "." or len(value) < 3 else Token("c", "ldots", spaced))
+            out.append(
+                Token("o", value, spaced)
+                if value[0] != "." or len(value) < 3
+                else Token("c", "ldots", spaced)
+            )
         elif kind == "cmd":
             name = value[1:]
             if name in _TEXT or name in _FONT or name in _DROPPED or name in _COLOURED or name == "color":
@@ -276,13 +461,15 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         argument = " " + argument.lstrip()
     bare = argument.strip()
     if name in _TEXT and not bare:
-        if argument:
-            out.append(Token("o", " ", True))
         return pos
     if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha():
         out.append(Token("w", bare, spaced))
         return pos
-    if name in ("textbf", "textit") or name in _TEXT or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1):
+    if (
+        name in ("textbf", "textit")
+        or name in _TEXT
+        or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
+    ):
         _lex(argument, out, True, depth + 1)
         return pos
     if len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
@@ -306,7 +493,9 @@ def _is_word(run: str) -> bool:
         return low in SHORT_WORDS and (run.islower() or run.istitle() or low in ("dne", "nan", "yes", "no"))
     if not _VOWEL.search(run) or low in ("abcd", "abcde", "wxyz"):
         return False
-    return not (run.isupper() and len(run) < 6 and len(set(run)) == len(run) and low not in ("none", "true", "false"))
+    return not (
+        run.isupper() and len(run) < 6 and len(set(run)) == len(run) and low not in ("none", "true", "false")
+    )
 
 
 _FUNCTION_HEAD = re.compile("(" + "|".join(sorted(FUNCTIONS - {"st"}, key=len, reverse=True)) + "|pi)")
@@ -339,7 +528,10 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         out.append(Token("w", run, spaced))
         return
     after_value = previous is not None and (
-        previous.kind == "n" or previous.kind == "w" or previous.value in (")", "}", "pi", "/") or (previous.kind == "s" and spaced)
+        previous.kind == "n"
+        or previous.kind == "w"
+        or previous.value in (")", "}", "pi", "/")
+        or (previous.kind == "s" and spaced)
     )
     if (after_value and (run in SHORT or (run in _ORDINAL and not spaced))) or _is_word(run):
         out.append(Token("w", run, spaced))

@@ -62,16 +62,22 @@ _UNEQUAL = Match(False, "unequal")
 
 def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if gold.letter:
-        return Match(True, "equal:option") if option_of(answer.text) == gold.letter else _UNEQUAL
+        named = option_of(answer.text) or option_of(answer.tokens)
+        return Match(True, "equal:option") if named == gold.letter else _UNEQUAL
     if gold.letters and options_of(answer.text) == gold.letters:
         return Match(True, "equal:option")
     if not answer.tokens:
         return Match(False, "empty")
     if answer.tokens == wanted.tokens:
         return Match(True, "equal:string")
-    if wanted.words and answer.words and same_words(wanted.words, answer.words):
+    if wanted.tree is None and wanted.words and answer.words and same_words(wanted.words, answer.words):
         return Match(True, "equal:words")
-    if wanted.words and wanted.tree is None and answer.tokens.isalpha() and same_words(wanted.words, answer.tokens):
+    if (
+        wanted.words
+        and wanted.tree is None
+        and answer.tokens.isalpha()
+        and same_words(wanted.words, answer.tokens)
+    ):
         return Match(True, "equal:words")
     if wanted.tree is None:
         if wanted.words and answer.words == "" and same_words(wanted.words, answer.text):
@@ -106,7 +112,14 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if answer.tree is not None and wanted.tree is not None:
         if answer.tree[0] == "list" and wanted.tree[0] not in ("list", "set", "tuple", "rel"):
             return Match(False, "hedge")
-        if answer.tree[0] != wanted.tree[0] and {answer.tree[0], wanted.tree[0]} & {"tuple", "list", "set", "matrix", "rel", "cases"}:
+        if answer.tree[0] != wanted.tree[0] and {answer.tree[0], wanted.tree[0]} & {
+            "tuple",
+            "list",
+            "set",
+            "matrix",
+            "rel",
+            "cases",
+        }:
             return Match(False, "kind")
     return _UNEQUAL
 

@@ -93,7 +93,9 @@ def _value(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
         if abs(bottom.value) <= 4 * bottom.error:
             raise NoValue("a division by zero")
         value_c = top.value / bottom.value
-        return Approx(value_c, (top.error + abs(value_c) * bottom.error) / abs(bottom.value) + _EPS * abs(value_c))
+        return Approx(
+            value_c, (top.error + abs(value_c) * bottom.error) / abs(bottom.value) + _EPS * abs(value_c)
+        )
     if kind == "^":
         return _power(_value(node[1], point, log10), _value(node[2], point, log10))
     if kind == "root":
@@ -130,7 +132,9 @@ def _power(base: Approx, exponent: Approx) -> Approx:
     value = base.value**exponent.value
     if value == 0:
         raise NoValue("underflow")
-    relative = abs(exponent.value) * base.error / abs(base.value) + abs(cmath.log(base.value)) * exponent.error
+    relative = (
+        abs(exponent.value) * base.error / abs(base.value) + abs(cmath.log(base.value)) * exponent.error
+    )
     return Approx(value, abs(value) * (relative + 4 * _EPS * (1 + abs(exponent.value))))
 
 
@@ -174,7 +178,11 @@ def _function(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
         return Approx(value, 1e-12 * (1 + abs(value)))
     if name in _FUNCTIONS:
         value = _FUNCTIONS[name](x.value)
-        slope = (_FUNCTIONS[name](x.value + 1e-7) - value) / 1e-7 if name[:3] == "arc" and abs(abs(x.value) - 1) > 1e-3 else 1 + abs(value) ** 2
+        slope = (
+            (_FUNCTIONS[name](x.value + 1e-7) - value) / 1e-7
+            if name[:3] == "arc" and abs(abs(x.value) - 1) > 1e-3
+            else 1 + abs(value) ** 2
+        )
         return Approx(value, (abs(slope) + 1) * x.error + 4 * _EPS * (1 + abs(value)))
     # An unknown function is some smooth function of its arguments, the same on both sides.
     letter = sum(map(ord, name))
@@ -199,7 +207,9 @@ def _log(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
     if abs(bottom) < 1e-12:
         raise NoValue("logarithm to base one")
     value = top.value / bottom
-    return Approx(value, (top.error + abs(value) * (b.error / abs(b.value) + _EPS)) / abs(bottom) + _EPS * abs(value))
+    return Approx(
+        value, (top.error + abs(value) * (b.error / abs(b.value) + _EPS)) / abs(bottom) + _EPS * abs(value)
+    )
 
 
 def _gamma(x: Approx) -> Approx:

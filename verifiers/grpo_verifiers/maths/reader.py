@@ -11,24 +11,111 @@ from fractions import Fraction
 from grpo_verifiers.maths.lexer import FUNCTIONS, Token, TooBig, Unreadable
 from grpo_verifiers.maths.tree import ONE, Node, add, contains, mul, number, symbols
 from grpo_verifiers.maths.units import GENERIC, SCALES, canonical_unit
-from grpo_verifiers.maths.words import HEDGES, NUMBER_WORDS, number_of
+from grpo_verifiers.maths.words import FRACTION_WORDS, HEDGES, NUMBER_WORDS, number_of
 
 DEPTH = 60
 _END = Token("o", "")
 _RELATIONS = {
     "=": "=", "==": "=", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "!=": "!=", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~", "to": "to",
-    "=>": "to", "->": "to", "in": "in", "notin": "notin", "equiv": "=", "subset": "subset", "subseteq": "subset", "propto": "propto",
+    "=>": "to", "->": "to", "sim": "~", "in": "in", "notin": "notin", "equiv": "=", "subset": "subset", "subseteq": "subset", "propto": "propto",
 }  # fmt: skip
 _REFUSED = frozenset(
-    "sum prod int iint iiint oint lim det gcd lcm bmod pmod mod partial nabla limsup liminf sup forall exists neg angle perp parallel "
-    "triangle Re Im deg dim ker Pr hom operatorname limits odot otimes oplus star dagger overbrace underbrace overset underset "
-    "stackrel substack xrightarrow input write include def newcommand url".split()
+    [
+        "sum",
+        "prod",
+        "int",
+        "iint",
+        "iiint",
+        "oint",
+        "lim",
+        "det",
+        "gcd",
+        "lcm",
+        "bmod",
+        "pmod",
+        "mod",
+        "partial",
+        "nabla",
+        "limsup",
+        "liminf",
+        "sup",
+        "forall",
+        "exists",
+        "neg",
+        "angle",
+        "perp",
+        "parallel",
+        "triangle",
+        "measuredangle",
+        "Re",
+        "Im",
+        "deg",
+        "dim",
+        "ker",
+        "Pr",
+        "hom",
+        "operatorname",
+        "limits",
+        "odot",
+        "otimes",
+        "oplus",
+        "star",
+        "dagger",
+        "overbrace",
+        "underbrace",
+        "overset",
+        "underset",
+        "stackrel",
+        "substack",
+        "xrightarrow",
+        "input",
+        "write",
+        "include",
+        "def",
+        "newcommand",
+        "url",
+    ]
 )
-_TRIG = frozenset("sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot arcsec arccsc".split())
-_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec", "csc": "arccsc"}
-_CURRENCIES = {"$": "dollar", "pounds": "gbp", "euro": "euro", "yen": "yen", "rupee": "rupee", "cents": "cent"}
+_TRIG = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "sinh",
+        "cosh",
+        "tanh",
+        "coth",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "arccot",
+        "arcsec",
+        "arccsc",
+    ]
+)
+_INVERSE = {
+    "sin": "arcsin",
+    "cos": "arccos",
+    "tan": "arctan",
+    "cot": "arccot",
+    "sec": "arcsec",
+    "csc": "arccsc",
+}
+_CURRENCIES = {
+    "$": "dollar",
+    "pounds": "gbp",
+    "euro": "euro",
+    "yen": "yen",
+    "rupee": "rupee",
+    "cents": "cent",
+}
 _SETS = {"setR": "R", "setZ": "Z", "setN": "N", "setQ": "Q", "setC": "C", "Reals": "R"}
-_CLOSERS = frozenset((")", "]", "}", "rangle", "rfloor", "rceil", "|", "end:matrix", "end:array", "end:cases", "endaligned"))
+_CLOSERS = frozenset(
+    (")", "]", "}", "rangle", "rfloor", "rceil", "|", "end:matrix", "end:array", "end:cases", "endaligned")
+)
 _PERCENT_WORDS = frozenset(("percent", "percentage", "pct", "percents"))
 _UNIT_STOP = frozenset(("and", "or"))
 
@@ -136,18 +223,37 @@ class Reader:
 
     def _skip_label(self) -> None:
         """`Area = 5` and `Answer: 5`: words before the sign name the value and go."""
-        if self.peek().kind != "w" or self.peek().value in _CURRENCIES:
+        first = self.peek()
+        if (
+            first.kind == "n"
+            or first.value in _CURRENCIES
+            or (first.value in ("-", "{") and first.kind == "o")
+        ):
             return
-        i = self.at
-        while i < len(self.tokens) and i < self.at + 14:
+        depth, is_words, is_operation = 0, first.kind == "w", False
+        for i in range(self.at, min(len(self.tokens), self.at + 40)):
             token = self.tokens[i]
-            if token.value in ("=", ":") and token.kind == "o":
-                if not any(t.value.lower() in HEDGES for t in self.tokens[self.at : i]):
+            value = token.value
+            depth += (value in ("(", "{", "[")) - (value in (")", "}", "]"))
+            if depth < 0 or (
+                depth == 0
+                and (
+                    value in (",", ";", "approx", "le", "ge", "<", ">", "in", "or", "and")
+                    or (token.kind == "o" and value == "&")
+                )
+            ):
+                return
+            if depth == 0 and value in ("=", ":") and token.kind == "o":
+                is_plain = is_words and not any(t.value.lower() in HEDGES for t in self.tokens[self.at : i])
+                if (is_plain and i < self.at + 14) or (is_operation and value == "="):
                     self.at = i + 1
                 return
-            if token.kind not in ("w", "s") and token.value not in ("(", ")", "triangle", "angle"):
-                return
-            i += 1
+            is_operation = is_operation or (token.kind == "c" and value in _REFUSED and value != "neg")
+            is_words = is_words and (
+                token.kind in ("w", "s")
+                or value in ("(", ")", "{", "}", "^", "_", "'")
+                or (token.kind == "n" and self.tokens[i - 1].value in ("_", "{", "^", "("))
+            )
 
     def _measured(self) -> Node:
         """An expression with a currency before it or a unit after it."""
@@ -156,9 +262,16 @@ class Reader:
         token = self.peek()
         if token.kind == "u" or (token.kind == "w" and token.value not in _UNIT_STOP):
             node = self._unit(node)
+        elif token.kind == "c" and token.value in _CURRENCIES:
+            self.at += 1
+            self.currency = _CURRENCIES[token.value]
         if self.currency:
             if node[0] == "unit":
-                node = node[1] if node[2] in ("", self.currency) else ("unit", node[1], f"{self.currency} {node[2]}")
+                node = (
+                    node[1]
+                    if node[2] in ("", self.currency)
+                    else ("unit", node[1], f"{self.currency} {node[2]}")
+                )
             node = node if node[0] == "unit" else ("unit", node, self.currency)
             self.currency = None
         if node[0] == "deg":
@@ -240,10 +353,12 @@ class Reader:
     def ratio(self) -> Node:
         start = self.at
         first = self.sum()
-        if self.peek().value != ":" or self.in_set:
+        if self.in_set or not (
+            self.peek().value == ":" or (self.peek().value == "to" and self.peek().kind == "w")
+        ):
             return first
         items = [first]
-        while self.take(":"):
+        while self.take(":") or self.take("to"):
             items.append(self.sum())
         texts = [t.value for t in self.tokens[start : self.at]]
         if re.fullmatch(r"\d{1,2}:[0-5]\d(:[0-5]\d)?", "".join(texts)):
@@ -329,7 +444,19 @@ class Reader:
             return value in ("(", "{") or (value == "[" and not self.in_set)
         if kind == "c":
             return (
-                value in ("pi", "frac", "sqrt", "binom", "lfloor", "lceil", "overline", "begin:matrix", "begin:array", "root")
+                value
+                in (
+                    "pi",
+                    "frac",
+                    "sqrt",
+                    "binom",
+                    "lfloor",
+                    "lceil",
+                    "overline",
+                    "begin:matrix",
+                    "begin:array",
+                    "root",
+                )
                 or value in FUNCTIONS
             )
         return False
@@ -337,7 +464,13 @@ class Reader:
     def _mixed(self, whole: Node) -> Node:
         """`1 1/4`: a whole number, a gap and a fraction of whole numbers."""
         top, slash, bottom = self.peek(), self.peek(1), self.peek(2)
-        if whole[0] != "n" or whole[2] is not None or slash.value != "/" or bottom.kind != "n" or not (top.value + bottom.value).isdigit():
+        if (
+            whole[0] != "n"
+            or whole[2] is not None
+            or slash.value != "/"
+            or bottom.kind != "n"
+            or not (top.value + bottom.value).isdigit()
+        ):
             raise Unreadable("two numbers side by side")
         self.at += 3
         if int(bottom.value) == 0:
@@ -353,7 +486,9 @@ class Reader:
         return mixed if mixed is not None else mul(whole, part)
 
     def _mixed_value(self, whole: Node, part: Node) -> Node | None:
-        plain = part[0] == "/" and part[1][0] == part[2][0] == "n" and part[1][2] is None and part[2][2] is None
+        plain = (
+            part[0] == "/" and part[1][0] == part[2][0] == "n" and part[1][2] is None and part[2][2] is None
+        )
         if whole[2] is None and plain and part[2][1] != 0:
             return number(whole[1] + part[1][1] / part[2][1])
         return None
@@ -394,7 +529,12 @@ class Reader:
 
     def _degrees(self, node: Node) -> Node:
         after = self.peek()
-        if after.value in ("C", "F", "K", "Celsius", "celsius", "Fahrenheit") and self.peek(1).value in ("", ",", ".", "}"):
+        if after.value in ("C", "F", "K", "Celsius", "celsius", "Fahrenheit") and self.peek(1).value in (
+            "",
+            ",",
+            ".",
+            "}",
+        ):
             self.at += 1
             self.currency = "celsius" if after.value[0] in "Cc" else "fahrenheit"
             return node
@@ -404,7 +544,9 @@ class Reader:
         braced = self.peek().value == "{" and self.peek().kind == "o"
         inner = self.peek(1) if braced else self.peek()
         after = self.peek(2) if braced else self.peek(1)
-        if inner.value == "circ" and inner.kind == "c":
+        if (inner.value == "circ" and inner.kind == "c") or (
+            inner.value == "o" and node[0] == "n" and (not braced or after.value == "}")
+        ):
             self.at += 3 if braced else 1
             return self._degrees(node)
         if inner.value == "'":
@@ -426,7 +568,11 @@ class Reader:
         if node[0] == "all" and inner.kind == "n":
             self.at += 3 if braced else 1
             return ("all", node[1] + inner.value)
-        if node[0] == "matrix" and inner.value in ("T", "top", "intercal", "t") and (not braced or after.value == "}"):
+        if (
+            node[0] == "matrix"
+            and inner.value in ("T", "top", "intercal", "t")
+            and (not braced or after.value == "}")
+        ):
             self.at += 3 if braced else 1
             return ("matrix", tuple(zip(*node[1], strict=True)))
         exponent = self._script()
@@ -458,7 +604,9 @@ class Reader:
                 token = self.peek()
                 if token is _END:
                     raise Unreadable("a brace is never closed")
-                depth += (token.value == "{" and token.kind == "o") - (token.value == "}" and token.kind == "o")
+                depth += (token.value == "{" and token.kind == "o") - (
+                    token.value == "}" and token.kind == "o"
+                )
                 self.at += 1
             inside = self.tokens[start + 1 : self.at - 1]
         else:
@@ -470,9 +618,19 @@ class Reader:
         if node[0] == "s":
             return ("s", f"{node[1]}_{label}")
         if node[0] == "all":
-            return ("all", node[1] + {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, label))
+            return (
+                "all",
+                node[1]
+                + {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, label),
+            )
         if node[0] == "n" and node[2] is None:
-            base = number_of([label.lower()]) if label.isalpha() else int(label) if label.isdigit() and len(label) < 4 else None
+            base = (
+                number_of([label.lower()])
+                if label.isalpha()
+                else int(label)
+                if label.isdigit() and len(label) < 4
+                else None
+            )
             if base is not None and 2 <= base <= 36:
                 text = str(node[1].numerator)
                 return ("base", text, base)
@@ -503,7 +661,15 @@ class Reader:
                 if value == "e" and self.peek().value == "_":
                     return ("s", "e")
                 return ("c", "e" if value == "e" else "i")
-            if value in "fghFGH" and self.peek().value == "(" and self.peek().kind == "o" and not self.peek().spaced:
+            while self.peek().value == "'" and self.peek().kind == "o":
+                self.at += 1
+                value += "'"
+            if (
+                self.peek().value == "("
+                and self.peek().kind == "o"
+                and not self.peek().spaced
+                and self._is_call(value)
+            ):
                 self.at += 1
                 arguments = self._items(")")
                 return ("f", value, arguments)
@@ -517,6 +683,20 @@ class Reader:
             return self._word(token)
         raise Unreadable("an expression is missing")
 
+    def _is_call(self, name: str) -> bool:
+        """Whether a letter before a bracket is a function: `f(x)`, `P(X > 2)`, or `T(n) = ...`."""
+        if name[0] in "fghFGH":
+            return True
+        depth = 0
+        for i in range(self.at, min(len(self.tokens), self.at + 40)):
+            value = self.tokens[i].value
+            depth += (value == "(") - (value == ")")
+            if depth == 0:
+                return i + 1 < len(self.tokens) and self.tokens[i + 1].value == "="
+            if depth == 1 and self.tokens[i].value in ("=", "<", ">", "le", "ge", "mid", "|"):
+                return name == "P"
+        return False
+
     def _word(self, token: Token) -> Node:
         value = token.value
         if value == "$":
@@ -527,9 +707,17 @@ class Reader:
         while self.peek().kind == "w" and self.peek().value.lower().split("-")[0] in NUMBER_WORDS:
             words.append(self.peek().value.lower())
             self.at += 1
-            if self.peek().value == "-" and self.peek(1).kind == "w" and self.peek(1).value.lower() in NUMBER_WORDS:
+            if (
+                self.peek().value == "-"
+                and self.peek(1).kind == "w"
+                and self.peek(1).value.lower() in NUMBER_WORDS
+            ):
                 self.at += 1
         if words:
+            if len(words) > 1 and words[-1] in FRACTION_WORDS:
+                top = number_of(words[:-1])
+                if top is not None:
+                    return number(Fraction(top, FRACTION_WORDS[words[-1]]))
             value_of = number_of(words)
             if value_of is not None:
                 return number(value_of)
@@ -544,11 +732,17 @@ class Reader:
 
     def _number(self, value: str) -> Node:
         after = self.peek()
-        if value[0] != "." and "." in value or value[0] == ".":
+        if (value[0] != "." and "." in value) or value[0] == ".":
             whole, _, digits = value.partition(".")
             if after.value in ("overline", "dot") and after.kind == "c" and digits.isdigit() | (digits == ""):
                 return self._bar(whole, digits)
-            if after.value == "(" and not after.spaced and self.peek(1).kind == "n" and self.peek(1).value.isdigit() and self.peek(2).value == ")":
+            if (
+                after.value == "("
+                and not after.spaced
+                and self.peek(1).kind == "n"
+                and self.peek(1).value.isdigit()
+                and self.peek(2).value == ")"
+            ):
                 block = self.peek(1).value
                 self.at += 3
                 return recurring(whole, digits, block)
@@ -556,7 +750,9 @@ class Reader:
             mantissa, _, exponent = value.lower().partition("e")
             if abs(int(exponent)) > 4000:
                 return mul(self._number(mantissa), ("^", number(10), number(int(exponent))))
-            scaled = Fraction(mantissa + "0" if mantissa.endswith(".") else mantissa) * Fraction(10) ** int(exponent)
+            scaled = Fraction(mantissa + "0" if mantissa.endswith(".") else mantissa) * Fraction(10) ** int(
+                exponent
+            )
             return ("n", scaled, None)
         if "." in value:
             digits = value.partition(".")[2]
@@ -685,15 +881,20 @@ class Reader:
             return ("matrix", self._rows("end:" + name[6:]))
         if name == "begin:cases":
             return ("cases", self._rows("end:cases"))
-        if name in ("max", "min") and self.peek().value == "(":
+        if name in ("max", "min") and self.peek().value in ("(", "{"):
+            closer = ")" if self.peek().value == "(" else "}"
             self.at += 1
-            arguments = self._items(")")
+            arguments = self._items(closer)
             if any(symbols(a) for a in arguments):
                 return ("f", name, tuple(sorted(arguments, key=repr)))
             raise Unreadable("an operation that is not carried out")
         if name in _TRIG or name in ("ln", "log", "lg", "exp", "abs", "floor", "ceil", "sgn"):
             return self._function(name)
-        raise Unreadable(f"a command `{name[:20]}`" if name not in _REFUSED else f"an operation that is not carried out: `{name}`")
+        raise Unreadable(
+            f"a command `{name[:20]}`"
+            if name not in _REFUSED
+            else f"an operation that is not carried out: `{name}`"
+        )
 
     def _short_argument(self) -> Node:
         r"""Argument of `\frac`: braces, or one digit of a longer number (`\frac12`)."""
@@ -746,7 +947,11 @@ class Reader:
             else:
                 raise Unreadable("an inverse function")
         if name in ("ln", "log", "lg"):
-            node: Node = ("log", ("c", "e") if name == "ln" else number(10) if name == "lg" else base, argument)
+            node: Node = (
+                "log",
+                ("c", "e") if name == "ln" else number(10) if name == "lg" else base,
+                argument,
+            )
         elif name == "exp":
             node = ("^", ("c", "e"), argument)
         else:
@@ -766,7 +971,9 @@ class Reader:
         node = self.power()
         while True:
             token = self.peek()
-            if not self._starts_factor(token) or (token.kind == "c" and token.value in FUNCTIONS and token.value != "sqrt"):
+            if not self._starts_factor(token) or (
+                token.kind == "c" and token.value in FUNCTIONS and token.value != "sqrt"
+            ):
                 return node
             if token.value in ("(", "[", "|"):
                 return node
@@ -795,7 +1002,12 @@ class Reader:
                 return 0
             if depth == 0 and token.value in ("mid", ":"):
                 return i - self.at
-            if depth == 0 and token.value == "|" and i > self.at and self.tokens[i - 1].value not in ("+", "-", "*", ",", "="):
+            if (
+                depth == 0
+                and token.value == "|"
+                and i > self.at
+                and self.tokens[i - 1].value not in ("+", "-", "*", ",", "=")
+            ):
                 return i - self.at
         return 0
 
@@ -808,7 +1020,9 @@ class Reader:
             self.at += 1
             if not self.take("in"):
                 raise Unreadable("a set builder")
+            in_set, self.in_set = self.in_set, 1
             domain = self.sets()
+            self.in_set = in_set
         else:
             self.at += 1
         self.at += 1
@@ -836,7 +1050,14 @@ class Reader:
                 continue
             if self.take("&") or self.take(","):
                 continue
-            if self.peek().kind == "w" and self.peek().value.lower() in ("if", "for", "when", "where", "otherwise", "else"):
+            if self.peek().kind == "w" and self.peek().value.lower() in (
+                "if",
+                "for",
+                "when",
+                "where",
+                "otherwise",
+                "else",
+            ):
                 word = self.peek().value.lower()
                 self.at += 1
                 if word in ("otherwise", "else"):
@@ -865,7 +1086,9 @@ def recurring(whole: str, head: str, block: str) -> Node:
     if len(head) + len(block) > 300:
         raise TooBig("too many digits")
     shift = 10 ** len(head)
-    value = Fraction(int(whole or "0") * shift + int(head or "0"), shift) + Fraction(int(block), shift * (10 ** len(block) - 1))
+    value = Fraction(int(whole or "0") * shift + int(head or "0"), shift) + Fraction(
+        int(block), shift * (10 ** len(block) - 1)
+    )
     return number(value)
 
 

@@ -159,7 +159,9 @@ def real_set(node: Node) -> RealSet:
         found = real_set(node[2][0])
         for item in node[2][1:]:
             other = real_set(item)
-            found = _joined(found, other, (union if node[1] == "or" else intersection)(found.pieces, other.pieces))
+            found = _joined(
+                found, other, (union if node[1] == "or" else intersection)(found.pieces, other.pieces)
+            )
         return found
     raise NotReal(kind)
 
@@ -196,6 +198,10 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
         raise NotReal(op)
     if right[0] == "s" and left[0] != "s":
         left, op, right = right, _FLIPPED[op], left
+    if right[0] == "f" and right[1] == "abs" and not symbols(left):
+        left, op, right = right, _FLIPPED[op], left
+    if left[0] == "f" and left[1] == "abs" and not symbols(right) and op != "=":
+        return _within(left[2][0], op, right)
     names = symbols(left) | symbols(right)
     if len(names) != 1 or left[0] in ("tuple", "set", "list") or right[0] in ("tuple", "set", "list"):
         raise NotReal("not one variable")
@@ -210,6 +216,15 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
     if end.node is None:
         return RealSet(ALL, name)
     return RealSet((Piece(LEFT, end),) if op in ("<", "<=") else (Piece(end, RIGHT),), name)
+
+
+def _within(inner: Node, op: str, bound: Node) -> RealSet:
+    """`|x - 1| < 2` and its like, for a positive bound."""
+    if _end(bound, False).place <= 0:
+        raise NotReal("a bound that is not positive")
+    upper, lower = _inequality(inner, op, bound), _inequality(inner, _FLIPPED[op], ("neg", bound))
+    join = intersection if op in ("<", "<=", "!=") else union
+    return RealSet(join(upper.pieces, lower.pieces), upper.name)
 
 
 def _solve_linear(left: Node, op: str, right: Node, name: str) -> tuple[str, Node]:

@@ -148,11 +148,21 @@ def _places(gold: Node) -> int | None:
 def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Trial) -> bool:
     """Rational values that differ: is one the rounding of the other, or inside the tolerance?"""
     tolerance = trial.options.tolerance
-    if tolerance and (has_decimal(answer) or has_decimal(gold)) and abs(a - b) <= Fraction(tolerance) * abs(a):
+    if (
+        tolerance
+        and (has_decimal(answer) or has_decimal(gold))
+        and abs(a - b) <= Fraction(tolerance) * abs(a)
+    ):
         trial.note("equal:rounded")
         return True
     places = _places(gold)
-    if not trial.options.round_gold or places is None or b.denominator == 1 or has_decimal(answer) or _significant(a, places) < 3:
+    if (
+        not trial.options.round_gold
+        or places is None
+        or b.denominator == 1
+        or has_decimal(answer)
+        or _significant(a, places) < 3
+    ):
         return False
     if abs(a - b) * 2 * 10**places <= 1:
         trial.note("equal:rounded")
@@ -170,7 +180,11 @@ def _rounds(gold: Node, a: Fraction, answer: Node, trial: Trial) -> bool:
     except NoValue:
         return False
     gap = abs(b.value - float(a))
-    if trial.options.tolerance and (places is not None or decimal_answer) and gap <= trial.options.tolerance * abs(float(a)):
+    if (
+        trial.options.tolerance
+        and (places is not None or decimal_answer)
+        and gap <= trial.options.tolerance * abs(float(a))
+    ):
         trial.note("equal:rounded")
         return True
     if not trial.options.round_gold or places is None or decimal_answer or _significant(a, places) < 3:
@@ -230,6 +244,10 @@ def _rename(node: Node) -> Node:
     if node[0] in ("n", "c"):
         return node
     return tuple(
-        _rename(part) if isinstance(part, tuple) and part and isinstance(part[0], str) else tuple(_rename(p) for p in part) if isinstance(part, tuple) else part
+        _rename(part)
+        if isinstance(part, tuple) and part and isinstance(part[0], str)
+        else tuple(_rename(p) for p in part)
+        if isinstance(part, tuple)
+        else part
         for part in node
     )

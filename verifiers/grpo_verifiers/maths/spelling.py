@@ -14,8 +14,46 @@ _FRACTIONS = {
 _GREEK = dict(
     zip(
         "αβγδεζηθικλμνξπρσςτυφχψωΓΔΘΛΞΠΣΦΨΩϕϵϑµ",
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma sigma tau upsilon phi chi psi "
-        "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega phi epsilon theta mu".split(),
+        [
+            "alpha",
+            "beta",
+            "gamma",
+            "delta",
+            "epsilon",
+            "zeta",
+            "eta",
+            "theta",
+            "iota",
+            "kappa",
+            "lambda",
+            "mu",
+            "nu",
+            "xi",
+            "pi",
+            "rho",
+            "sigma",
+            "sigma",
+            "tau",
+            "upsilon",
+            "phi",
+            "chi",
+            "psi",
+            "omega",
+            "Gamma",
+            "Delta",
+            "Theta",
+            "Lambda",
+            "Xi",
+            "Pi",
+            "Sigma",
+            "Phi",
+            "Psi",
+            "Omega",
+            "phi",
+            "epsilon",
+            "theta",
+            "mu",
+        ],
         strict=True,
     )
 )
@@ -34,7 +72,19 @@ _GLYPHS: dict[str, str] = {
     "\u2062": "*", "\u2061": "", "\u2064": "+",
     "一": "1", "二": "2", "三": "3", "四": "4", "五": "5", "六": "6", "七": "7", "八": "8", "九": "9", "十": "10", "零": "0",
 }  # fmt: skip
-_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD, *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20)])
+_INVISIBLE = dict.fromkeys(
+    [
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        0x2060,
+        0xFEFF,
+        0xAD,
+        *range(0x09),
+        0x0B,
+        0x0C,
+        *range(0x0E, 0x20),
+    ]
+)
 _SPACES = {0xA0: " ", 0x202F: "\\,", 0x2009: "\\,", 0x200A: "\\,", 0x2002: " ", 0x2003: " ", 0x3000: " "}
 _TABLE: dict[int, str | None] = {
     **{ord(k): v for k, v in _GLYPHS.items()},

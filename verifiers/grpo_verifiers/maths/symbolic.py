@@ -95,7 +95,14 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool:
         try:
             if step(difference) == 0:
                 return True
-        except (TypeError, ValueError, NotImplementedError, AttributeError, RecursionError, sp.PolynomialError):
+        except (
+            TypeError,
+            ValueError,
+            NotImplementedError,
+            AttributeError,
+            RecursionError,
+            sp.PolynomialError,
+        ):
             continue
     return bool(difference.equals(0))
 
@@ -111,7 +118,14 @@ def _constant_is_zero(difference: Any, scale: Any) -> bool:
                 return bool(sp.minimal_polynomial(difference, sp.Symbol("x")) == sp.Symbol("x"))
             if step(difference) == 0 or sp.simplify(step(difference)) == 0:
                 return True
-        except (TypeError, ValueError, NotImplementedError, AttributeError, RecursionError, sp.PolynomialError):
+        except (
+            TypeError,
+            ValueError,
+            NotImplementedError,
+            AttributeError,
+            RecursionError,
+            sp.PolynomialError,
+        ):
             continue
     return bool(difference.equals(0))
 

@@ -23,7 +23,9 @@ Node = tuple[Any, ...]
 ONE: Node = ("n", Fraction(1), None)
 ZERO: Node = ("n", Fraction(0), None)
 
-SCALARS = frozenset(("n", "s", "c", "+", "*", "/", "neg", "^", "root", "f", "log", "!", "!!", "binom", "deg", "pm", "mp"))
+SCALARS = frozenset(
+    ("n", "s", "c", "+", "*", "/", "neg", "^", "root", "f", "log", "!", "!!", "binom", "deg", "pm", "mp")
+)
 
 
 def number(value: int | Fraction) -> Node:
@@ -56,7 +58,26 @@ def children(node: Node) -> list[Node]:
 
 
 _SHAPES = frozenset(
-    "inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases".split()
+    [
+        "inf",
+        "unit",
+        "pct",
+        "base",
+        "ratio",
+        "clock",
+        "tuple",
+        "set",
+        "list",
+        "dots",
+        "rel",
+        "cup",
+        "cap",
+        "minus",
+        "all",
+        "builder",
+        "matrix",
+        "cases",
+    ]
 )
 
 

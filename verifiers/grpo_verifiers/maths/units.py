@@ -54,10 +54,10 @@ yen yen 1 jpy
 rupee rupee 1 rupees inr rs
 degree angle 1 degrees deg degs
 radian angle - radians rad rads
-mph speed 1397/3125 
+mph speed 1397/3125
 kmh speed 5/18 kph kmph
-celsius temperature - 
-fahrenheit temperature - 
+celsius temperature -
+fahrenheit temperature -
 kelvin temperature - kelvins
 square - -
 N force 1 newton newtons
@@ -84,9 +84,41 @@ for _line in _TABLE.strip().splitlines():
         UNITS[_alias] = _unit
 
 GENERIC = frozenset(
-    "unit units way ways time times item items total totals piece pieces number numbers value values solution solutions "
-    "possibility possibilities arrangement arrangements outcome outcomes more less left altogether each exactly only "
-    "approximately about".split()
+    [
+        "unit",
+        "units",
+        "way",
+        "ways",
+        "time",
+        "times",
+        "item",
+        "items",
+        "total",
+        "totals",
+        "piece",
+        "pieces",
+        "number",
+        "numbers",
+        "value",
+        "values",
+        "solution",
+        "solutions",
+        "possibility",
+        "possibilities",
+        "arrangement",
+        "arrangements",
+        "outcome",
+        "outcomes",
+        "more",
+        "less",
+        "left",
+        "altogether",
+        "each",
+        "exactly",
+        "only",
+        "approximately",
+        "about",
+    ]
 )
 """Nouns that say nothing about the quantity: they never contradict another unit."""
 
@@ -98,8 +130,54 @@ LETTERS = frozenset("mgshLlNJWVA")
 """One-letter units; read as units only in upright text or apart from the number."""
 
 SHORT = frozenset(
-    "mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph usd USD EUR GBP INR kW Hz "
-    "Pa pm am deg rad sq cu ha mole mol".split()
+    [
+        "mm",
+        "cm",
+        "dm",
+        "km",
+        "in",
+        "ft",
+        "yd",
+        "yds",
+        "mi",
+        "mg",
+        "kg",
+        "kgs",
+        "lb",
+        "lbs",
+        "oz",
+        "ms",
+        "sec",
+        "secs",
+        "min",
+        "mins",
+        "hr",
+        "hrs",
+        "ml",
+        "mL",
+        "gal",
+        "qt",
+        "mph",
+        "kmh",
+        "kph",
+        "usd",
+        "USD",
+        "EUR",
+        "GBP",
+        "INR",
+        "kW",
+        "Hz",
+        "Pa",
+        "pm",
+        "am",
+        "deg",
+        "rad",
+        "sq",
+        "cu",
+        "ha",
+        "mole",
+        "mol",
+    ]
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
 
@@ -108,7 +186,7 @@ def singular(word: str) -> str:
     """A crude singular, good enough to compare two nouns."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
-    if word.endswith("ses") or word.endswith("xes") or word.endswith("ches"):
+    if word.endswith(("ses", "xes", "ches")):
         return word[:-2]
     return word[:-1] if word.endswith("s") and len(word) > 3 and not word.endswith("ss") else word
 
@@ -140,7 +218,9 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             power = _POWER_WORDS[low]
         elif word == "/" or low == "per" or (low in ("a", "an") and out):
             out.append("/")
-        elif low in GENERIC or low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and len(words) == 1):
+        elif low in GENERIC or (
+            low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and len(words) == 1)
+        ):
             continue
         else:
             unit = find_unit(word)

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import re
 
-_SMALL = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = {w: 10 * (i + 2) for i, w in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split())}
+_SMALL = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = {
+    w: 10 * (i + 2)
+    for i, w in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"])
+}
 _ORDINALS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10,
     "eleventh": 11, "twelfth": 12, "thirteenth": 13, "fourteenth": 14, "fifteenth": 15, "sixteenth": 16, "seventeenth": 17,
@@ -16,19 +37,117 @@ _ORDINALS = {
 }  # fmt: skip
 _UNITS = {w: i for i, w in enumerate(_SMALL)}
 _MULTIPLIERS = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
-NUMBER_WORDS = frozenset([*_UNITS, *_TENS, *_ORDINALS, *_MULTIPLIERS])
+FRACTION_WORDS = {
+    "half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4, "fifth": 5, "fifths": 5,
+    "sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8, "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
+}  # fmt: skip
+NUMBER_WORDS = frozenset([*_UNITS, *_TENS, *_ORDINALS, *_MULTIPLIERS, *FRACTION_WORDS])
 
 DIGIT_WORDS = _UNITS
 
 SHORT_WORDS = frozenset(
-    "or and if not is to per of no yes for all the an in at by as on so be it do dne nan inf one two six ten red odd"
-    " even none true false sun mon tue wed thu fri sat jan feb mar apr jun jul aug sep oct nov dec cat dog man men boy"
-    " yen pen cup day box egg few any may can non via but now win tie bob tom sam ann amy joe tim jim max min blue th st nd rd"
-    " set law cos cot sec csc".split()
+    [
+        "or",
+        "and",
+        "if",
+        "not",
+        "is",
+        "to",
+        "per",
+        "of",
+        "no",
+        "yes",
+        "for",
+        "all",
+        "the",
+        "an",
+        "in",
+        "at",
+        "by",
+        "as",
+        "on",
+        "so",
+        "be",
+        "it",
+        "do",
+        "dne",
+        "nan",
+        "inf",
+        "one",
+        "two",
+        "six",
+        "ten",
+        "red",
+        "odd",
+        "even",
+        "none",
+        "true",
+        "false",
+        "sun",
+        "mon",
+        "tue",
+        "wed",
+        "thu",
+        "fri",
+        "sat",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "oct",
+        "nov",
+        "dec",
+        "cat",
+        "dog",
+        "man",
+        "men",
+        "boy",
+        "yen",
+        "pen",
+        "cup",
+        "day",
+        "box",
+        "egg",
+        "few",
+        "any",
+        "may",
+        "can",
+        "non",
+        "via",
+        "but",
+        "now",
+        "win",
+        "tie",
+        "bob",
+        "tom",
+        "sam",
+        "ann",
+        "amy",
+        "joe",
+        "tim",
+        "jim",
+        "max",
+        "min",
+        "blue",
+        "th",
+        "st",
+        "nd",
+        "rd",
+        "set",
+        "law",
+        "cos",
+        "cot",
+        "sec",
+        "csc",
+    ]
 ) - {"cos", "cot", "sec", "csc", "max", "min", "set", "law", "so", "do", "as"}
 """Words of two or three letters that are not products of variables."""
 
-_ARTICLES = frozenset("a an the".split())
+_ARTICLES = frozenset(["a", "an", "the"])
 _PHRASES = {
     "dne": "does not exist",
     "none": "no solution",
@@ -55,12 +174,48 @@ _PHRASES = {
     "infinite solution": "infinitely many",
 }
 _MONTHS = frozenset(
-    "january february march april may june july august september october november december jan feb mar apr jun jul aug sep sept "
-    "oct nov dec".split()
+    [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "sept",
+        "oct",
+        "nov",
+        "dec",
+    ]
 )
-HEDGES = frozenset("or possibly maybe perhaps either otherwise if unless alternatively not".split())
+HEDGES = frozenset(
+    ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
+)
 PLACEHOLDERS = frozenset(
-    ["answer", "your answer", "your answer here", "final answer", "the answer", "answer here", "reference answer", "correct answer", "result"]
+    [
+        "answer",
+        "your answer",
+        "your answer here",
+        "final answer",
+        "the answer",
+        "answer here",
+        "reference answer",
+        "correct answer",
+        "result",
+    ]
 )
 
 
@@ -93,7 +248,7 @@ def number_of(words: list[str]) -> int | None:
 
 def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
-    text = text.lower().replace("'", "")
+    text = re.sub(r"(\d)(?:st|nd|rd|th)\b", r"\1", text.lower().replace("'", ""))
     words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES]
     while words and words[0] in ("answer", "option", "choice", "is"):
         words = words[1:]

@@ -88,7 +88,12 @@ class Pool:
                 return
             ours, theirs = socket.socketpair()
             os.set_inheritable(theirs.fileno(), True)
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+            environment = {
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONHASHSEED": "0",
+            }
             try:
                 self._server = subprocess.Popen(
                     [sys.executable, "-c", _BOOT, _HOME, *[p for p in sys.path if p], str(theirs.fileno())],
