@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from grpo_cli import __version__
+from grpo_cli.commands.check import check
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
-from grpo_cli.commands.check import check
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify

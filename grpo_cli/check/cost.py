@@ -19,7 +19,7 @@ ADAM_BYTES = 4 + 4 + 8
 
 
 def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:
-    """Weights and optimizer, the KV cache of a batch, and the logits of one completion, each with its formula."""
+    """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
     n, lora = sizes.parameters, recipe.model.lora
     if lora is None:
         state = n * ADAM_BYTES
@@ -35,7 +35,7 @@ def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths
     logits = recipe.sample.max_tokens * sizes.vocab * 4
     lines = (
         f"{_gib(state)}  weights and optimizer = {how}",
-        f"{_gib(cache)}  KV cache of a batch = {plan.completions_step:,} completions x {tokens:,} tokens"
+        f"{_gib(cache)}  KV cache of a step = {plan.completions_step:,} completions x {tokens:,} tokens"
         f" x {sizes.kv_values_token:,} values x 2 B (bfloat16; twice that on a CPU)",
         f"{_gib(logits)}  logits of one completion = {recipe.sample.max_tokens:,} tokens x {sizes.vocab:,} x 4 B",
     )
@@ -54,14 +54,14 @@ def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths |
         passes["old log-probs"] = 2
     if recipe.train.kl.beta > 0:
         passes["reference"] = 2
-    flops = plan.batches * tokens * n * sum(passes.values())
+    flops = plan.steps * tokens * n * sum(passes.values())
     parts = " + ".join(f"{count} {name}" for name, count in passes.items())
     lines = [
-        f"{plan.batches:,} batches x {tokens:,.0f} tokens x {n:,} parameters x ({parts})",
+        f"{plan.steps:,} steps x {tokens:,.0f} tokens x {n:,} parameters x ({parts})",
         "hours = PFLOP / (3.6 x TFLOP/s delivered)",
     ]
-    data: dict[str, float] = {"flops": flops, "tokens": plan.batches * tokens}
-    message = f"at most {plan.batches * tokens / 1e6:,.3g} M tokens, {_flop(flops)}"
+    data: dict[str, float] = {"flops": flops, "tokens": plan.steps * tokens}
+    message = f"at most {plan.steps * tokens / 1e6:,.3g} M tokens, {_flop(flops)}"
     rate = None if _has_gpu() else _cpu_flops()
     if rate is not None:
         data |= {"cpu_flops": rate, "cpu_seconds": flops / rate}
