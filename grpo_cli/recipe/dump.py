@@ -6,8 +6,20 @@ from io import StringIO
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.representer import SafeRepresenter
 
 from grpo_cli.recipe.models import Recipe
+
+
+class _Representer(SafeRepresenter):
+    """Text with line breaks that only YAML 1.1 knows is escaped; the plain writer would turn them into `\\n`."""
+
+    def represent_str(self, data: str) -> Any:
+        style = '"' if any(c in data for c in "\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Representer.add_representer(str, _Representer.represent_str)
 
 
 def to_yaml(recipe: Recipe) -> str:
@@ -15,6 +27,7 @@ def to_yaml(recipe: Recipe) -> str:
     data = plain(recipe)
     out = StringIO()
     yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = 4096

@@ -21,6 +21,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=150, deadline=None)
 @given(TEXTS, TEXTS, st.floats(1e-300, 1e300), st.integers(1, 10**6))
 @example("a\u2028b\x85c\u202e\ufeff", "\x00\x1b\x7f\ud7ff", 1e-6, 8)
+@example("x", "\x85", 1.0, 1)
 @example("trailing \n\n", " leading\ttab", 5e-324, 1)
 @example("\U0001f600 '\"\\", "%!&*|>", 1e22, 2)
 def test_a_resolved_recipe_loads_back_equal(
