@@ -15,6 +15,7 @@ from grpo_cli.commands.export import export
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify
+from grpo_cli.commands.watch import watch
 from grpo_cli.errors import Exit, UserError
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ app.command("eval")(evaluate)
 app.command()(export)
 app.command()(schema)
 app.command()(verify)
+app.command()(watch)
 
 
 def name_resume(args: list[str]) -> list[str]:

@@ -237,24 +237,18 @@ def histogram(state: FrameState, which: str = "last") -> str:
     return f"0/{size} {bars} {size}/{size}"
 
 
-def kind_bars(state: FrameState, room: int) -> list[tuple[str, int | None, str]]:
-    """Word, count and bar of wrong, mixed and right; the bars of all groups together take at most `room` cells."""
+def kind_bars(state: FrameState, room: int, most: int = 200) -> list[tuple[str, int | None, str]]:
+    """Word, count and bar of wrong, mixed and right; all bars together take at most `room` cells, one at most `most`."""
     last = state.last
-    count = max(last.get("group/count") or 0, 1)
-    scale = min(2.0, room / count)
-    return [
-        (
-            word,
-            last.get(f"group/{kind}"),
-            glyph
-            * max(round((last.get(f"group/{kind}") or 0) * scale), 1 if last.get(f"group/{kind}") else 0),
-        )
-        for word, kind, glyph in (
-            ("wrong", "all_wrong", "▓"),
-            ("mixed", "mixed", "▒"),
-            ("right", "all_right", "░"),
-        )
+    kinds = (("wrong", "all_wrong", "▓"), ("mixed", "mixed", "▒"), ("right", "all_right", "░"))
+    counts = [last.get(f"group/{kind}") for _, kind, _ in kinds]
+    known = [count or 0 for count in counts]
+    scale = min(2.0, room / max(last.get("group/count") or 0, 1), most / max(*known, 1))
+    bars = [
+        glyph * max(int(count * scale), 1 if count else 0)
+        for count, (_, _, glyph) in zip(known, kinds, strict=True)
     ]
+    return [(word, count, bar) for (word, _, _), count, bar in zip(kinds, counts, bars, strict=True)]
 
 
 def pass_texts(state: FrameState) -> list[str]:
@@ -398,7 +392,9 @@ def _note(note: Note, width: int, is_wide: bool) -> Text:
 
 def footer(state: FrameState, width: int) -> Block:
     """How to stop, and where the log is."""
-    stop = "q: leave" if state.info.command == "watch" else "ctrl-c: finish this step, save, stop"
+    stop = "ctrl-c: finish this step, save, stop"
+    if state.info.command == "watch":
+        stop = "q: leave, the run goes on" if state.keys else ""
     log = state.info.log
     shown = fit_tail(visible(log), max(width - len(stop) - 12, 8)) if log else ""
     right = f"log {shown}" if shown else ""

@@ -106,8 +106,10 @@ class RunState:
         with self._lock:
             before = self._state.activity
             since = before.since if before is not None and before.name == name else now
-            self._state = replace(self._state, activity=Activity(name, since, done, total, is_step))
-            self.version += 1
+            activity = Activity(name, since, done, total, is_step)
+            if activity != before:
+                self._state = replace(self._state, activity=activity)
+                self.version += 1
 
     def step(self, metrics: Metrics, view: SampleView | None) -> None:
         """A step is over."""

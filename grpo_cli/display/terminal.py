@@ -50,7 +50,7 @@ class Painter:
         with self._lock:
             if not self._open:
                 return
-            body = "".join(f"{self._render(line)}\x1b[K\n" for line in lines)
+            body = "".join(f"{self.render(line)}\x1b[K\n" for line in lines)
             self._write(f"{BEGIN}{self._back(width)}{body}\x1b[J{END}")
             self._widths = [line.cell_len for line in lines]
 
@@ -74,7 +74,8 @@ class Painter:
         rows = sum(max(1, -(-cells // max(width, 1))) for cells in self._widths)
         return f"\r\x1b[{rows}A" if rows else "\r"
 
-    def _render(self, line: Text) -> str:
+    def render(self, line: Text) -> str:
+        """One line as the terminal takes it."""
         self._buffer.seek(0)
         self._buffer.truncate()
         self._console.print(line, end="", soft_wrap=True)

@@ -57,7 +57,7 @@ def groups(state: FrameState, width: int) -> Block:
     last = state.last
     column = 3
     pieces = []
-    for word, count, glyphs in kind_bars(state, 32):
+    for word, count, glyphs in kind_bars(state, width - 51, (width - 3) // 3 - 16):
         label = f"{word if word == 'mixed' else f'all {word}'} {number(count):>2} "
         pieces.append(Piece(column, label + glyphs))
         column += max(len(label) + len(glyphs) + 3, (width - 3) // 3)

@@ -1,0 +1,51 @@
+"""Which run a person means: a path, a name under `runs/`, or `last`."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from grpo_cli.errors import DataError
+from grpo_cli.run.folder import RunFolder
+
+LAST = "last"
+
+
+def find_run(named: str, root: str | Path = "runs") -> RunFolder:
+    """The run at this path, else of this name under `root`; `last` is the one written to last.
+
+    Raises:
+        DataError: no such run; the nearest name is hinted at.
+    """
+    root = Path(root)
+    if named == LAST and not Path(named).exists():
+        runs = list_runs(root)
+        if not runs:
+            raise DataError(f"no run under `{root}`", hint="`grpo train RECIPE` makes one")
+        return runs[-1]
+    if (
+        "/" not in named
+        and not (Path(named) / "run.json").is_file()
+        and (root / named / "run.json").is_file()
+    ):
+        return RunFolder.open(root / named)
+    try:
+        return RunFolder.open(named)
+    except DataError as err:
+        if err.hint or "/" in named:
+            raise
+        names = [run.name for run in list_runs(root)]
+        near = difflib.get_close_matches(named, names, n=1, cutoff=0.5) or names[-1:]
+        raise DataError(
+            f"no run `{named}` here or under `{root}`", hint=f"did you mean `{near[0]}`?" if near else ""
+        ) from None
+
+
+def list_runs(root: Path) -> list[RunFolder]:
+    """The runs under a folder, the one written to last at the end."""
+    found = []
+    for manifest in root.glob("*/run.json"):
+        metrics = manifest.with_name("metrics.jsonl")
+        newest = metrics if metrics.exists() else manifest
+        found.append((newest.stat().st_mtime, manifest.parent.name, RunFolder(manifest.parent)))
+    return [folder for _, _, folder in sorted(found, key=lambda entry: entry[:2])]

@@ -1,0 +1,105 @@
+"""Reading a run while it is written: only what is new, and from the start again where a resume moved lines aside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.errors import DataError
+from grpo_cli.records import NON_FINITE, parse_line
+from grpo_cli.run.folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class LogNote:
+    """A line of `train.log` that a person should see again."""
+
+    at: str
+    level: str
+    text: str
+
+
+@dataclass
+class News:
+    """What has come since the last look; `restarted` says that everything is told again."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[LogNote] = field(default_factory=list)
+    status: str = ""
+    restarted: bool = False
+
+
+class Tail:
+    """The whole new lines of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = 0
+        self._inode = -1
+
+    def read(self) -> tuple[list[str], bool]:
+        """New lines, and whether the file was replaced or cut, so that these are all its lines."""
+        try:
+            with self.path.open("rb") as file:
+                found = self.path.stat()
+                restarted = self._inode not in (-1, found.st_ino) or found.st_size < self._at
+                if restarted:
+                    self._at = 0
+                self._inode = found.st_ino
+                file.seek(self._at)
+                data = file.read()
+        except FileNotFoundError:
+            return [], False
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode("utf-8", "replace").splitlines(), restarted
+
+
+_LINE = re.compile(r"(\S+Z) (INFO|WARN|ERROR) +(.*)")
+
+
+class Follower:
+    """One run folder, looked at again and again."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._metrics = Tail(folder.path / "metrics.jsonl")
+        self._log = Tail(folder.log_path)
+
+    def look(self) -> News:
+        """What is new.
+
+        Raises:
+            DataError: a metrics line is broken, or the folder is gone.
+        """
+        news = News(status=str(self.folder.manifest().get("status", "")))
+        lines, news.restarted = self._metrics.read()
+        for line in lines:
+            try:
+                metrics = {
+                    k: NON_FINITE.get(v, v) if isinstance(v, str) else v for k, v in parse_line(line).items()
+                }
+            except ValueError as err:
+                raise DataError(f"broken line: {err}", place=str(self._metrics.path)) from err
+            if is_step(metrics):
+                news.steps.append(metrics)
+            if is_evaluation(metrics):
+                news.evaluations.append(metrics)
+        for line in self._log.read()[0]:
+            match = _LINE.fullmatch(line)
+            if match and (match[2] != "INFO" or match[3].startswith("saved")):
+                news.notes.append(LogNote(match[1], match[2], match[3]))
+        return news
+
+
+def is_step(metrics: dict[str, Any]) -> bool:
+    """Whether a line of `metrics.jsonl` is about a training step."""
+    return "group/count" in metrics
+
+
+def is_evaluation(metrics: dict[str, Any]) -> bool:
+    """Whether a line of `metrics.jsonl` is about held-out rows."""
+    return any(key.startswith("eval/") for key in metrics)
