@@ -41,8 +41,6 @@ def _check(name: str, one: dict[str, Any]) -> list[Finding]:
         hint = (f"did you mean `{near}`? " if near else "") + f"known: {', '.join(sorted(KINDS))}"
         return [Finding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)]
     options = options_class(kind)
-    if options is None:
-        return []
     hints = typing.get_type_hints(options)
     names = [f.name for f in dataclasses.fields(options)]
     found = []
@@ -83,14 +81,9 @@ def _options(name: str, one: dict[str, Any]) -> list[tuple[Path, dict[str, Any],
     return flat
 
 
-def options_class(kind: str) -> type | None:
+def options_class(kind: str) -> type:
     """The dataclass of a kind's options."""
-    try:
-        found: type = kind_class(kind).Options
-    except ModuleNotFoundError as err:
-        if not str(err.name).startswith("grpo_verifiers."):
-            raise
-        return None
+    found: type = kind_class(kind).Options
     return found
 
 

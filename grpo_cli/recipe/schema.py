@@ -97,9 +97,6 @@ def _verifiers(top: Schema, defs: Schema) -> None:
     own.pop("options")
     for kind in KINDS:
         options = options_class(kind)
-        if options is None:
-            defs[f"verify_{kind}"] = {"type": "object"}
-            continue
         hints, shown = typing.get_type_hints(options), {}
         for field in dataclasses.fields(options):
             part = TypeAdapter(hints[field.name]).json_schema(ref_template=f"#/$defs/{kind}_{{model}}")
