@@ -6,6 +6,7 @@ puts its stages in order: extract, compare cheaply, and let the child process se
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from time import perf_counter
@@ -15,7 +16,6 @@ from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.golds import Gold, compile_gold
 from grpo_verifiers.maths.match import Match, match
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.worker import POOL, ChildFailed, Task
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
 from grpo_verifiers.verifier import Sample, Verifier
 
@@ -43,6 +43,8 @@ class MathVerifier(Verifier):
 
     def start(self) -> None:
         """Load computer algebra in its own process, without waiting for it."""
+        from grpo_verifiers.maths.worker import POOL, ChildFailed
+
         try:
             POOL.launch()
         except ChildFailed:
@@ -50,7 +52,9 @@ class MathVerifier(Verifier):
 
     def close(self) -> None:
         """End the process for computer algebra; it is shared, and another verifier would start it again."""
-        POOL.close()
+        worker = sys.modules.get("grpo_verifiers.maths.worker")
+        if worker is not None:
+            worker.POOL.close()
 
     def compile(self, row: Mapping[str, Any]) -> Gold:
         """The gold of one row.
@@ -104,6 +108,8 @@ class MathVerifier(Verifier):
     def _settle(
         self, waiting: list[tuple[int, float, Gold, Extraction, list[Match]]], verdicts: list[Verdict | None]
     ) -> None:
+        from grpo_verifiers.maths.worker import POOL, ChildFailed, Task
+
         tasks: dict[tuple[tuple[str, ...], str], Task] = {}
         for _, _, gold, found, matches in waiting:
             for text, m in zip(found.texts, matches, strict=True):

@@ -21,6 +21,7 @@ _THINKING = re.compile(
     re.IGNORECASE,
 )
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
+_BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
@@ -119,6 +120,10 @@ def _box_at(text: str, start: int, after: int) -> _Box:
     if i >= n:
         return _Box(start, n, None)
     if text[i] == "{":
+        end = text.find("}", i)
+        inside = text[i + 1 : end]
+        if end > 0 and "{" not in inside and "\\" not in inside:
+            return _Box(start, end + 1, inside)
         depth = 0
         for match in _BRACE.finditer(text, i):
             mark = match.group()
@@ -131,7 +136,7 @@ def _box_at(text: str, start: int, after: int) -> _Box:
         return _Box(start, n, None)
     if i == after and text[i] not in "0123456789-":
         return _Box(start, i, "")
-    bare = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]").match(text, i)
+    bare = _BARE_BOX.match(text, i)
     return _Box(start, bare.end(), bare.group()) if bare else _Box(start, i, "")
 
 
@@ -166,12 +171,14 @@ def _last_box(text: str) -> Extraction | None:
     box = _box_at(text, *found)
     if box.content is None:
         return Extraction((), "unterminated_box")
-    box = _outermost(text, box)
+    alone = text.find("box", 0, box.start) < 0
+    if not alone:
+        box = _outermost(text, box)
     content = box.content or ""
-    if not _FILLER.sub("", content.replace("{", "").replace("}", "")):
+    if not content.isalnum() and not _FILLER.sub("", content.replace("{", "").replace("}", "")):
         return Extraction((), "empty_box")
     tail = text[box.end : box.end + 300]
-    if tail:
+    if len(tail) > 3:
         if _DENIED_AFTER.match(tail[:60]):
             return Extraction((), "denied")
         second = _second_opinion(text, box.end, tail)
@@ -179,7 +186,7 @@ def _last_box(text: str) -> Extraction | None:
             return Extraction((content, second))
     if _DENIED_BEFORE.search(text[max(0, box.start - 24) : box.start]):
         return Extraction((), "denied")
-    return _joined(text, box, content)
+    return Extraction((content,)) if alone else _joined(text, box, content)
 
 
 def _outermost(text: str, box: _Box) -> _Box:

@@ -9,7 +9,6 @@ chance near 2^-80. Functions the map does not know become residues drawn from th
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
 from functools import lru_cache
 
@@ -33,8 +32,9 @@ Pair = tuple[int, int]
 
 @lru_cache(maxsize=50_000)
 def _draw(kind: str, key: str) -> int:
-    digest = hashlib.blake2b(f"{kind}\x00{key}".encode("utf-8", "replace"), digest_size=16).digest()
-    return int.from_bytes(digest, "big") % _P
+    """A residue that looks random but depends on the text only: a permutation polynomial of its bytes."""
+    seed = int.from_bytes(f"{kind}\x00{key}".encode("utf-8", "replace"), "big")
+    return pow(seed + 0x9E3779B97F4A7C15, 65_537, _P)
 
 
 def _times(a: Pair, b: Pair) -> Pair:

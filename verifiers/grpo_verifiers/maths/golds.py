@@ -26,10 +26,15 @@ class Gold:
     """One or more accepted answers of a row, read and ready. Picklable, and shared by the samples of a group."""
 
     texts: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    read: tuple[Answer, ...]
     integer: int | None = None
     letter: str = ""
     letters: str = ""
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """What the texts were read as; whole numbers are read only when an answer needs it."""
+        return self.read or (_read_once(self.texts[0]),)
 
     @property
     def kind(self) -> str:
@@ -109,7 +114,7 @@ def _inner(text: str) -> str:
 @lru_cache(maxsize=20_000)
 def _compile_text(text: str) -> Gold:
     if _INTEGER.fullmatch(text):
-        return Gold((text,), (read_answer(text),), integer=int(text))
+        return Gold((text,), (), integer=int(text))
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
@@ -130,6 +135,9 @@ def _compile_text(text: str) -> Gold:
             if found == sorted(set(found)):
                 letters = "".join(found)
     return Gold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
+
+
+_read_once = lru_cache(maxsize=20_000)(read_answer)
 
 
 def _is_undefined(answer: Answer) -> bool:
