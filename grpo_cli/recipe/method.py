@@ -107,6 +107,8 @@ class Train(Section):
     kl: Kl = Kl()
     dead_groups: Literal["keep", "drop", "resample"] = "drop"
     """Groups whose rewards are all equal: train on them, leave them out, or draw others instead."""
+    resample_rounds: Count = 8
+    """`dead_groups: resample` only: most further draws a step. What is missing then is filled with dead groups."""
     select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard"] = "uniform"
     """Which rows are drawn."""
     overlong: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -155,6 +155,18 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
             _at(said, ("train", "scale"), ("train", "baseline")),
             f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
         )
+    if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
+        yield Finding(
+            _at(said, ("train", "reward_combine")),
+            "`reward_combine: normalise_then_sum` scales each part within its group and then over the batch",
+            "leave `baseline` and `scale` as they are",
+        )
+    if t.reward_combine == "normalise_then_sum" and t.kl.beta > 0 and t.kl.estimator == "k1_reward":
+        yield Finding(
+            _at(said, ("train", "kl", "estimator"), ("train", "reward_combine")),
+            "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
+            "choose another `kl.estimator`, such as `k3_corrected`",
+        )
     if t.dead_groups == "drop" and t.kl.beta > 0 and t.kl.estimator != "k1_reward":
         yield Finding(
             _at(said, ("train", "dead_groups"), ("train", "kl", "beta")),

@@ -64,6 +64,7 @@ def restore(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
     state = json.loads((checkpoint / STATE).read_text())
     trainer._step = state["micro_step"]
     trainer.grpo.generation = state["generation"]
+    trainer.grpo.select.load_state(state["select"])
     trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
     trainer.guard.skipped = state["skipped_steps"]
     return dict(state)
@@ -128,6 +129,7 @@ def _state(trainer: Trainer) -> dict[str, Any]:
         "base": trainer.grpo.run.manifest().get("base"),
         "micro_step": trainer._step,
         "generation": trainer.grpo.generation,
+        "select": trainer.grpo.select.state(),
         "samples_seen": trainer.grpo.samples_seen,
         "skipped_steps": trainer.guard.skipped,
         "errors_seen": trainer.grpo.errors_seen,

@@ -1,8 +1,9 @@
 """THE LOOP TO READ: one step of GRPO, in the order it happens.
 
-    rows      = choose_rows()          which prompts
-    samples   = sample(prompts)        a group of completions for each
-    rewards   = judge(completions)     what a program says of each
+    rows      = select.choose(P)       which prompts
+    samples   = sample(rows)           a group of completions for each
+    groups    = judge(samples)         what a program says of each, and its reward
+    (resample)                         the same again for groups without signal, where the recipe asks
     A         = advantages(rewards)    how much better than its own group
     (TRL)     loss(A) → gradient → optimizer step
     metrics   = close(...)             statistics, records, display
@@ -13,8 +14,9 @@ verdict travels as None (NaN in tensors): it leaves the baseline, gets advantage
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,14 +26,18 @@ import torch
 from grpo_cli.data.rows import Row
 from grpo_cli.display import Display, view_samples
 from grpo_cli.errors import TrainingError
-from grpo_cli.judge import Judge, Judgement, Task
+from grpo_cli.judge import Judge, Task
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.records import SampleRecord
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.stats import step_stats, timing_stats
-from grpo_cli.train.advantage import group_advantages, leave_one_out
+from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum, soft_overlong
+from grpo_cli.train.group import Group
+from grpo_cli.train.ledger import Visit
+from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
-from grpo_cli.train.select import Uniform
+from grpo_cli.train.select import Selection
+from grpo_verifiers.verdict import Verdict
 
 
 @dataclass
@@ -78,35 +84,67 @@ class GrpoStep:
         self.tasks = [
             Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)
         ]
-        self.select = Uniform(len(rows), recipe.sample.prompts, recipe.train.seed)
+        self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
         self.clock = Clock()
         self.generation = 0  # how many batches have been generated; saved with every checkpoint
         self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
-        self.texts: list[str] = []
-        self.chosen: list[int] = []
-        self.completions: list[Completion] = []
-        self.judgements: list[Judgement] = []
+        self.groups: list[Group] = []  # the batch that is trained on
+        self.drawn: list[Group] = []  # all that was sampled for it
+        self.thrown: dict[str, float] = {}
+        self.calls = 0  # of the engine in this step
         self.advantages_PG = torch.zeros(0)
 
-    def choose_rows(self) -> list[int]:
-        """Indices of this generation's rows, each once."""
-        self.chosen = self.select.choose(self.generation)
-        return self.chosen
+    def draw(self, encode: Callable[[list[Any]], list[list[int]]]) -> list[Group]:
+        """This step's groups: rows chosen, sampled, judged; drawn again while some must carry signal and do not.
 
-    def sample(self, prompt_ids: Sequence[list[int]]) -> list[list[int]]:
-        """Token ids of a group of completions for each prompt; `prompt_ids` holds each prompt G times in a row."""
-        group, total = self.recipe.sample.group, len(prompt_ids)
-        requests = [Request(prompt_ids[i], group) for i in range(0, total, group)]
+        Raises:
+            TrainingError: too many samples went without a verdict.
+        """
+        self.encode, self.drawn, self.calls = encode, [], 0
+        self.groups = self.draw_groups(self.recipe.sample.prompts)
+        if self.recipe.train.dead_groups == "resample":
+            filled = fill(self.groups, self.draw_groups, self.has_signal, self.recipe.train.resample_rounds)
+            self.groups, self.thrown = filled.groups, filled.metrics()
+        self.select.see(
+            self.generation, [Visit(g.row, g.right, g.judged, self.has_signal(g)) for g in self.drawn]
+        )
+        self.generation += 1
+        self._check_errors()
+        return self.groups
+
+    def draw_groups(self, n: int) -> list[Group]:
+        """Groups of up to `n` rows that were not drawn in this step yet."""
+        taken = {group.row for group in self.drawn}
+        size = self.recipe.sample.group
+        if not self.select.screens:
+            groups = self.judge(self.sample(self.select.choose(self.generation, n, taken), size))
+        else:
+            tried = self.judge(self.sample(self.select.choose(self.generation, 2 * n, taken), size // 2))
+            tried.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
+            rest = self.judge(self.sample([g.row for g in tried[:n]], size - size // 2))
+            groups = [first.joined(second) for first, second in zip(tried, rest, strict=False)]
+            self.drawn += tried[n:]
+        self.drawn += groups
+        return groups
+
+    def has_signal(self, group: Group) -> bool:
+        """Whether something can be learned from it."""
+        return group.has_signal(self.recipe.train.std_floor)
+
+    def sample(self, rows: Sequence[int], size: int) -> list[tuple[int, list[Completion]]]:
+        """`size` completions for each row."""
+        prompts = self.encode([self.rows[row].messages or self.rows[row].prompt for row in rows])
+        requests, total = [Request(ids, size) for ids in prompts], len(rows) * size
         self.display.phase("generate", 0, total)
         with self.clock.phase("generate"):
-            groups = self.engine.generate(
+            self.calls += 1
+            found = self.engine.generate(
                 requests,
                 self.sampling(),
                 on_progress=lambda done, _: self.display.phase("generate", done, total),
             )
-        self.completions = [completion for completions in groups for completion in completions]
-        return [completion.token_ids for completion in self.completions]
+        return list(zip(rows, found, strict=True))
 
     def sampling(self) -> SamplingSettings:
         """The recipe's sampling with a seed of this generation's own: no global random state is used."""
@@ -118,52 +156,80 @@ class GrpoStep:
             top_k=s.top_k,
             min_p=s.min_p,
             repetition_penalty=s.repetition_penalty,
-            seed=self.step_seed(),
+            seed=self.step_seed() + self.calls - 1,  # a row that is sampled twice in a step gets new samples
         )
 
     def step_seed(self) -> int:
         """A seed that depends on the recipe's seed and on how many batches were generated, on nothing else."""
         return hash((self.recipe.train.seed, self.generation)) & 0x7FFFFFFF
 
-    def judge(self, completions: Sequence[str]) -> list[float]:
-        """Rewards in order, NaN where there is no verdict.
-
-        Raises:
-            TrainingError: too many samples went without a verdict.
-        """
-        self.display.phase("verify", 0, len(completions))
-        tasks = [self.tasks[row] for row in self.chosen for _ in range(self.recipe.sample.group)]
-        self.texts = list(completions)
+    def judge(self, sampled: Sequence[tuple[int, list[Completion]]]) -> list[Group]:
+        """What the verifiers say of each completion, and its reward with shaping added."""
+        flat = [(row, completion) for row, group in sampled for completion in group]
+        texts = self.tokenizer.batch_decode([c.token_ids for _, c in flat], skip_special_tokens=True)
+        self.display.phase("verify", 0, len(flat))
         with self.clock.phase("verify"):
-            self.judgements = self.judge_.judge(self.texts, tasks)
-        self.samples_seen += len(completions)
-        self.errors_seen += sum(j.reward is None for j in self.judgements)
-        self.generation += 1
-        self._check_errors()
-        return [float("nan") if j.reward is None else j.reward for j in self.judgements]
+            found = iter(self.judge_.judge(texts, [self.tasks[row] for row, _ in flat]))
+        groups, text = [], iter(texts)
+        for row, completions in sampled:
+            judged = [next(found) for _ in completions]
+            rewards = [self.shape(j.reward, c) for j, c in zip(judged, completions, strict=True)]
+            groups.append(Group(row, completions, [next(text) for _ in completions], judged, rewards))
+        self.samples_seen += len(flat)
+        self.errors_seen += sum(j.reward is None for g in groups for j in g.judgements)
+        return groups
+
+    def shape(self, reward: float | None, completion: Completion) -> float:
+        """The reward with its shaping terms; NaN where there is no verdict."""
+        share = self.recipe.train.overlong
+        if reward is None:
+            return math.nan
+        return reward + (
+            soft_overlong(len(completion.token_ids), self.recipe.sample.max_tokens, share) if share else 0.0
+        )
+
+    @property
+    def rewards(self) -> list[float]:
+        """Rewards of the batch, group by group."""
+        return [reward for group in self.groups for reward in group.rewards]
 
     def advantages(self, rewards: torch.Tensor) -> torch.Tensor:
         """(P·G,) rewards to (P·G,) advantages by the recipe's algorithm."""
         train, rewards_PG = self.recipe.train, rewards.view(-1, self.recipe.sample.group)
-        if train.baseline == "leave_one_out":
-            self.advantages_PG = leave_one_out(rewards_PG, floor=train.std_floor)
+        floor, ddof = train.std_floor, train.std_ddof
+        if train.reward_combine == "normalise_then_sum":
+            scores_PGK, weights_K = self.scores()
+            self.advantages_PG = normalise_then_sum(scores_PGK, weights_K, ddof=ddof, floor=floor)
+        elif train.baseline == "leave_one_out":
+            self.advantages_PG = leave_one_out(rewards_PG, floor=floor)
         else:
-            self.advantages_PG = group_advantages(
-                rewards_PG, scale=train.scale, ddof=train.std_ddof, floor=train.std_floor
-            )
+            self.advantages_PG = group_advantages(rewards_PG, scale=train.scale, ddof=ddof, floor=floor)
         self.display.phase("update")
         return self.advantages_PG.flatten()
+
+    def scores(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(P, G, K) scores of the K parts of the reward, and their weights."""
+        weights = {name: spec.weight for name, spec in self.judge_.specs.items() if spec.weight}
+        parts = [
+            [
+                [_score(j.verdicts[name]) for name in weights] + [reward - (j.reward or 0.0)]
+                for j, reward in zip(group.judgements, group.rewards, strict=True)
+            ]
+            for group in self.groups
+        ]
+        return torch.tensor(parts), torch.tensor([*weights.values(), 1.0])  # shaping is the last part
 
     def close(self, trained: dict[str, float]) -> dict[str, Any]:
         """Write this step's records, show them, and return its metrics; `trained` is what its updates measured."""
         step, records = self.generation, self.records()
         metrics: dict[str, Any] = {"step": step}
         metrics |= step_stats(records, self.recipe.sample.group, [1, self.recipe.sample.group])
-        metrics |= trained
+        metrics |= trained | self.select.metrics() | self.thrown
+        metrics["tokens/drawn"] = sum(group.tokens for group in self.drawn)
         phases, whole = self.clock.lap()
         metrics |= timing_stats(
             phases,
-            sum(record.tokens for record in records),
+            metrics["tokens/drawn"],
             step_s=whole,
             recent_s=self.recent_s,
             steps_left=self.recipe.train.steps - step,
@@ -181,35 +247,44 @@ class GrpoStep:
 
     def records(self) -> list[SampleRecord]:
         """One record a sample, groups in order."""
-        group = self.recipe.sample.group
-        advantages = self.advantages_PG.flatten().tolist()
+        advantages = iter(self.advantages_PG.flatten().tolist())
         found = []
-        for i, (completion, judgement) in enumerate(zip(self.completions, self.judgements, strict=True)):
-            row = self.rows[self.chosen[i // group]]
-            found.append(
-                SampleRecord(
-                    step=self.generation,
-                    row=row.id,
-                    group=f"{self.generation}/{row.id}",
-                    prompt=row.prompt,
-                    completion=self.texts[i],
-                    fields=row.fields,
-                    verdicts=judgement.verdicts,
-                    outcome=judgement.outcome,
-                    reward=judgement.reward,
-                    advantage=advantages[i],
-                    tokens=len(completion.token_ids),
-                    truncated=completion.finish == "length",
+        for group in self.groups:
+            row = self.rows[group.row]
+            for completion, text, judgement, reward in zip(
+                group.completions, group.texts, group.judgements, group.rewards, strict=True
+            ):
+                found.append(
+                    SampleRecord(
+                        step=self.generation,
+                        row=row.id,
+                        group=f"{self.generation}/{row.id}",
+                        prompt=row.prompt,
+                        completion=text,
+                        fields=row.fields,
+                        verdicts=judgement.verdicts,
+                        outcome=judgement.outcome,
+                        reward=None if math.isnan(reward) else reward,
+                        advantage=next(advantages),
+                        tokens=len(completion.token_ids),
+                        truncated=completion.finish == "length",
+                    )
                 )
-            )
         return found
 
     def _check_errors(self) -> None:
         share, allowed = self.errors_seen / self.samples_seen, self.recipe.stop.verifier_errors
         if self.samples_seen >= 64 and share > allowed:
-            first = next((v for j in self.judgements for v in j.verdicts.values() if v.score is None), None)
+            first = next(
+                (v for g in self.drawn for j in g.judgements for v in j.verdicts.values() if v.score is None),
+                None,
+            )
             cause = f"{first.reason}: {first.detail}" if first else "see the samples"
             raise TrainingError(
                 f"{share:.1%} of {self.samples_seen} samples went without a verdict (limit {allowed:.0%}): {cause}",
                 hint="a verifier or its sandbox fails; `stop.verifier_errors` sets the limit",
             )
+
+
+def _score(verdict: Verdict) -> float:
+    return math.nan if verdict.score is None else verdict.score

@@ -73,11 +73,8 @@ class Trainer(GRPOTrainer):
         self.remove_callback(PrinterCallback)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        rows = self.grpo.choose_rows()
-        prompts = [self.grpo.rows[row] for row in rows]
-        inputs = [
-            {"prompt": row.messages or row.prompt} for row in prompts for _ in range(self.num_generations)
-        ]
+        rows = [self.grpo.rows[group.row] for group in self.grpo.draw(lambda p: self._tokenize_prompts(p)[0])]
+        inputs = [{"prompt": row.messages or row.prompt} for row in rows for _ in range(self.num_generations)]
         out: dict[str, Any] = super()._generate_and_score_completions(inputs)
         out["advantages"] = self.grpo.advantages(self.rewards - self._score_reference(out)).to(
             out["advantages"]
@@ -110,13 +107,12 @@ class Trainer(GRPOTrainer):
         num_generations: int,
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], None]:
-        return self.grpo.sample(prompt_ids), None
+        return [c.token_ids for group in self.grpo.groups for c in group.completions], None
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
-        texts = self.processing_class.batch_decode(completion_ids_list, skip_special_tokens=True)
-        self.rewards = gather(torch.tensor(self.grpo.judge(texts), device=self.accelerator.device))
+        self.rewards = gather(torch.tensor(self.grpo.rewards, device=self.accelerator.device))
         return self.rewards.unsqueeze(1)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:

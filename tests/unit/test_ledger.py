@@ -1,0 +1,55 @@
+from grpo_cli.train.ledger import ENOUGH, Ledger, Visit
+
+
+def ledger(n: int = 4) -> Ledger:
+    return Ledger([f"row-{i}" for i in range(n)])
+
+
+def test_shares_are_of_all_rows() -> None:
+    made = ledger()
+    made.see(0, [Visit(0, 8, 8, False), Visit(1, 0, 8, False), Visit(2, 3, 8, True)])
+    assert made.metrics() == {
+        "rows/seen": 0.75,
+        "rows/solved": 0.25,
+        "rows/impossible": 0.0,
+        "rows/persistence": None,
+    }
+    made.see(1, [Visit(1, 0, 8, False)])
+    assert made.metrics()["rows/impossible"] == 0.25
+
+
+def test_a_group_without_verdicts_says_nothing() -> None:
+    made = ledger()
+    made.see(0, [Visit(0, 0, 0, False)])
+    assert made.passed(0) is None
+    assert made.dead(0) == 0
+
+
+def test_a_right_answer_ends_a_dead_streak() -> None:
+    made = ledger()
+    for generation, right in enumerate((0, 0, 1)):
+        made.see(generation, [Visit(0, right, 8, 0 < right < 8)])
+    assert made.dead(0) == 0
+    assert made.passed(0) == 1 / 8
+
+
+def test_persistence_counts_visits_to_rows_that_were_dead_before() -> None:
+    made = ledger(ENOUGH)
+    made.see(0, [Visit(row, 0, 8, False) for row in range(ENOUGH)])
+    assert made.persistence is None
+    made.see(1, [Visit(row, 0, 8, False) if row % 4 else Visit(row, 4, 8, True) for row in range(ENOUGH)])
+    assert made.persistence == 0.75
+    made.see(
+        2, [Visit(row, 0, 8, False) for row in range(0, ENOUGH, 4)]
+    )  # these were alive before: no evidence
+    assert made.persistence == 0.75
+
+
+def test_state_survives_a_change_of_row_order() -> None:
+    made = ledger()
+    made.see(5, [Visit(0, 3, 8, True), Visit(3, 8, 8, False)])
+    moved = Ledger(["row-3", "row-9", "row-0"])
+    moved.load_state(made.state())
+    assert moved.passed(0) == 1.0
+    assert moved.passed(2) == 3 / 8
+    assert moved.passed(1) is None
