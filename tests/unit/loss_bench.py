@@ -58,7 +58,7 @@ def trainer(micro_batches: int = 1, **train: Any) -> Trainer:
     """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
     model, tokenizer = _tiny()
     made = recipe(**train)
-    step: Any = SimpleNamespace(recipe=made)
+    step: Any = SimpleNamespace(recipe=made, generation=0)
     args = grpo_config(
         made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
     )
