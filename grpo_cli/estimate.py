@@ -104,11 +104,12 @@ def wilson(successes: float, n: float, quantile: float | None = None) -> Interva
     return Interval(share, low, high, round(n))
 
 
-def clustered(values_per_group: Sequence[Sequence[float]]) -> Interval:
+def clustered(values_per_group: Sequence[Sequence[float]], *, most_trials: float = math.inf) -> Interval:
     """The mean over prompts of the mean over a prompt's samples, with an interval clustered by prompt.
 
     Every prompt weighs the same; empty groups (no verdict at all) are left out. Shares get Wilson's interval at the
-    effective number of trials p(1 - p)/se², with Student's quantile at n - 1; other values get the plain t interval.
+    effective number of trials p(1 - p)/se², not above `most_trials`, with Student's quantile at n - 1; other values get
+    the plain t interval.
     """
     means = [math.fsum(values) / len(values) for values in values_per_group if values]
     n = len(means)
@@ -124,12 +125,23 @@ def clustered(values_per_group: Sequence[Sequence[float]]) -> Interval:
         half = quantile * math.sqrt(variance)
         return Interval(centre, centre - half, centre + half, n)
     if variance > 0:
-        effective = centre * (1 - centre) / variance
+        effective = min(centre * (1 - centre) / variance, most_trials)
     else:
         # At p = 0 or 1 the variance says nothing, so prompts bound it; where all prompts share one other share, samples do.
-        effective = float(n if centre in (0.0, 1.0) else sum(len(values) for values in values_per_group))
+        samples = float(sum(len(values) for values in values_per_group))
+        effective = float(n) if centre in (0.0, 1.0) else min(samples, most_trials)
     found = wilson(centre * effective, effective, quantile)
     return Interval(centre, found.low, found.high, n)
+
+
+def pass_at_k_interval(counts: Sequence[tuple[int, int]], k: int) -> Interval:
+    """pass@k over prompts given as (judged, right), with its interval; prompts with fewer than k samples are left out.
+
+    A prompt with n samples is worth at most n/k independent trials. Without that bound the interval of a pass@k near 1
+    rests on the few prompts that fail, and covers 76 % instead of 95 % (pass@4 of 8 at .99, 64 prompts).
+    """
+    full = [(n, c) for n, c in counts if n >= k]
+    return clustered([[pass_at_k(n, c, k)] for n, c in full], most_trials=sum(n for n, _ in full) / k)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:

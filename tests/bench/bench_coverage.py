@@ -17,7 +17,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from grpo_cli.estimate import clustered, mcnemar_exact, min_detectable, paired_clustered, pass_at_k, wilson
+from grpo_cli.estimate import (
+    clustered,
+    mcnemar_exact,
+    min_detectable,
+    paired_clustered,
+    pass_at_k_interval,
+    wilson,
+)
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 SIZES = (32, 64, 128, 256, 512, 1024)
@@ -37,11 +44,15 @@ def main() -> None:
     print(
         f"{args.reps:,} simulated evaluations a cell (standard error {error:.2f} points), seed {args.seed}\n"
     )
-    print_table("Coverage of Wilson's 95 % interval, one answer a prompt (exact), %", SHARES, wilson_coverage)
+    print_table(
+        "Coverage of Wilson's 95 % interval, one answer a prompt (exact, mean over p ± .02), %",
+        SHARES,
+        wilson_coverage,
+    )
     for icc in ICCS:
         title = f"Coverage of the clustered 95 % interval, 4 samples a prompt, icc {icc}, %"
         print_table(title, SHARES, lambda n, p, icc=icc: clustered_coverage(rng, n, p, icc, 4, args.reps))
-    title = "Coverage of the clustered 95 % interval for pass@4 of 8 samples, icc 0.3, %"
+    title = "Coverage of the clustered 95 % interval for pass@4 of 8 samples, icc 0.3, by p of one sample, %"
     print_table(title, SHARES, lambda n, p: pass_coverage(rng, n, p, 0.3, 8, 4, args.reps))
     title = "Rejections at 5 % by the paired clustered test, two equal models, 4 samples a prompt, icc 0.3, %"
     print_table(title, SHARES, lambda n, p: paired_size(rng, n, p, 0.3, 4, args.reps))
@@ -105,11 +116,10 @@ def pass_coverage(
     weight = 1 / icc - 1
     a, b = p * weight, (1 - p) * weight
     miss = math.exp(math.lgamma(b + k) + math.lgamma(a + b) - math.lgamma(b) - math.lgamma(a + b + k))
-    table = [pass_at_k(samples, c, k) for c in range(samples + 1)]
     hits = 0
     for _ in range(reps):
         counts = rng.binomial(samples, draw(rng, p, icc, (n,))).tolist()
-        found = clustered([[table[c]] for c in counts])
+        found = pass_at_k_interval([(samples, c) for c in counts], k)
         hits += found.low <= 1 - miss <= found.high
     return hits / reps
 

@@ -16,6 +16,7 @@ from grpo_cli.estimate import (
     min_detectable,
     paired_clustered,
     pass_at_k,
+    pass_at_k_interval,
     wilson,
 )
 
@@ -144,3 +145,11 @@ def test_the_detectable_difference_of_the_readme_sentence() -> None:
 def test_seed_spread_of_one_run_is_not_measured() -> None:
     assert math.isnan(across_seeds([0.5]).low)
     assert across_seeds([0.5, 0.7]).mean == pytest.approx(0.6)
+
+
+def test_a_pass_at_k_near_one_is_not_surer_than_its_trials() -> None:
+    nearly_all = [(8, 8)] * 60 + [(8, 4)] * 4
+    found = pass_at_k_interval([*nearly_all, (2, 2)], 4)
+    assert found.n == 64
+    assert found.mean == pytest.approx((60 + 4 * (1 - 1 / 70)) / 64)
+    assert found.low < 0.98
