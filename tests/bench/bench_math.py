@@ -86,7 +86,9 @@ def import_cost() -> None:
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "verifiers")}
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
     print("import and first verdict (sympy loaded, score last):", done.stdout.strip())
 
 
@@ -128,8 +130,13 @@ def main() -> None:
     rows = parser.parse_args().rows
     import_cost()
     math_verify = naive()
-    sets = {"gsm8k": load("gsm8k_test.jsonl", "question", rows), "math500": load("math500.jsonl", "problem", rows)}
-    print(f"{'data':16}{'naive/s':>10}{'ours/s':>10}{'ratio':>8}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}  right naive, ours of n")
+    sets = {
+        "gsm8k": load("gsm8k_test.jsonl", "question", rows),
+        "math500": load("math500.jsonl", "problem", rows),
+    }
+    print(
+        f"{'data':16}{'naive/s':>10}{'ours/s':>10}{'ratio':>8}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}  right naive, ours of n"
+    )
     for name, rows_of in sets.items():
         for which, pairs in right_and_wrong(rows_of).items():
             slow, _, naive_right = timed(math_verify, pairs)

@@ -31,7 +31,10 @@ _CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*\}\s*\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*\}"
 )
-_STATED = re.compile(r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])", re.I)
+_STATED = re.compile(
+    r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])",
+    re.I,
+)
 _WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
 _MACRO = re.compile(
     r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"

@@ -1,7 +1,7 @@
 """The process that runs computer algebra: a fork server with sympy and math-verify loaded, and the workers it forks.
 
 Run by `worker` with an open socket as its only tie to the caller. The server forks a worker for every socket it is
-sent and does nothing else; a worker answers one batch after another until its socket closes or it is killed. Nothing
+sent and does nothing else; a worker answers one task after another until its socket closes or it is killed. Nothing
 here trusts its time or memory: the caller kills on time, the address space is capped here.
 """
 
@@ -96,8 +96,7 @@ def _serve(link: socket.socket) -> None:
         body = _read(link, _LENGTH.unpack(header)[0])
         if body is None:
             return
-        for task in pickle.loads(body):
-            link.sendall(_answer(task))
+        link.sendall(_answer(pickle.loads(body)))
 
 
 def _read(link: socket.socket, count: int) -> bytes | None:

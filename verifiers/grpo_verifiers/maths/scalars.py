@@ -69,7 +69,7 @@ def same_scalar(gold: Node, answer: Node, trial: Trial) -> bool:
     positive = contains(gold, _RADICAL) and contains(answer, _RADICAL)
     verdict = _floats(gold, answer, sorted(names), positive, trial)
     if verdict is False:
-        return a is not None and _rounds(gold, a, answer, trial)
+        return not names and _rounds(gold, answer, trial)
     return _field(gold, answer, verdict, trial)
 
 
@@ -170,24 +170,20 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Trial) -> 
     return False
 
 
-def _rounds(gold: Node, a: Fraction, answer: Node, trial: Trial) -> bool:
-    places = _places(gold)
-    decimal_answer = has_decimal(answer)
-    if symbols(answer):
-        return False
+def _rounds(gold: Node, answer: Node, trial: Trial) -> bool:
+    """The same for values of which one or both are irrational."""
+    places, decimal_answer = _places(gold), has_decimal(answer)
+    tolerance = trial.options.tolerance
     try:
-        b = approximate(answer, {}, trial.log10)
+        a, b = approximate(gold, {}, trial.log10).value, approximate(answer, {}, trial.log10).value
     except NoValue:
         return False
-    gap = abs(b.value - float(a))
-    if (
-        trial.options.tolerance
-        and (places is not None or decimal_answer)
-        and gap <= trial.options.tolerance * abs(float(a))
-    ):
+    gap = abs(a - b)
+    if tolerance and (places is not None or decimal_answer) and gap <= tolerance * abs(a):
         trial.note("equal:rounded")
         return True
-    if not trial.options.round_gold or places is None or decimal_answer or _significant(a, places) < 3:
+    exact = value_of(gold)
+    if not trial.options.round_gold or places is None or exact is None or decimal_answer or _significant(exact, places) < 3:
         return False
     if gap <= 0.5 * 10.0**-places * (1 + 1e-9):
         trial.note("equal:rounded")

@@ -20,16 +20,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from grpo_verifiers.maths.tree import Node
 
 START_S = 60.0
 """How long the server may take to load sympy; not part of any deadline."""
 SLOTS = 2
-FULL_TIMEOUTS = 2
-"""Overstaying cases in a row that still get the full deadline."""
-SHORTEST_S = 0.05
+FEW = 3
+"""Batches up to this size get the full deadline at once; so many overstaying cases in a row keep it full."""
+QUICK_S = 0.1
+"""Deadline of the first round of a larger batch; most proofs take 10 to 50 ms."""
+LEAST_S = 0.2
+BUDGET_S = 2.0
+"""What a batch may spend on its second round."""
+FORGET_S = 5.0
+"""After this long without an overstaying case the deadline is the full one again."""
 MOST_TASKS = 500
 _LENGTH = struct.Struct("<I")
 _HOME = str(Path(__file__).resolve().parents[2])
@@ -77,7 +83,8 @@ class Pool:
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = False
-        self._streak = 0
+        self._overstayed = 0
+        self._last_timeout = 0.0
 
     def launch(self) -> None:
         """Start the server without waiting for it."""
@@ -111,59 +118,86 @@ class Pool:
     def prove(self, tasks: Sequence[Task], seconds: float) -> list[str]:
         """For every task `s`, `m`, `n` (see `child`), or `timeout`, `memory`.
 
+        A large batch gets a short deadline first, so that many slow cases cannot starve the quick ones; what
+        overstayed it is tried again with the full deadline while `BUDGET_S` lasts.
+
         Raises:
             ChildFailed: there is no child to ask.
         """
         if self._owner != os.getpid():
             self._reset()
-        out: list[str] = []
+        replies: dict[int, str] = {}
+        waiting = list(range(len(tasks)))
+        if len(tasks) > FEW:
+            self._round(tasks, waiting, replies, min(seconds, QUICK_S), None)
+            waiting = [i for i in waiting if replies[i] == "timeout"]
+        if waiting:
+            over = self._overstayed if time.monotonic() - self._last_timeout < FORGET_S else 0
+            full = seconds if over <= FEW else max(min(seconds, LEAST_S), seconds / 2 ** (over - FEW))
+            self._round(
+                tasks, waiting, replies, full, time.monotonic() + BUDGET_S if len(tasks) > FEW else None
+            )
+        return [replies[i] for i in range(len(tasks))]
+
+    def _round(
+        self,
+        tasks: Sequence[Task],
+        which: Sequence[int],
+        replies: dict[int, str],
+        seconds: float,
+        until: float | None,
+    ) -> None:
+        """Ask for `which` tasks with one deadline each; workers that die are replaced."""
         worker: _Worker | None = None
-        failures = 0
+        left = list(which)
+        in_a_row = deaths = 0
         try:
-            while len(out) < len(tasks):
-                if worker is None:
-                    worker = self._get()
-                before = len(out)
-                alive = self._batch(worker, tasks[before:], seconds, out)
-                if not alive:
-                    worker.kill()
-                    with self._condition:
-                        self._out -= 1
-                        self._condition.notify()
+            while left and (until is None or time.monotonic() < until):
+                worker = worker or self._get()
+                limit = seconds if in_a_row < 2 * FEW else seconds / 2
+                reply = self._ask(worker, tasks[left[0]], limit)
+                if reply == "gone" and deaths < 2:
+                    deaths += 1  # killed from outside, or it ran out of memory: once more in a fresh one
+                else:
+                    deaths = 0
+                    replies[left.pop(0)] = "memory" if reply == "gone" else reply
+                    in_a_row = in_a_row + 1 if reply == "timeout" else 0
+                    if seconds > QUICK_S:
+                        self._note(reply)
+                if reply in ("gone", "timeout") or worker.tasks >= MOST_TASKS:
+                    self._drop(worker)
                     worker = None
-                    failures = failures + 1 if len(out) == before else 0
-                    if failures > 2:
-                        raise ChildFailed("the child keeps dying")
         finally:
             if worker is not None:
                 self._put(worker)
-        return out
+            for i in left:
+                replies.setdefault(i, "timeout")
 
-    def _deadline(self, seconds: float) -> float:
-        over = self._streak - FULL_TIMEOUTS + 1
-        return seconds if over <= 0 else max(SHORTEST_S, seconds / 2**over)
+    def _note(self, reply: str) -> None:
+        if reply == "timeout":
+            self._overstayed += 1
+            self._last_timeout = time.monotonic()
+        else:
+            self._overstayed = 0
 
-    def _batch(self, worker: _Worker, tasks: Sequence[Task], seconds: float, out: list[str]) -> bool:
-        """Append answers for as many tasks as the worker lives through; False when it is gone."""
-        body = pickle.dumps([tuple(task) for task in tasks[:64]], protocol=5)
+    def _ask(self, worker: _Worker, task: Task, seconds: float) -> str:
+        body = pickle.dumps(tuple(task), protocol=5)
+        limit = time.monotonic() + seconds
         try:
             worker.link.sendall(_LENGTH.pack(len(body)) + body)
         except OSError:
-            return False
-        for _ in tasks[:64]:
-            limit = time.monotonic() + self._deadline(seconds)
-            reply = _receive(worker.link, 1, limit)
-            worker.tasks += 1
-            if reply is None:
-                self._streak += 1
-                out.append("timeout")
-                return False
-            if reply == b"":
-                out.append("memory")
-                return False
-            self._streak = 0
-            out.append("memory" if reply == b"M" else reply.decode("ascii", "replace"))
-        return worker.tasks < MOST_TASKS
+            return "gone"
+        worker.tasks += 1
+        reply = _receive(worker.link, 1, limit)
+        if reply is None:
+            return "timeout"
+        return {b"": "gone", b"M": "memory"}.get(reply) or reply.decode("ascii", "replace")
+
+    def _drop(self, worker: _Worker) -> None:
+        worker.kill()
+        with self._condition:
+            self._out -= 1
+            self._condition.notify()
 
     def _get(self) -> _Worker:
         with self._condition:
@@ -256,8 +290,3 @@ def _receive(link: socket.socket, count: int, limit: float) -> bytes | None:
 
 POOL = Pool()
 atexit.register(POOL.close)
-
-
-def settle(tasks: Sequence[Task], seconds: float) -> list[Any]:
-    """`POOL.prove`, by the name the verifier uses."""
-    return POOL.prove(tasks, seconds)
