@@ -12,10 +12,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
 
 from grpo_cli.errors import SetupError
 
@@ -37,25 +40,17 @@ class Checkpoint:
 def seal(
     written: Path, folder: Path, trainer: Trainer, recipe_text: str, more: Mapping[str, Any]
 ) -> Checkpoint:
-    """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename.
-
-    Raises:
-        SetupError: the disk is full or not writable; earlier checkpoints are untouched.
-    """
+    """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename."""
     step = trainer.grpo.generation
     final = folder / f"step-{step:06d}"
-    try:
-        (written / RECIPE).write_text(recipe_text)
-        (written / STATE).write_text(json.dumps(_state(trainer) | dict(more), indent=1))
-        _write_manifest(written, step)
-        folder.mkdir(parents=True, exist_ok=True)
-        if final.exists():
-            shutil.rmtree(final)
-        os.rename(written, final)
-        _sync_folder(folder)
-    except OSError as err:
-        shutil.rmtree(written, ignore_errors=True)
-        raise SetupError(f"cannot save the checkpoint of step {step}: {err.strerror or err}") from err
+    (written / RECIPE).write_text(recipe_text)
+    (written / STATE).write_text(json.dumps(_state(trainer) | dict(more), indent=1))
+    _write_manifest(written, step)
+    folder.mkdir(parents=True, exist_ok=True)
+    if final.exists():
+        shutil.rmtree(final)
+    os.rename(written, final)
+    _sync_folder(folder)
     return Checkpoint(final, step)
 
 
@@ -68,6 +63,30 @@ def restore(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
     trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
     trainer.guard.skipped = state["skipped_steps"]
     return dict(state)
+
+
+@contextmanager
+def saving(beside: Path, step: int) -> Iterator[None]:
+    """While inside, any failure to write becomes a SetupError; what was written beside is removed, the rest untouched.
+
+    torch and safetensors report a full disk as errors of their own.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as err:
+        shutil.rmtree(beside, ignore_errors=True)
+        first = str(err).strip().splitlines()[0]
+        raise SetupError(
+            f"cannot save the checkpoint of step {step}: {first}",
+            hint="the last whole checkpoint is untouched; free some space and go on with `--resume`",
+        ) from err
+
+
+def checkpoint_bytes(model: Any) -> int:
+    """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    return (trained if hasattr(model, "peft_config") else weights) + 2 * trained + (1 << 20)
 
 
 def all_checkpoints(folder: Path) -> list[Checkpoint]:

@@ -167,6 +167,7 @@ class Job:
         )
         is_big = sum(p.numel() for p in loaded.model.parameters()) >= BIG
         partial = run.path / "checkpoints" / ".partial"
+        checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(loaded.model))
         trainer = Trainer(
             step,
             model=loaded.model,

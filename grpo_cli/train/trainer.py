@@ -18,6 +18,7 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
@@ -152,9 +153,11 @@ class Trainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.grpo.display.phase("save")
-        with self.grpo.clock.phase("pause"):
+        folder = Path(self.args.output_dir)
+        with self.grpo.clock.phase("pause"), saving(folder, self.grpo.generation):
+            check_space(self.grpo.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)
-            self.on_checkpoint(self, Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+            self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
 
 
 def reward(**_: Any) -> list[float]:
