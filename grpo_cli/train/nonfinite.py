@@ -1,7 +1,7 @@
 """A loss or gradient that is not finite never reaches the weights: the run stops, or the step is skipped and counted.
 
-TRL shows a NaN loss as 0 and lets the optimizer step on it. Here the loss is looked at before the backward pass and
-the gradient before the optimizer; a skipped step throws its gradients away.
+TRL shows a NaN loss as 0 and lets the optimizer step on it. Here the gradient is looked at before the optimizer;
+a skipped step throws its gradients away.
 """
 
 from __future__ import annotations
@@ -23,18 +23,12 @@ class NonFinite:
     stops: bool
     say: Callable[[str], None]
     skipped: int = 0
-    _is_skipping: bool = False
+    _culprits: str = ""
 
-    def loss(self, loss: torch.Tensor, step: int, rows: Callable[[], Sequence[str]]) -> torch.Tensor:
-        """The loss to differentiate: itself where it is finite.
-
-        Raises:
-            TrainingError: it is not finite, and that stops the run.
-        """
-        if torch.isfinite(loss):
-            return loss
-        self._refuse(f"step {step}: the loss is {loss.item()} on rows {', '.join(list(rows())[:4])}")
-        return loss.new_zeros((), requires_grad=True)
+    def loss(self, loss: torch.Tensor, rows: Callable[[], Sequence[str]]) -> None:
+        """Note whose loss is not finite; the gradient it makes is refused below, on all ranks alike."""
+        if not torch.isfinite(loss):
+            self._culprits = f"the loss is {loss.item()} on rows {', '.join(list(rows())[:4])}"
 
     def gradient(self, norm: Any, step: int, model: Any) -> Any:
         """The norm of a gradient that may be applied; None after a refused one was thrown away.
@@ -42,21 +36,16 @@ class NonFinite:
         Raises:
             TrainingError: it is not finite, and that stops the run.
         """
-        if norm is not None and not math.isfinite(float(norm)):
-            self._refuse(f"step {step}: the gradient norm is {float(norm)}")
-        if not self._is_skipping:
+        if norm is None or math.isfinite(float(norm)):
             return norm
-        model.zero_grad(set_to_none=True)  # an optimizer passes over parameters without a gradient
-        self._is_skipping = False
-        return None
-
-    def _refuse(self, text: str) -> None:
+        text = f"step {step}: {self._culprits or f'the gradient norm is {float(norm)}'}"
+        self._culprits = ""
         if self.stops:
             raise TrainingError(
                 f"{text}; the weights were not touched",
                 hint="lower `train.lr`, or look at the samples of this step",
             )
-        if not self._is_skipping:
-            self.skipped += 1
-            self._is_skipping = True
-            self.say(f"{text}; the step is skipped")
+        self.skipped += 1
+        self.say(f"{text}; the step is skipped")
+        model.zero_grad(set_to_none=True)  # an optimizer passes over parameters without a gradient
+        return None

@@ -34,6 +34,7 @@ from grpo_cli.stats import step_stats, timing_stats
 from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum, soft_overlong
 from grpo_cli.train.group import Group
 from grpo_cli.train.ledger import Visit
+from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.train.select import Selection
@@ -78,7 +79,9 @@ class GrpoStep:
         tokenizer: Any,
         run: RunFolder,
         display: Display,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks or Ranks()
         self.recipe, self.rows, self.judge_, self.engine = recipe, rows, judge, engine
         self.tokenizer, self.run, self.display = tokenizer, run, display
         self.tasks = [
@@ -118,14 +121,25 @@ class GrpoStep:
         taken = {group.row for group in self.drawn}
         size = self.recipe.sample.group
         if not self.select.screens:
-            groups = self.judge(self.sample(self.select.choose(self.generation, n, taken), size))
+            groups = self.tried(self.select.choose(self.generation, n, taken), size)
         else:
-            tried = self.judge(self.sample(self.select.choose(self.generation, 2 * n, taken), size // 2))
+            tried = self.tried(self.select.choose(self.generation, 2 * n, taken), size // 2)
             tried.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
-            rest = self.judge(self.sample([g.row for g in tried[:n]], size - size // 2))
+            rest = self.tried([g.row for g in tried[:n]], size - size // 2)
             groups = [first.joined(second) for first, second in zip(tried, rest, strict=False)]
             self.drawn += tried[n:]
         self.drawn += groups
+        return groups
+
+    def tried(self, rows: Sequence[int], size: int) -> list[Group]:
+        """A group of `size` judged samples for each row, on every rank; each rank samples and judges its share."""
+        self.calls += 1
+        world, rank = self.ranks.world, self.ranks.rank
+        mine = self.judge(self.sample(rows[rank::world], size))
+        by_row = {group.row: group for group in self.ranks.gathered(mine)}
+        groups = [by_row[row] for row in rows]
+        self.samples_seen += len(groups) * size
+        self.errors_seen += sum(j.reward is None for g in groups for j in g.judgements)
         return groups
 
     def has_signal(self, group: Group) -> bool:
@@ -138,7 +152,6 @@ class GrpoStep:
         requests, total = [Request(ids, size) for ids in prompts], len(rows) * size
         self.display.phase("generate", 0, total)
         with self.clock.phase("generate"):
-            self.calls += 1
             found = self.engine.generate(
                 requests,
                 self.sampling(),
@@ -149,6 +162,9 @@ class GrpoStep:
     def sampling(self) -> SamplingSettings:
         """The recipe's sampling with a seed of this generation's own: no global random state is used."""
         s = self.recipe.sample
+        seed = self.step_seed() + self.calls - 1  # a row that is sampled twice in a step gets new samples
+        if self.engine.name == "transformers":  # one random stream a call: each rank needs its own
+            seed += 7919 * self.ranks.rank
         return SamplingSettings(
             max_tokens=s.max_tokens,
             temperature=s.temperature,
@@ -156,7 +172,7 @@ class GrpoStep:
             top_k=s.top_k,
             min_p=s.min_p,
             repetition_penalty=s.repetition_penalty,
-            seed=self.step_seed() + self.calls - 1,  # a row that is sampled twice in a step gets new samples
+            seed=seed,
         )
 
     def step_seed(self) -> int:
@@ -175,8 +191,6 @@ class GrpoStep:
             judged = [next(found) for _ in completions]
             rewards = [self.shape(j.reward, c) for j, c in zip(judged, completions, strict=True)]
             groups.append(Group(row, completions, [next(text) for _ in completions], judged, rewards))
-        self.samples_seen += len(flat)
-        self.errors_seen += sum(j.reward is None for g in groups for j in g.judgements)
         return groups
 
     def shape(self, reward: float | None, completion: Completion) -> float:
@@ -190,8 +204,13 @@ class GrpoStep:
 
     @property
     def rewards(self) -> list[float]:
-        """Rewards of the batch, group by group."""
+        """Rewards of the whole batch, group by group."""
         return [reward for group in self.groups for reward in group.rewards]
+
+    @property
+    def mine(self) -> range:
+        """This rank's stretch of the batch, in samples; a group may go on on the next rank."""
+        return self.ranks.share(len(self.groups) * self.recipe.sample.group)
 
     def advantages(self, rewards: torch.Tensor) -> torch.Tensor:
         """(P·G,) rewards to (P·G,) advantages by the recipe's algorithm."""
@@ -242,8 +261,8 @@ class GrpoStep:
 
     def row_ids(self, samples: Sequence[int]) -> list[str]:
         """The rows of samples of this step, counted in generation order; each row once."""
-        group = self.recipe.sample.group
-        return sorted({self.rows[self.chosen[sample // group]].id for sample in samples})
+        size = self.recipe.sample.group
+        return sorted({self.rows[self.groups[sample // size].row].id for sample in samples})
 
     def records(self) -> list[SampleRecord]:
         """One record a sample, groups in order."""

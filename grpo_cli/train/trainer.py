@@ -74,13 +74,15 @@ class Trainer(GRPOTrainer):
         self.remove_callback(PrinterCallback)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        rows = [self.grpo.rows[group.row] for group in self.grpo.draw(lambda p: self._tokenize_prompts(p)[0])]
-        inputs = [{"prompt": row.messages or row.prompt} for row in rows for _ in range(self.num_generations)]
-        out: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        out["advantages"] = self.grpo.advantages(self.rewards - self._score_reference(out)).to(
-            out["advantages"]
+        groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
+        mine = self.grpo.mine
+        rows = [self.grpo.rows[groups[i // self.num_generations].row] for i in mine]
+        out: dict[str, Any] = super()._generate_and_score_completions(
+            [{"prompt": row.messages or row.prompt} for row in rows]
         )
-        out["sample"] = torch.arange(len(out["advantages"]), device=out["advantages"].device)
+        advantages = self.grpo.advantages(self.rewards - self._score_reference(out))
+        out["advantages"] = advantages[mine.start : mine.stop].to(out["advantages"])
+        out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)
         # what follows (TRL's shuffle of the batch, dropout) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(self.grpo.step_seed())
         return out
@@ -108,19 +110,19 @@ class Trainer(GRPOTrainer):
         num_generations: int,
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], None]:
-        return [c.token_ids for group in self.grpo.groups for c in group.completions], None
+        mine, every = self.grpo.mine, [c.token_ids for group in self.grpo.groups for c in group.completions]
+        return every[mine.start : mine.stop], None
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
-        self.rewards = gather(torch.tensor(self.grpo.rewards, device=self.accelerator.device))
+        self.rewards = torch.tensor(self.grpo.rewards, device=self.accelerator.device)  # of all ranks, as TRL gathers
         return self.rewards.unsqueeze(1)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         loss = hooked_loss(self, super()._compute_loss, model, inputs)
-        return self.guard.loss(
-            loss, self.grpo.generation, lambda: self.grpo.row_ids(inputs["sample"].tolist())
-        )
+        self.guard.loss(loss, lambda: self.grpo.row_ids(inputs["sample"].tolist()))
+        return loss
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
@@ -130,7 +132,10 @@ class Trainer(GRPOTrainer):
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        return self.guard.gradient(norm, self.grpo.generation, model)
+        kept = self.guard.gradient(norm, self.grpo.generation, model)
+        if kept is None and norm is not None:
+            self._tr_loss = torch.zeros_like(self._tr_loss)  # a NaN would stay in TRL's running sum for good
+        return kept
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
@@ -157,7 +162,10 @@ class Trainer(GRPOTrainer):
         with self.grpo.clock.phase("pause"), saving(folder, self.grpo.generation):
             check_space(self.grpo.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)
-            self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
+            self.grpo.ranks.wait()
+            if self.grpo.ranks.is_main:
+                self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
+            self.grpo.ranks.wait()
 
 
 def reward(**_: Any) -> list[float]:

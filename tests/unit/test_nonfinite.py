@@ -11,8 +11,12 @@ def guard(stops: bool) -> tuple[NonFinite, list[str]]:
 
 
 def test_a_nan_loss_stops_the_run_and_names_its_rows() -> None:
-    with pytest.raises(TrainingError, match=r"step 3: the loss is nan on rows a, b; the weights were not touched"):
-        guard(True)[0].loss(torch.tensor(float("nan")), 3, lambda: ["a", "b"])
+    keeper, _ = guard(True)
+    keeper.loss(torch.tensor(float("nan")), lambda: ["a", "b"])
+    with pytest.raises(
+        TrainingError, match=r"step 3: the loss is nan on rows a, b; the weights were not touched"
+    ):
+        keeper.gradient(float("nan"), 3, torch.nn.Linear(1, 1))
 
 
 def test_an_infinite_gradient_stops_the_run() -> None:
@@ -22,8 +26,7 @@ def test_an_infinite_gradient_stops_the_run() -> None:
 
 def test_a_finite_step_passes_untouched() -> None:
     keeper, said = guard(True)
-    loss = torch.tensor(1.5)
-    assert keeper.loss(loss, 1, lambda: []) is loss
+    keeper.loss(torch.tensor(1.5), lambda: [])
     assert keeper.gradient(0.5, 1, torch.nn.Linear(1, 1)) == 0.5
     assert keeper.skipped == 0
     assert said == []
@@ -39,8 +42,10 @@ def test_a_skipped_step_leaves_the_weights_as_they_were() -> None:
     optimizer.zero_grad()
     for bad in (False, True):  # one good and one bad micro-batch: the whole step goes
         loss = model(torch.ones(1, 2)).sum() * (float("nan") if bad else 1.0)
-        keeper.loss(loss, 2, lambda: ["r"]).backward()
-    assert keeper.gradient(1.0, 2, model) is None
+        keeper.loss(loss, lambda: ["r"])
+        loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    assert keeper.gradient(norm, 2, model) is None
     optimizer.step()
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
     assert keeper.skipped == 1

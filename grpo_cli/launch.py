@@ -1,0 +1,163 @@
+"""`grpo train` on several processes: torchrun starts the ranks, this parent forwards signals and tells what failed first.
+
+The parent imports no torch. A rank finds its terminal again through the parent's descriptors, since torchrun's own
+chatter goes to a file. Only the ranks get a signal, never torchrun, which would kill them in the middle of a step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from grpo_cli.errors import Exit, SetupError, UserError
+
+CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
+PR_SET_PDEATHSIG = 1
+GRACE_S = 20.0
+"""Seconds between the stop of the first rank and the end of those that wait for it."""
+
+
+def is_rank(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process was started by `launch`."""
+    return CONTROL in environ
+
+
+def gpu_count() -> int:
+    """Visible GPUs, asked of the driver's own tool so that no torch is loaded."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([part for part in visible.split(",") if part.strip() and part.strip() != "-1"])
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return sum(line.startswith("GPU ") for line in found.stdout.splitlines())
+
+
+def choose_world(asked: int | str, cpu_ranks: int | None, completions: int) -> int:
+    """How many processes: what was asked, or with `auto` every GPU that the batch divides over.
+
+    Raises:
+        SetupError: more GPUs asked than there are, or a batch that does not divide.
+    """
+    there = gpu_count()
+    if there == 0:
+        if isinstance(asked, int) and asked > 1:
+            raise SetupError(f"`launch.gpus` asks for {asked} GPUs, there are none here")
+        world = cpu_ranks or 1
+    elif asked == "auto":
+        return max(n for n in range(1, there + 1) if completions % n == 0)
+    else:
+        world = int(asked)
+        if world > there:
+            raise SetupError(f"`launch.gpus` asks for {world} GPUs, there are {there} here")
+    if completions % world:
+        raise SetupError(
+            f"{completions} completions a step do not divide over {world} processes",
+            hint="change `sample.prompts` or `sample.group`",
+        )
+    return world
+
+
+def launch(world: int, argv: Sequence[str]) -> int:
+    """Run `grpo ARGV` as `world` ranks and return the exit code of the whole."""
+    with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
+        control = Path(folder)
+        environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
+        environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // world)))
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
+        with (control / "torchrun.log").open("w") as log:
+            process = subprocess.Popen(
+                [*command, "-m", "grpo_cli", *argv],
+                env=environ,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no threads yet
+            )
+            with _forwarded(control, process):
+                code = process.wait()
+        return _verdict(control, code)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def enter_rank() -> None:
+    """In a rank: die with torchrun, note the process id, and talk where the parent talks (rank 0) or into a file."""
+    control, rank = Path(os.environ[CONTROL]), os.environ["RANK"]
+    die_with_parent()
+    (control / f"rank-{rank}.pid").write_text(str(os.getpid()))
+    for target in (1, 2):
+        name = f"/proc/{os.environ[TALK]}/fd/{target}" if rank == "0" else control / f"rank-{rank}.log"
+        handle = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(handle, target)
+        os.close(handle)
+
+
+def leave_rank(err: UserError | None, code: int) -> None:
+    """In a rank: leave word of how it ended, for the parent to tell."""
+    rank = os.environ["RANK"]
+    word = {"rank": int(rank), "code": code, "text": err.render() if err else "", "at": time.time()}
+    (Path(os.environ[CONTROL]) / f"rank-{rank}.end").write_text(json.dumps(word))
+
+
+class _forwarded:
+    """While inside, SIGINT and SIGTERM go to the ranks; the second one ends everything."""
+
+    def __init__(self, control: Path, process: subprocess.Popen[bytes]) -> None:
+        self.control, self.process, self.count = control, process, 0
+
+    def __enter__(self) -> None:
+        self.before = {n: signal.signal(n, self._take) for n in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        for file in self.control.glob("rank-*.pid"):
+            try:
+                os.kill(int(file.read_text()), number)
+            except (ProcessLookupError, ValueError):
+                continue
+        if self.count > 1:
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+
+def _verdict(control: Path, code: int) -> int:
+    """The code of the first rank that ended badly, after its own words; torchrun's log where no rank left any."""
+    ends = sorted((json.loads(f.read_text()) for f in control.glob("rank-*.end")), key=lambda end: end["at"])
+    bad = next((end for end in ends if end["code"] not in (0, None)), None)
+    if bad is not None:
+        if bad["text"]:
+            place = "" if bad["rank"] == 0 else f"rank {bad['rank']} failed first\n"
+            print(place + bad["text"], file=sys.stderr)
+        elif bad["rank"] != 0:
+            print(f"rank {bad['rank']} failed first", file=sys.stderr)
+            _tail(control / f"rank-{bad['rank']}.log")
+        return int(bad["code"])
+    if code != 0:
+        print("error: a process ended without a word (killed, out of memory?)", file=sys.stderr)
+        for file in [*sorted(control.glob("rank-*.log")), control / "torchrun.log"]:
+            _tail(file)
+        return int(Exit.SETUP)
+    return 0
+
+
+def _tail(file: Path, most: int = 30) -> None:
+    if file.is_file():
+        print("\n".join(file.read_text(errors="replace").splitlines()[-most:]), file=sys.stderr)
