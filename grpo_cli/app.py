@@ -12,6 +12,7 @@ from grpo_cli import __version__
 from grpo_cli.commands.check import check
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
+from grpo_cli.commands.init import init
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify
@@ -44,6 +45,7 @@ def _root(
 
 app.command()(train)
 app.command()(check)
+app.command()(init)
 app.command("eval")(evaluate)
 app.command()(export)
 app.command()(schema)

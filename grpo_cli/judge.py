@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError
@@ -38,15 +39,23 @@ class Task:
     prompt: str = ""
 
 
+def own_options(spec: Verify, base: Path | None) -> dict[str, Any]:
+    """The options of one verifier; for `python` the recipe's folder is one more to import from."""
+    if spec.kind != "python" or base is None:
+        return dict(spec.options)
+    return {**spec.options, "path": [*spec.options.get("path", []), str(base)]}
+
+
 class Judge:
     """The verifiers of one recipe, ready to judge batches from any thread."""
 
-    def __init__(self, specs: Mapping[str, Verify]) -> None:
+    def __init__(self, specs: Mapping[str, Verify], base: Path | None = None) -> None:
+        """`base` is the recipe's folder: functions of the user's are also looked for there."""
         self.specs = dict(specs)
         self.verifiers: dict[str, Verifier] = {}
         for name, spec in self.specs.items():
             try:
-                self.verifiers[name] = build(spec.kind, **spec.options)
+                self.verifiers[name] = build(spec.kind, **own_options(spec, base))
             except BadOption as err:
                 raise RecipeError(str(err), place=f"`verify.{name}`") from err
         self.primary = next(name for name, spec in self.specs.items() if spec.primary)
@@ -55,11 +64,14 @@ class Judge:
         """Start workers and sandboxes.
 
         Raises:
+            RecipeError: an option that only shows on starting, such as a function that cannot be imported.
             SetupError: a verifier cannot run on this machine.
         """
         for name, verifier in self.verifiers.items():
             try:
                 verifier.start()
+            except BadOption as err:
+                raise RecipeError(str(err), place=f"`verify.{name}`") from err
             except Unavailable as err:
                 raise SetupError(f"verifier `{name}`: {err}", hint=err.hint) from err
 

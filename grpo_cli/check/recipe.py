@@ -91,7 +91,7 @@ class Check:
 
     def _verifiers(self) -> Iterator[Finding]:
         try:
-            judge = Judge(self.recipe.verify)
+            judge = Judge(self.recipe.verify, self.base)
         except UserError as err:
             yield failed("verify", err)
             return

@@ -90,9 +90,9 @@ def example(row: Row | None) -> list[str]:
         if row.messages is None
         else [(m["role"], m["content"]) for m in row.messages]
     )
-    gold = row.fields.get("answer")
-    shown = [*turns, ("answer", gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False))]
-    return [f"the first row, {row.place}:", *(f"  {name:<10} {short(value)}" for name, value in shown), ""]
+    if (gold := row.fields.get("answer")) is not None:
+        turns.append(("answer", gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)))
+    return [f"the first row, {row.place}:", *(f"  {name:<10} {short(value)}" for name, value in turns), ""]
 
 
 def summary(recipe: str, findings: list[Finding], seconds: float) -> str:

@@ -92,7 +92,7 @@ def show_plan(recipe: Any, base: Path) -> None:
     from grpo_cli.judge import Judge
     from grpo_cli.recipe import plan
 
-    judge = Judge(recipe.verify)
+    judge = Judge(recipe.verify, base)
     try:
         judge.start()
         rows = load_rows(recipe.data, "train", base)

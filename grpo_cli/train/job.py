@@ -76,7 +76,7 @@ class Job:
         self.recipe, self.label, self.base, self.display = recipe, label, base, display
         self.began = time.perf_counter()
         self.seconds: dict[str, float] = {}
-        self.judge = Judge(recipe.verify)
+        self.judge = Judge(recipe.verify, base)
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.evaluations: list[dict[str, Any]] = []
         self.stop_rules = StopRules(recipe.stop)

@@ -39,7 +39,7 @@ def measure_place(
     """Load, sample and judge; the model is given back before this returns."""
     recipe = place.recipe
     torch.set_num_threads(choose_threads(recipe.run.threads)[0])
-    judge = Judge(recipe.verify)
+    judge = Judge(recipe.verify, place.base)
     try:
         judge.start()
         rows = load_rows(recipe.data, "eval", place.base)

@@ -1,0 +1,43 @@
+"""What `grpo init` writes: a commented recipe and sample rows for each task, kept as the files themselves.
+
+They are copied byte for byte except for the line `model:`, so what is tested here is what people get.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grpo_cli.errors import SetupError, UsageError
+
+TASKS = ("math", "code", "regex", "custom")
+DEFAULT_MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
+
+
+def files(task: str) -> dict[str, Path]:
+    """The files of a task by the name they get."""
+    folder = Path(__file__).resolve().parent / task
+    found = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".jsonl", ".py"))
+    return {path.name: path for path in found}
+
+
+def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool = False) -> list[Path]:
+    """Write the files of a task into a folder, all or none; the paths written.
+
+    Raises:
+        UsageError: a file is there already and `overwrite` is not set.
+        SetupError: the folder cannot be written.
+    """
+    targets = {folder / name: path for name, path in files(task).items()}
+    there = [path for path in targets if path.exists()]
+    if there and not overwrite:
+        raise UsageError(f"`{there[0]}` is there already", hint="name another folder, or say --force")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for target, source in targets.items():
+            text = source.read_text(encoding="utf-8")
+            if target.suffix == ".yaml":
+                text = text.replace(f"model: {DEFAULT_MODEL}\n", f"model: {model}\n", 1)
+            target.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise SetupError(f"cannot write: {(err.strerror or str(err)).lower()}", place=str(folder)) from err
+    return sorted(targets)

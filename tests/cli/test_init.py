@@ -1,0 +1,81 @@
+"""`grpo init` writes what `grpo check` accepts at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.starters import TASKS, files
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def grpo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "grpo_cli", *args], cwd=folder, env=env, capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_check_passes_on_what_init_writes(tmp_path: Path, task: str) -> None:
+    assert grpo(tmp_path, "init", "new", "--task", task, "--model", "builtin:tiny").returncode == 0
+    done = grpo(tmp_path, "check", "new/recipe.yaml", "--json")
+    found = json.loads(done.stdout)
+    levels = {one["check"]: one["level"] for one in found["checks"]}
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(levels.values()) == {"ok"}, levels
+
+
+def test_init_names_its_files_and_the_next_command(tmp_path: Path) -> None:
+    done = grpo(tmp_path, "init", "--task", "custom")
+    assert done.stdout.splitlines() == [
+        "wrote eval.jsonl",
+        "wrote recipe.yaml",
+        "wrote reward.py",
+        "wrote train.jsonl",
+        "next: grpo check recipe.yaml",
+    ]
+
+
+def test_init_writes_over_nothing_unless_told(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("mine")
+    done = grpo(tmp_path, "init")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "error: `recipe.yaml` is there already\n\nhint: name another folder, or say --force\n"
+    )
+    assert (tmp_path / "recipe.yaml").read_text() == "mine"
+    assert not (tmp_path / "train.jsonl").exists()
+    assert grpo(tmp_path, "init", "--force").returncode == 0
+    assert (tmp_path / "recipe.yaml").read_text() != "mine"
+
+
+def test_an_unknown_task_is_a_usage_error(tmp_path: Path) -> None:
+    done = grpo(tmp_path, "init", "--task", "maths")
+    assert done.returncode == 2
+    assert "no task `maths`" in done.stderr
+
+
+def test_a_file_in_the_way_of_the_folder_is_a_matter_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    done = grpo(tmp_path, "init", "taken")
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: taken: cannot write: ")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_sample_rows_are_enough_for_a_step_and_none_is_held_out_twice(task: str) -> None:
+    found = {
+        name: path.read_text().splitlines() for name, path in files(task).items() if name.endswith(".jsonl")
+    }
+    assert len(found["train.jsonl"]) >= 8
+    assert len(found["eval.jsonl"]) >= 4
+    assert not set(found["train.jsonl"]) & set(found["eval.jsonl"])
