@@ -27,7 +27,7 @@ def grpo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("task", TASKS)
 def test_check_passes_on_what_init_writes(tmp_path: Path, task: str) -> None:
     assert grpo(tmp_path, "init", "new", "--task", task, "--model", "builtin:tiny").returncode == 0
-    done = grpo(tmp_path, "check", "new/recipe.yaml", "--json")
+    done = grpo(tmp_path, "check", "new/recipe.yaml", "--json", "--set", "sample.max_tokens=16")
     found = json.loads(done.stdout)
     levels = {one["check"]: one["level"] for one in found["checks"]}
     assert (done.returncode, done.stderr) == (0, "")
