@@ -14,6 +14,15 @@ KINDS: dict[str, str] = {
     "regex": "grpo_verifiers.pattern:RegexVerifier",
     "code": "grpo_verifiers.program:CodeVerifier",
     "python": "grpo_verifiers.custom:PythonVerifier",
+    "json": "grpo_verifiers.structured:JsonVerifier",
+    "choice": "grpo_verifiers.choice:ChoiceVerifier",
+    "numeric": "grpo_verifiers.quantity:NumericVerifier",
+    "exact": "grpo_verifiers.exact:ExactVerifier",
+    "set": "grpo_verifiers.sets:SetVerifier",
+    "format": "grpo_verifiers.formatting:FormatVerifier",
+    "equation": "grpo_verifiers.equation:EquationVerifier",
+    "instructions": "grpo_verifiers.instructions:InstructionsVerifier",
+    "reasoning_gym": "grpo_verifiers.gym:GymVerifier",
 }
 
 

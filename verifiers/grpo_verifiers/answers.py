@@ -1,0 +1,88 @@
+"""Where a completion states its answer, shared by the verifiers of short answers.
+
+Extraction is that of the maths verifier: the last box after the thinking, without one a line that says so. Two final
+answers are a hedge; a hedge is never right, since a policy would otherwise learn to name every candidate.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from grpo_verifiers.maths.extract import after_thinking, extract
+from grpo_verifiers.verdict import Verdict, no_answer, over_limit
+from grpo_verifiers.verifier import Sample, Verifier
+
+Where = Literal["box_or_line", "boxed", "answer_line", "last_line", "whole"]
+
+MOST_CHARS = 200_000
+
+
+class Example(NamedTuple):
+    """A completion and a row that show what a verifier does; `grpo explain` prints today's verdict beside it."""
+
+    completion: str
+    row: dict[str, Any]
+    why: str
+    options: dict[str, Any] | None = None
+
+
+class Found(NamedTuple):
+    """The stated answers (two or more are a hedge), or none and why."""
+
+    texts: tuple[str, ...]
+    reason: str = ""
+
+
+def find_answer(completion: str, where: Where) -> Found:
+    """The answer a completion states, after its thinking."""
+    if where in ("whole", "last_line"):
+        text, is_open = after_thinking(completion)
+        if is_open:
+            return Found((), "in_thinking")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if not lines:
+            return Found((), "empty")
+        return Found((text.strip() if where == "whole" else lines[-1],))
+    found = extract(completion, "last_box_or_line" if where == "box_or_line" else where)
+    return Found(tuple(found.texts), found.reason)
+
+
+class AnswerVerifier(Verifier):
+    """A verifier that judges one completion at a time, here, in linear time."""
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Verdicts in order."""
+        return [self._timed(sample) for sample in samples]
+
+    def _timed(self, sample: Sample) -> Verdict:
+        if len(sample.completion) > MOST_CHARS:
+            return over_limit("too_long")
+        began = time.perf_counter()
+        verdict = self.judge_one(sample)
+        object.__setattr__(verdict, "seconds", time.perf_counter() - began)  # ours, and not yet handed out
+        return verdict
+
+    @abstractmethod
+    def judge_one(self, sample: Sample) -> Verdict:
+        """The verdict on one completion of at most `MOST_CHARS`."""
+
+
+class StatedAnswer(AnswerVerifier):
+    """Judges the one answer that a completion states."""
+
+    def judge_one(self, sample: Sample) -> Verdict:
+        """No answer or a hedge is settled here, the rest by `compare`."""
+        found = find_answer(sample.completion, self.options.extract)
+        if not found.texts:
+            return no_answer(found.reason or "no_answer")
+        verdicts = [self.compare(text, sample.gold) for text in found.texts]
+        if len(verdicts) > 1 and any(v.score != 1.0 for v in verdicts):
+            return Verdict(verdicts[0].outcome.WRONG, 0.0, " or ".join(found.texts)[:200], "hedge")
+        return verdicts[0]
+
+    @abstractmethod
+    def compare(self, answer: str, gold: Any) -> Verdict:
+        """The verdict on a stated answer."""

@@ -1,0 +1,194 @@
+"""`choice`: multiple choice by letter, by number or by the option's own words.
+
+The row says its options in the order in which the prompt showed them (column `choices` or `options`), so re-ordered
+options only change the row. A letter and words that name different options are a contradiction, and wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from grpo_verifiers.answers import AnswerVerifier, Example, Where, find_answer
+from grpo_verifiers.text import normal, unwrapped
+from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
+from grpo_verifiers.verifier import BadGold, Sample
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTER = re.compile(
+    r"[\s*_$\"'`]*(?:(?:option|choice|answer)\s*:?\s*)?[(\[{]?\s*([A-Za-z])\s*[)\]}]?[\s*_$\"'`.:)]*", re.I
+)
+_LABELLED = re.compile(
+    r"[\s*_$\"'`]*(?:(?:option|choice)\s+)?(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])\s*[).:\-–—])[\s*_$\"'`.:]*(\S.*)",
+    re.I | re.S,
+)
+_MANY = re.compile(r"\s*(?:,|;|/|&|\band\b|\bor\b)\s*", re.I)
+_SAID = re.compile(
+    r"\b(?:the\s+)?(?:correct\s+|right\s+|best\s+|final\s+)*(?:answer|option|choice)\b\s*(?:is|:|=)*\s*(.{1,400})",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """Options of `choice`."""
+
+    extract: Where = "box_or_line"
+    """Where the answer is looked for; a completion that is nothing but a letter or an option counts in any case."""
+    words: bool = True
+    """Accept the option's own words; `false` takes letters only."""
+    numbers: bool = False
+    """Accept 1, 2, 3 for A, B, C."""
+
+
+class Gold(NamedTuple):
+    """Letters that must be named, and the normalised words of every option by letter."""
+
+    letters: frozenset[str]
+    words: dict[str, str]
+
+
+class ChoiceVerifier(AnswerVerifier):
+    """Right where exactly the gold's option (or options) is named."""
+
+    Options: ClassVar[type] = ChoiceOptions
+    options: ChoiceOptions
+
+    def compile(self, row: Mapping[str, Any]) -> Gold:
+        """The gold's letters, found by letter, position in the list, or words."""
+        words = _choices(row)
+        gold = row.get("answer")
+        golds = gold if isinstance(gold, list) else [gold]
+        letters = frozenset(_gold_letter(one, words) for one in golds)
+        if not golds:
+            raise BadGold("no answer")
+        return Gold(letters, words)
+
+    def judge_one(self, sample: Sample) -> Verdict:
+        """Name the options of the stated answer, and compare."""
+        found = find_answer(sample.completion, self.options.extract)
+        texts = found.texts
+        if not texts:
+            bare = find_answer(sample.completion, "whole").texts
+            whole = bare[0] if bare and len(bare[0]) <= 300 else ""
+            texts = (whole,) if whole and self._named(whole, sample.gold) else ()
+            if not texts and whole and (said := _SAID.search(whole)):
+                texts = (said[1],)
+        if not texts:
+            return no_answer(found.reason or "no_answer")
+        shown = " or ".join(texts)[:200]
+        if len(texts) > 1 and len({self._named(text, sample.gold) for text in texts}) > 1:
+            return wrong(shown, "hedge")
+        named = self._named(texts[0], sample.gold)
+        if not named:
+            return wrong(shown, "no_such_option")
+        if named == sample.gold.letters:
+            return right(", ".join(sorted(named)), "option")
+        return wrong(", ".join(sorted(named)), "other_option" if len(named) == 1 else "several_options")
+
+    def _named(self, text: str, gold: Gold) -> frozenset[str]:
+        """The options a text names; empty where it names none, or contradicts itself."""
+        text = unwrapped(text[:2000]).strip()
+        known = set(gold.words) or set(LETTERS)
+        one = self._letter(text, known)
+        if one:
+            return frozenset([one])
+        by_words = self._by_words(text, gold)
+        if by_words:
+            return frozenset([by_words])
+        labelled = _LABELLED.fullmatch(text)
+        if labelled:
+            letter = (labelled[1] or labelled[2]).upper()
+            if letter in known:
+                return self._checked(letter, labelled[3], gold)
+        parts = [part for part in _MANY.split(text) if part]
+        if 1 < len(parts) <= 26:
+            letters = [self._letter(part, known) for part in parts]
+            if all(letters):
+                return frozenset(letters)
+        return frozenset()
+
+    def _letter(self, text: str, known: set[str]) -> str:
+        match = _LETTER.fullmatch(text)
+        if match and match[1].upper() in known:
+            return match[1].upper()
+        digits = text.strip(" ().")
+        if digits in known:  # labels that are no letters
+            return digits
+        if self.options.numbers and digits.isascii() and digits.isdigit() and 1 <= int(digits[:3]) <= 26:
+            letter = LETTERS[int(digits[:3]) - 1]
+            return letter if letter in known else ""
+        return ""
+
+    def _by_words(self, text: str, gold: Gold) -> str:
+        if not self.options.words:
+            return ""
+        form = normal(text)
+        same = [letter for letter, words in gold.words.items() if words and words == form]
+        return same[0] if len(same) == 1 else ""
+
+    def _checked(self, letter: str, rest: str, gold: Gold) -> frozenset[str]:
+        """A letter followed by words: the words may explain, but not be another option's."""
+        form = normal(rest)
+        others = [words for other, words in gold.words.items() if other != letter]
+        return frozenset() if form in others and gold.words.get(letter) != form else frozenset([letter])
+
+    def gold_text(self, row: Mapping[str, Any]) -> str:
+        """The gold's letters in a box."""
+        return f"\\boxed{{{', '.join(sorted(self.compile(row).letters))}}}"
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain choice`."""
+        row = {"answer": "B", "choices": ["Paris", "Rome", "none of these"]}
+        return [
+            Example("The answer is (B).", row, "by letter"),
+            Example("\\boxed{Rome}", row, "by the option's words"),
+            Example("\\boxed{B. Paris}", row, "letter and words contradict each other"),
+            Example("\\boxed{A or B}", row, "two options are no answer"),
+        ]
+
+
+def _choices(row: Mapping[str, Any]) -> dict[str, str]:
+    value = row.get("choices", row.get("options"))
+    if value is None:
+        return {}
+    if isinstance(value, Mapping) and isinstance(
+        value.get("text"), list
+    ):  # ARC's {"text": […], "label": […]}
+        value = dict(zip(value.get("label") or LETTERS, value["text"], strict=False))
+    if isinstance(value, list):
+        value = dict(zip(LETTERS, value, strict=False)) if len(value) <= len(LETTERS) else None
+    if not isinstance(value, Mapping) or len(value) < 2:
+        raise BadGold("`choices` must be a list of two or more options, or a mapping of letters to options")
+    return {
+        str(letter).strip().upper(): normal(_unlabelled(str(words), str(letter)))
+        for letter, words in value.items()
+    }
+
+
+def _unlabelled(words: str, letter: str) -> str:
+    match = re.match(rf"\s*[(\[]?{re.escape(letter)}\s*[)\].:]\s*(?=\S)", words, re.I)
+    return words[match.end() :] if match else words
+
+
+def _gold_letter(gold: Any, words: dict[str, str]) -> str:
+    known = list(words) or list(LETTERS)
+    if isinstance(gold, bool) or gold is None:
+        raise BadGold("no column `answer`" if gold is None else "the answer is true or false, not an option")
+    if isinstance(gold, int):
+        if not words:
+            raise BadGold(f"the answer {gold} is a position, and the row has no `choices`")
+        if not 0 <= gold < len(known):
+            raise BadGold(f"the answer {gold} is no position in {len(known)} choices (the first is 0)")
+        return known[gold]
+    text = str(gold).strip()
+    by_words = [letter for letter, option in words.items() if option == normal(text)]
+    if len(by_words) == 1:
+        return by_words[0]
+    letter = text.strip("(). ").upper()
+    if letter in known:
+        return letter
+    raise BadGold(f"the answer {text[:60]!r} is none of the options {', '.join(known[:26])}")

@@ -1,0 +1,60 @@
+"""JSON Schema: what is wrong with one, and the work of a pool that checks values against it.
+
+A schema may hold patterns that backtrack for ever on the wrong text, so it is only ever applied in a killable worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from grpo_verifiers.json_text import parse
+
+
+def schema_problem(schema: Any) -> str:
+    """What is wrong with a schema, in words; empty where nothing is."""
+    if not isinstance(schema, dict | bool):
+        return "the schema is no object"
+    try:
+        import jsonschema
+    except ModuleNotFoundError:
+        return "checking a schema needs the package jsonschema"
+    if _has_remote(schema):
+        return "the schema refers to another document; only `#…` references are followed"
+    try:
+        jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
+    except jsonschema.SchemaError as err:
+        where = "/".join(map(str, err.absolute_path)) or "its top"
+        return f"the schema is not valid at {where}: {err.message[:200]}"
+    return ""
+
+
+def _has_remote(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        target = schema.get("$ref", "#")
+        return (isinstance(target, str) and not target.startswith("#")) or any(
+            map(_has_remote, schema.values())
+        )
+    return isinstance(schema, list) and any(map(_has_remote, schema))
+
+
+def serve(config: None) -> tuple[Callable[[tuple[dict[str, Any], str]], str | None], None]:
+    """The pool's task: the first violation of a schema, in words, or None."""
+    import jsonschema
+
+    known: dict[str, Any] = {}
+
+    def work(item: tuple[dict[str, Any], str]) -> str | None:
+        schema, text = item
+        key = json.dumps(schema, sort_keys=True)
+        if key not in known:
+            kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+            known[key] = kind(schema)
+        first = next(iter(known[key].iter_errors(parse(text))), None)
+        if first is None:
+            return None
+        where = "/".join(map(str, first.absolute_path))
+        return f"{where or 'the value'}: {first.message}"[:300]
+
+    return work, None

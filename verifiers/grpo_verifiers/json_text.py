@@ -1,0 +1,106 @@
+"""JSON in a completion: where it stands, and a strict reading of it.
+
+The last fenced block counts, else the last bracketed value after the thinking; never an earlier one that happens to
+fit. NaN and repeated keys are no JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from grpo_verifiers.maths.extract import after_thinking
+
+_FENCE = re.compile(r"```[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:\r?\n)?[ \t]*```", re.S)
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.S | re.I)
+_DEEPEST = 100
+
+
+class BadJson(ValueError):
+    """Text that is no strict JSON; the message is the reason code."""
+
+
+def parse(text: str) -> Any:
+    """Strict JSON.
+
+    Raises:
+        ValueError: it is not.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+    except RecursionError:
+        raise BadJson("too_deep") from None
+    if _depth(value) > _DEEPEST:
+        raise BadJson("too_deep")
+    return value
+
+
+def _refuse(word: str) -> Any:
+    raise BadJson("not_a_number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) < len(pairs):
+        raise BadJson("repeated_key")
+    return out
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+    return depth
+
+
+def find_json(completion: str, how: str) -> tuple[str | None, str]:
+    """The text of the value that a completion states, or why there is none."""
+    text, is_open = after_thinking(completion)
+    if is_open:
+        return None, "in_thinking"
+    if how == "whole":
+        return (text.strip(), "") if text.strip() else (None, "empty")
+    fences = [
+        match[2] for match in _FENCE.finditer(text) if match[1].lower() in ("", "json", "json5", "jsonc")
+    ]
+    if fences:
+        return fences[-1].strip(), ""
+    if how == "fence":
+        return None, "no_fence"
+    tagged = _TAG.findall(text)
+    if tagged:
+        return tagged[-1].strip(), ""
+    found = last_value(text)
+    return (found, "") if found is not None else (None, "no_json")
+
+
+def last_value(text: str) -> str | None:
+    """The last bracketed value of a text: from its last closing bracket back to the one that opens it."""
+    end = max(text.rfind("}"), text.rfind("]"))
+    starts: list[int] = []
+    is_string, at = False, 0
+    while at <= end:
+        char = text[at]
+        if is_string:
+            if char == "\\":
+                at += 1
+            elif char in '"\n':  # a line break ends what was only a quotation mark in prose
+                is_string = False
+        elif char == '"' and starts:
+            is_string = True
+        elif char in "{[":
+            starts.append(at)
+        elif char in "}]" and starts:
+            start = starts.pop()
+            if at == end:
+                return text[start : end + 1]
+        at += 1
+    return None

@@ -1,0 +1,171 @@
+"""Shaping terms: small amounts added to a reward, in [-1, 1], that never make a sample right.
+
+`overlong` is DAPO's soft penalty. `length` and the others look at one completion only, so they mean the same in train,
+eval and verify. What a term cannot know (no token count in the line) it leaves at 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.verifier import BadOption
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """What shaping terms may look at: the completion, its tokens, the cap it was sampled under, and the outcome."""
+
+    completion: str
+    tokens: int | None = None
+    max_tokens: int | None = None
+    is_right: bool = False
+
+
+@dataclass(frozen=True)
+class OverlongOptions:
+    """DAPO's: 0 up to (1 - cache) of the cap, then linear down to -1 at the cap and beyond."""
+
+    cache: float = 0.2
+    """Share of the cap over which the penalty grows."""
+    max_tokens: int | None = None
+    """The cap; default the one the completion was sampled under."""
+
+
+@dataclass(frozen=True)
+class LengthOptions:
+    """For right answers only: 1 up to the target, then linear down to 0 at twice the target. Wrong ones get 0."""
+
+    target: int = 256
+    """Tokens a right answer should need."""
+
+
+@dataclass(frozen=True)
+class RepetitionOptions:
+    """Minus the share of word n-grams that have been said before."""
+
+    n: int = 4
+    """Words in a row that count as repeated."""
+    free: float = 0.1
+    """Share of repeated n-grams that costs nothing; prose has some."""
+
+
+@dataclass(frozen=True)
+class LanguageOptions:
+    """Minus the share of letters outside the wanted script (R1's language mixing)."""
+
+    script: str = "LATIN"
+    """Unicode script name as in character names: LATIN, CYRILLIC, CJK, HANGUL, ARABIC, GREEK, DEVANAGARI, …"""
+    free: float = 0.05
+    """Share of other letters that costs nothing: Greek in formulas, names."""
+
+
+def overlong(options: OverlongOptions, shaped: Shaped) -> float:
+    """-1 to 0; 0 where the token count or the cap is not known."""
+    cap = options.max_tokens or shaped.max_tokens
+    if cap is None or shaped.tokens is None:
+        return 0.0
+    start = (1 - options.cache) * cap
+    if shaped.tokens <= start:
+        return 0.0
+    return -min(1.0, (shaped.tokens - start) / (cap - start)) if cap > start else -1.0
+
+
+def length(options: LengthOptions, shaped: Shaped) -> float:
+    """0 to 1; 0 for answers that are not right or whose length is not known."""
+    if not shaped.is_right or shaped.tokens is None:
+        return 0.0
+    return max(0.0, min(1.0, 2.0 - shaped.tokens / options.target))
+
+
+def repetition(options: RepetitionOptions, shaped: Shaped) -> float:
+    """-1 to 0."""
+    words = shaped.completion.split()
+    if len(words) == 1 and len(words[0]) > 64:  # a script without spaces, or one endless word
+        words = list(words[0])
+    grams = [tuple(words[i : i + options.n]) for i in range(len(words) - options.n + 1)]
+    if len(grams) < 2:
+        return 0.0
+    repeated = 1 - len(set(grams)) / len(grams)
+    return -_beyond(repeated, options.free)
+
+
+def language(options: LanguageOptions, shaped: Shaped) -> float:
+    """-1 to 0; 0 for a completion without letters."""
+    scripts = Counter(map(_script, filter(str.isalpha, shaped.completion)))
+    total = scripts.total()
+    if not total:
+        return 0.0
+    return -_beyond(1 - scripts[options.script.upper()] / total, options.free)
+
+
+def _script(char: str) -> str:
+    return "LATIN" if char.isascii() else unicodedata.name(char, "?").split()[0]
+
+
+def _beyond(share: float, free: float) -> float:
+    return max(0.0, (share - free) / (1 - free))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One kind of term: its options class and its function."""
+
+    options: type
+    function: Callable[[Any, Shaped], float]
+
+
+TERMS: dict[str, Term] = {
+    "overlong": Term(OverlongOptions, overlong),
+    "length": Term(LengthOptions, length),
+    "repetition": Term(RepetitionOptions, repetition),
+    "language": Term(LanguageOptions, language),
+}
+
+
+def build_term(kind: str, **options: Any) -> Callable[[Shaped], float]:
+    """A term with these options.
+
+    Raises:
+        BadOption: unknown kind or option, or a value that cannot be meant.
+    """
+    if kind not in TERMS:
+        raise BadOption(
+            "kind", f"unknown shaping term `{kind}`{_near(kind, TERMS)}; known: {', '.join(TERMS)}"
+        )
+    term = TERMS[kind]
+    names = {field.name for field in dataclasses.fields(term.options)}
+    for name in options:
+        if name not in names:
+            raise BadOption(name, f"unknown option `{name}` of shaping term `{kind}`{_near(name, names)}")
+    made = term.options(**options)
+    _check(kind, made)
+    return lambda shaped: term.function(made, shaped)
+
+
+def _check(kind: str, options: Any) -> None:
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if field.name in ("cache", "free") and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise BadOption(field.name, f"`{field.name}` of `{kind}` must be in [0, 1)")
+        if (
+            field.name in ("target", "n", "max_tokens")
+            and value is not None
+            and (not isinstance(value, int) or value < 1)
+        ):
+            raise BadOption(field.name, f"`{field.name}` of `{kind}` must be a whole number from 1")
+
+
+def _near(word: str, known: Mapping[str, Any] | set[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def shape(terms: Mapping[str, tuple[float, Callable[[Shaped], float]]], shaped: Shaped) -> dict[str, float]:
+    """Weighted terms by name, as `combine` takes them; `terms` holds weight and function."""
+    return {name: weight * function(shaped) for name, (weight, function) in terms.items()}
