@@ -20,6 +20,7 @@ from grpo_cli.recipe.source import Document, Path, parse
 from grpo_cli.recipe.templates import check_templates
 from grpo_cli.recipe.trl_fields import check_trl
 
+STDIN = "<stdin>"
 MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second
 
 
@@ -38,6 +39,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
         what = "is empty" if top.data is None else "is not a mapping of keys"
         raise RecipeError(f"the recipe {what}", place=top.name, hint="`grpo init` writes one to start from")
     layers.data.pop("extends", None)
+    _find_functions(layers)
     recipe, found = check(layers)
     if recipe is None or found or layers.mistakes:
         raise _error(layers, found)
@@ -100,7 +102,7 @@ def shipped_recipes() -> dict[str, FilePath]:
 def _documents(source: str | FilePath) -> list[Document]:
     """The document and all it extends, lowest first."""
     if str(source) == "-":
-        doc, folder = parse(_stdin(), "<stdin>"), FilePath()
+        doc, folder = parse(_stdin(), STDIN), FilePath()
         seen: list[FilePath] = []
     else:
         file = find(str(source))
@@ -126,6 +128,16 @@ def _documents(source: str | FilePath) -> list[Document]:
     return chain[::-1]
 
 
+def _find_functions(layers: Layers) -> None:
+    """Let a `python` verifier's function be found beside the recipe that names it, from any folder."""
+    verify = layers.data.get("verify")
+    for name, one in verify.items() if isinstance(verify, dict) else ():
+        said = layers.origin.get(("verify", name, "function")) or layers.origin.get(("verify", name))
+        is_python = isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one
+        if is_python and isinstance(said, Document) and said.name != STDIN:
+            one["path"] = [str(FilePath(said.name).resolve().parent)]
+
+
 def _read(file: FilePath) -> Document:
     try:
         if file.stat().st_size > MOST_BYTES:
@@ -144,7 +156,7 @@ def _stdin() -> str:
     try:
         return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as err:
-        raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place="<stdin>") from None
+        raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place=STDIN) from None
 
 
 def _error(layers: Layers, found: list[Finding]) -> RecipeError:

@@ -141,3 +141,20 @@ def test_a_wrong_value_does_not_breed_more_mistakes(base: Path) -> None:
     assert len(refused(base, "verify.math=[]").mistakes) == 1
     assert len(refused(base, "eval.samples=x", "eval.k=[8]").mistakes) == 1
     assert len(refused(base, "train=3").mistakes) == 1
+
+
+def test_a_function_is_looked_for_beside_the_recipe_that_names_it(base: Path) -> None:
+    folder = base.parent / "sub"
+    folder.mkdir()
+    (folder / "one.yaml").write_text(
+        "extends: ../base.yaml\nverify: {mine: {kind: python, function: a.py:f}}\n"
+    )
+    top = base.with_name("top.yaml")
+    top.write_text("extends: sub/one.yaml\n")
+    recipe = load(top)
+    assert recipe.verify["mine"].options["path"] == [str(folder.resolve())]
+    assert "path" not in load(base, ["verify.mine={kind: python, function: a.py:f}"]).verify["mine"].options
+    moved = base.parent / "run" / "recipe.yaml"
+    moved.parent.mkdir()
+    moved.write_text(recipe.resolved())
+    assert load(moved) == recipe

@@ -1,11 +1,77 @@
+import io
+import sys
 from pathlib import Path
 
-from grpo_cli.recipe import load, shipped_recipes
+import pytest
+
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe import find, load, shipped_recipes
+
+SHIPPED = sorted(shipped_recipes())
+OFFLINE = ["countdown", "quickstart", "smollm2-arithmetic"]
 
 
-def test_every_shipped_recipe_loads_and_its_resolved_text_loads_back_equal(tmp_path: Path) -> None:
-    for name in shipped_recipes():
-        recipe = load(name)
-        written = tmp_path / f"{name}.yaml"
-        written.write_text(recipe.resolved(), encoding="utf-8")
-        assert load(written) == recipe
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_recipe_loads_and_its_resolved_text_loads_back_equal(name: str, tmp_path: Path) -> None:
+    recipe = load(name)
+    written = tmp_path / f"{name}.yaml"
+    written.write_text(recipe.resolved(), encoding="utf-8")
+    assert load(written) == recipe
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_recipe_says_what_it_needs_and_whether_it_was_run(name: str) -> None:
+    head = find(name).read_text(encoding="utf-8").split("\n\n")[0]
+    assert head.startswith(f"# {name}: ")
+    for word in ("hardware", "minutes", "expect", "run here"):
+        assert f"\n# {word}  " in head, word
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_the_rows_of_a_recipe_that_needs_no_network_pass_their_own_verifiers(name: str) -> None:
+    from grpo_cli.data import audit_golds, load_rows
+    from grpo_verifiers import build
+
+    recipe = load(name, ["data.train.limit=8", "data.eval.limit=8"])
+    verifiers = {key: build(one.kind, **one.options) for key, one in recipe.verify.items()}
+    try:
+        for which in ("train", "eval"):
+            rows = load_rows(recipe.data, which, find(name).parent)
+            assert len(audit_golds(rows, verifiers, "error").rows) == 8
+    finally:
+        for verifier in verifiers.values():
+            verifier.close()
+
+
+def test_the_quickstart_is_the_measured_one() -> None:
+    recipe = load("quickstart")
+    assert (recipe.model.path, recipe.sample.prompts, recipe.sample.group) == ("builtin:tiny", 32, 8)
+    assert (recipe.sample.max_tokens, recipe.sample.temperature) == (40, 0.8)
+    assert (recipe.train.steps, recipe.train.lr, recipe.train.lr_warmup_steps) == (40, 5e-4, 3)
+    assert recipe.warmup is not None
+    skill, habit = recipe.warmup
+    assert (skill.steps, skill.lr, skill.muon_lr, skill.batch) == (230, 3e-3, 0.015, 64)
+    assert (habit.steps, habit.lr, habit.muon_lr) == (30, 2e-3, 0.005)
+    assert [d.weight for d in habit.demonstration] == [0.75, 0.25]
+
+
+def test_a_recipe_is_found_by_path_first_and_by_name_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find("quickstart") == shipped_recipes()["quickstart"]
+    (tmp_path / "quickstart").write_text("model: x\n")
+    assert find("quickstart") == Path("quickstart")
+
+
+def test_a_recipe_comes_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = find("quickstart").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert load("-") == load("quickstart")
+
+
+def test_a_file_too_large_is_no_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "big.yaml"
+    file.write_text("#" * 300_000)
+    with pytest.raises(RecipeError, match="too large"):
+        load(file)
