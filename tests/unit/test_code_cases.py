@@ -30,7 +30,9 @@ TIERS = ("namespaces", "landlock")
 SLOW = [
     c
     for c in CASES
-    if any(m["type"] == "slow" for m in c["must_not"]) or c["id"].startswith("code-honest-wrong-06")
+    if any(m["type"] == "slow" for m in c["must_not"])
+    or c["id"].startswith("code-honest-wrong-06")
+    or (c["id"].startswith("code-own-a") and c["timeout"] < 4)
 ]
 FAST = [c for c in CASES if c not in SLOW]
 # these names are written into the cases

@@ -6,6 +6,9 @@ Most of MBPP and HumanEval is of this kind. What is not recognised with certaint
 from __future__ import annotations
 
 import ast
+import builtins
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -201,3 +204,26 @@ def _arithmetic(node: ast.BinOp) -> Any:
     except ArithmeticError as err:
         raise NotPlain from err
     raise NotPlain
+
+
+def called_name(tests: Sequence[str]) -> str | None:
+    """The function under test: the first called name that the tests do not bind themselves and that is no builtin or module."""
+    trees = [ast.parse(test) for test in tests]
+    bound = set(dir(builtins)) | set(sys.stdlib_module_names)
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                bound.add(node.name)
+            elif isinstance(node, ast.alias):
+                bound.add((node.asname or node.name).split(".")[0])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound.add(node.id)
+            elif isinstance(node, ast.arg):
+                bound.add(node.arg)
+    calls = [
+        n.func.id
+        for tree in trees
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    ]
+    return next((name for name in calls if name not in bound), None)

@@ -39,10 +39,8 @@ def code_row(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def layout(row: Mapping[str, Any]) -> str:
-    """Which data set's columns a row has: code, humaneval, mbpp, apps, livecodebench, or unknown."""
+    """Which data set's columns a row has: humaneval, mbpp, apps, livecodebench, code, answer (tests under that name), unknown."""
     has = row.keys()
-    if "tests" in has:
-        return "code"
     if {"test", "entry_point"} <= has and ("prompt" in has or "declaration" in has):
         return "humaneval"
     if "test_list" in has:
@@ -51,6 +49,12 @@ def layout(row: Mapping[str, Any]) -> str:
         return "livecodebench"
     if "input_output" in has:
         return "apps"
+    if "tests" in has:
+        return "code"
+    if isinstance(row.get("answer"), list) or (
+        isinstance(row.get("answer"), str) and "assert" in row["answer"]
+    ):
+        return "answer"
     return "unknown"
 
 
@@ -58,6 +62,8 @@ def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with the columns of `code` beside its own."""
     makers = {"humaneval": _humaneval, "mbpp": _mbpp, "apps": _apps, "livecodebench": _livecodebench}
     kind = layout(row)
+    if kind == "answer":
+        return {**row, "tests": row["answer"]}
     if kind not in makers:
         return dict(row)
     try:
@@ -91,27 +97,11 @@ def _mbpp(row: Mapping[str, Any]) -> dict[str, Any]:
         [*(imports if imports is not None else ()), str(row.get("test_setup_code") or "")]
     ).strip()
     out: dict[str, Any] = {"style": "assert", "tests": tests, "setup": setup}
-    name = row.get("entry_point") or called_name(tests)
-    if name:
-        out["entry_point"] = name
+    if row.get("entry_point"):
+        out["entry_point"] = row["entry_point"]
     if isinstance(row.get("code"), str):
         out["solution"] = row["code"].replace("\r\n", "\n")
     return out
-
-
-def called_name(tests: list[str]) -> str | None:
-    """The function that every assert calls: the first name that is no builtin and no module."""
-    import ast
-    import builtins
-    import sys
-
-    for test in tests:
-        for node in ast.walk(ast.parse(test)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                name = node.func.id
-                if not hasattr(builtins, name) and name not in sys.stdlib_module_names:
-                    return name
-    return None
 
 
 def _apps(row: Mapping[str, Any]) -> dict[str, Any]:

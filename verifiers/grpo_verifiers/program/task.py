@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo_verifiers.program.asserts import Call, plain_calls
+from grpo_verifiers.program.asserts import Call, called_name, plain_calls
 from grpo_verifiers.sandbox.inside import extract, wire
 from grpo_verifiers.verifier import BadGold
 
@@ -17,7 +17,7 @@ Style = Literal["assert", "stdio", "function_call"]
 Scoring = Literal["all", "fraction"]
 STYLES = ("assert", "stdio", "function_call")
 PACKAGES = re.compile(
-    r"^\s*(?:import|from)\s+(numpy|pandas|scipy|sympy|networkx|sortedcontainers)\b", re.MULTILINE
+    r"^[ \t]*(?:import|from)[ \t]+(numpy|pandas|scipy|sympy|networkx|sortedcontainers)\b", re.MULTILINE
 )
 MOST_TIMEOUT_S = 600.0
 
@@ -55,20 +55,19 @@ class Task:
     packages: str  # "plain", "numpy" or "pandas": what the tests themselves need
     needs_scratch: bool
     count: int
+    inputs: str = "[]"  # the calls as a run gets them, as JSON: no expected value is in it
     outputs: tuple[Output, ...] = ()
     returned: tuple[Returned, ...] = ()
     calls: tuple[Call, ...] = ()
     programs: tuple[str, ...] = ()
 
-    def inputs_json(self) -> str:
-        """The calls as a run gets them: no expected value is in it."""
-        calls: tuple[Call | Returned, ...] = self.calls or self.returned
-        return json.dumps(
-            [
-                [[wire.encode(a) for a in c.args], {k: wire.encode(v) for k, v in c.kwargs.items()}]
-                for c in calls
-            ]
-        )
+
+def _inputs(calls: Sequence[Call | Returned]) -> str:
+    encoded = [
+        [[wire.encode(a) for a in call.args], {k: wire.encode(v) for k, v in call.kwargs.items()}]
+        for call in calls
+    ]
+    return json.dumps(encoded, separators=(",", ":"))
 
 
 def packages_of(text: str) -> str:
@@ -134,12 +133,14 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
         if entry is None:
             raise BadGold("`function_call` tests need an `entry_point`")
         returned = tuple(_returned(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
-        return Task(count=len(returned), returned=returned, **common)
+        return Task(count=len(returned), inputs=_inputs(returned), returned=returned, **common)
     programs = _programs(tests)
     common["packages"] = _need(packages, packages_of("\n".join(programs)))
+    if entry is None:
+        common["entry"] = entry = called_name(programs)
     calls = plain_calls(programs, entry) if entry else None
     if calls:
-        return Task(count=len(programs), calls=calls, **common)
+        return Task(count=len(programs), inputs=_inputs(calls), calls=calls, **common)
     return Task(count=len(programs), programs=tuple(programs), **common)
 
 

@@ -51,7 +51,8 @@ class CodeVerifier(Verifier):
     """Runs the program of a completion against the tests of its row."""
 
     Options = CodeOptions
-    columns = ("tests",)
+    # the whole row is read: which columns hold the tests depends on the data set
+    columns = ()
 
     def __init__(self, options: CodeOptions) -> None:
         super().__init__(options)

@@ -27,31 +27,10 @@ GRACE_S = 20.0
 SEALS = 0x1 | 0x2 | 0x4 | 0x8  # F_SEAL_SEAL, SHRINK, GROW, WRITE
 F_ADD_SEALS = 1033
 
-STANDARD = [
-    "ast",
-    "bisect",
-    "collections",
-    "copy",
-    "decimal",
-    "fractions",
-    "functools",
-    "heapq",
-    "itertools",
-    "json",
-    "math",
-    "operator",
-    "random",
-    "re",
-    "string",
-    "threading",
-    "typing",
-    "atexit",
-    "inside.child",
-    "inside.wire",
-    "inside.extract",
-    "inside.objects",
-    "inside.probe",
-]
+STANDARD = """
+ast bisect collections copy decimal fractions functools heapq itertools json math operator random re
+string threading typing atexit inside.child inside.wire inside.extract inside.objects inside.probe
+""".split()  # noqa: SIM905
 KINDS: dict[str, tuple[str, ...]] = {"plain": (), "numpy": ("numpy",), "pandas": ("numpy", "pandas")}
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$")
 PYTHON_TAGS = ("python", "py", "python3", "py3", "python2", "ipython", "pycon")
 
 
@@ -37,12 +35,12 @@ def blocks(text: str) -> list[Block]:
 def _blocks(lines: list[str]) -> Iterator[Block]:
     fence, tag, indent, inside = "", "", 0, list[str]()
     for line in lines:
-        match = FENCE.match(line) if ("```" in line or "~~~" in line) else None
+        marks, info = _fence(line)
         if not fence:
-            if match:
-                fence, tag, inside = match[1], _tag(match[2]), []
+            if marks:
+                fence, tag, inside = marks, _tag(info), []
                 indent = len(line) - len(line.lstrip())
-        elif match and match[1][0] == fence[0] and len(match[1]) >= len(fence) and not match[2].strip():
+        elif marks[:1] == fence[0] and len(marks) >= len(fence) and not info:
             yield Block(tag, _dedent(inside, indent))
             fence = ""
         else:
@@ -51,8 +49,18 @@ def _blocks(lines: list[str]) -> Iterator[Block]:
         yield Block(tag, _dedent(inside, indent))
 
 
+def _fence(line: str) -> tuple[str, str]:
+    """The marks of a fence line and what follows them; two empty texts for any other line. Takes time linear in the line."""
+    text = line.strip()
+    mark = text[:1]
+    if mark not in ("`", "~") or not text.startswith(mark * 3):
+        return "", ""
+    info = text.lstrip(mark)
+    return ("", "") if "`" in info else (text[: len(text) - len(info)], info.strip())
+
+
 def _tag(info: str) -> str:
-    words = info.strip().strip("{}.").lower().split()
+    words = info.strip("{}.").lower().split()
     return words[0] if words else ""
 
 
@@ -135,9 +143,18 @@ def _under_stub(prompt_code: str, body: str, entry: str) -> ast.Module | None:
         if not attempt[:1].isspace():
             continue
         tree = parse(stub + attempt + "\n")
-        if tree is not None and defines(tree, entry) and not is_stub(tree, entry):
+        if tree is not None and _compiles(tree) and defines(tree, entry) and not is_stub(tree, entry):
             return tree
     return None
+
+
+def _compiles(tree: ast.Module) -> bool:
+    """A `return` outside a function parses; it does not compile."""
+    try:
+        compile(tree, "<solution>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def is_stub(tree: ast.Module, entry: str) -> bool:

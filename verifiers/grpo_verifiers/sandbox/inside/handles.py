@@ -8,6 +8,7 @@ value (`assert f(xs) == sorted(xs)`) is made from the unchanged argument.
 from __future__ import annotations
 
 import builtins
+import io
 import sys
 import types
 from collections import deque
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import frames, wire
+from .objects import STD_EXCEPTIONS
 
 SAFE_NAMES = frozenset(
     {"__name__", "__doc__", "__qualname__", "__annotations__", "__len__", "__dict__", "__wrapped__"}
@@ -80,16 +82,7 @@ class Link:
                     self._keep(reply[3:], args, kwargs)
                     break
                 frames.send(self.fd, self._answer(reply))
-        except (
-            frames.Closed,
-            frames.TooLarge,
-            ValueError,
-            TypeError,
-            KeyError,
-            IndexError,
-            RecursionError,
-            AttributeError,
-        ) as err:
+        except Exception as err:  # no malformed answer may reach a test as an exception that it expects
             self.is_dead = True
             raise Stopped from err
         raise self._exception(reply[1], reply[2], request[0])
@@ -106,6 +99,11 @@ class Link:
         try:
             if kind == "next":
                 return ["ret", self.encode(next(target))]
+            if kind == "get":
+                return ["ret", self.encode(_attribute(target, request[2]))]
+            if kind == "set":
+                _set_attribute(target, request[2], self.decode(request[3]))
+                return ["ret", None]
             args = [self.decode(a) for a in request[2]]
             return ["ret", self.encode(target(*args, **self.decode(request[3])))]
         except StopIteration:
@@ -145,9 +143,16 @@ class Link:
             return {"cb": self._number(value)}
         if kind.__name__ in self.shared and self.namespace.get(kind.__name__) is kind:
             return {"o": [kind.__name__, [[k, self.encode(v)] for k, v in vars(value).items()]]}
+        if kind is io.StringIO:
+            return {"io": value.getvalue()[value.tell() :]}
+        if kind.__module__ == "__main__" and hasattr(value, "__dict__"):
+            return {"ob": self._number(value)}
         raise TypeError(f"a {kind.__name__} of the test cannot be passed to the solution")
 
     def _number(self, value: Any) -> int:
+        for number, lent in enumerate(self.lent):
+            if lent is value:
+                return number
         self.lent.append(value)
         return len(self.lent) - 1
 
@@ -157,7 +162,7 @@ class Link:
     def _resolve(self, tag: str, body: Any) -> Any:
         if tag == "h":
             return self._handle(body)
-        if tag in ("cb", "it"):
+        if tag in ("cb", "it", "ob"):
             return self.lent[body]
         if tag == "o":
             return self._shared(*body)
@@ -209,12 +214,33 @@ class Link:
         return made
 
 
+def _attribute(target: Any, name: str) -> Any:
+    """What a solution may see of a test's object: its own data and the methods that its class defines in the test."""
+    if type(target).__module__ != "__main__" or name.startswith("_"):
+        raise AttributeError(name)
+    data = vars(target)
+    if name in data:
+        return data[name]
+    if isinstance(vars(type(target)).get(name), types.FunctionType):
+        return getattr(target, name)
+    raise AttributeError(name)
+
+
+def _set_attribute(target: Any, name: str, value: Any) -> None:
+    """Set data of a test's object, never what its class defines."""
+    if type(target).__module__ != "__main__" or name.startswith("_") or hasattr(type(target), name):
+        raise AttributeError(name)
+    vars(target)[name] = value
+
+
 def _standard(names: list[str]) -> type[BaseException]:
     """The nearest standard exception class of these names that a test may see raised."""
     for full in names:
         module, _, name = full.rpartition(".")
         if name in NEVER_RAISED:
             return RuntimeError
+        if module != "builtins" and module not in STD_EXCEPTIONS:
+            continue  # unittest.SkipTest would pass a test case
         found = getattr(builtins if module == "builtins" else sys.modules.get(module), name, None)
         if isinstance(found, type) and issubclass(found, Exception):
             return found

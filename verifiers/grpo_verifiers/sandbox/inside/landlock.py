@@ -16,6 +16,7 @@ from . import libc
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
 RIGHTS_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many file rights the version knows
+COVERS_TRUNCATE = 3  # before it, opening for reading with O_TRUNC empties any file of the user
 SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 3
 
 

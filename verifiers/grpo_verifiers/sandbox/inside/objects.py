@@ -19,10 +19,21 @@ MUTABLE_TAGS = frozenset({"d", "s", "B", "Q", "D", "na", "o"})
 
 
 class FromTest:
-    """Something of the test program, by its number there: callable or iterable, nothing else."""
+    """Something of the test program, by its number there: a function, an iterator or an object of a class of the test."""
 
     def __init__(self, peer: Peer, tag: str, number: int) -> None:
-        self._peer, self._tag, self._number = peer, tag, number
+        for name, value in (("_peer", peer), ("_tag", tag), ("_number", number)):
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._tag != "ob" or name.startswith("_"):
+            raise AttributeError(name)
+        return self._peer.ask(["get", self._number, name])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._tag != "ob" or name.startswith("_"):
+            raise AttributeError(name)
+        self._peer.ask(["set", self._number, name, self._peer.encode(value)])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._peer.ask(
@@ -47,6 +58,7 @@ class Peer:
         self.fd, self.module, self.shared = fd, module, shared
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
+        self.lent: dict[tuple[str, int], FromTest] = {}
 
     def encode(self, value: Any) -> Any:
         return wire.encode(value, self._refer)
@@ -77,8 +89,12 @@ class Peer:
     def _resolve(self, tag: str, body: Any) -> Any:
         if tag == "k":
             return self.objects[body]
-        if tag in ("cb", "it"):
-            return FromTest(self, tag, body)
+        if tag in ("cb", "it", "ob"):
+            return self.lent.setdefault((tag, body), FromTest(self, tag, body))
+        if tag == "io":
+            import io
+
+            return io.StringIO(body)
         if tag == "g":
             module, name = body
             found: Any = __import__(module, fromlist=["x"]) if module != "builtins" else builtins

@@ -52,7 +52,6 @@ class Limits:
     memory_mb: int
     output_bytes: int
     steps: int = 1
-    may_idle: bool = False
 
 
 class PackageFinder:
@@ -107,8 +106,7 @@ def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
             pass
     if not libc.ARCH:
         raise OSError("no system call table for this processor")
-    also = ("recvmsg",) if settings.role == "tester" else ()
-    program = seccomp.build("command" if settings.role == "command" else settings.tier, libc.ARCH, also)
+    also = ["recvmsg"] if settings.role == "tester" else []
     os.nice(settings.nice)
     os.umask(0o022)
     if settings.tier == "namespaces":
@@ -121,9 +119,13 @@ def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
         if settings.tier == "landlock":
             notes["landlock"] = landlock.restrict(settings.readable, settings.listed, namespaces.DEVICES)
+            if notes["landlock"] >= landlock.COVERS_TRUNCATE:
+                also += ["open", "openat"]  # with any flags: /dev/null may be written
         libc.drop_capabilities() if os.geteuid() == 0 else libc.clear_capabilities()
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
+    role = "command" if settings.role == "command" else settings.tier
+    program = seccomp.build(role, libc.ARCH, tuple(also))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
@@ -250,7 +252,7 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
             killed = "cpu"
         elif wall_s >= limits.wall_s:
             killed = "wall"
-        elif not limits.may_idle and wall_s >= limits.wall_s / 2 and cpu_s - step_cpu < IDLE_SHARE * wall_s:
+        elif wall_s >= limits.wall_s / 2 and cpu_s - step_cpu < IDLE_SHARE * wall_s:
             killed = "idle"
         wait_s = max(0.001, min(TICK_S, limits.cpu_s - (cpu_s - step_cpu)))
     if killed:
