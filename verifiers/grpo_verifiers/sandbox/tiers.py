@@ -38,7 +38,7 @@ ALWAYS = (
 ENFORCED: dict[str, tuple[str, ...]] = {
     "namespaces": (*ALWAYS, "files outside", "home folder", "process list"),
     "landlock": (*ALWAYS, "files outside", "home folder", "process list"),
-    "weak": ALWAYS,
+    "weak": tuple(name for name in ALWAYS if name != "environment"),
 }
 FIXES = (
     "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000), "
@@ -79,7 +79,7 @@ class Tier:
         if self.notes.get("uid") == os.getuid():
             missing.append("same user as the trainer")
         if self.name == "weak":
-            missing = ["every file of this user can be read", *missing]
+            missing = ["every file of this user can be read, the environment of its processes too", *missing]
         return tuple(missing)
 
     def as_json(self) -> dict[str, Any]:
@@ -166,6 +166,7 @@ def self_test(lane: Lane) -> tuple[Check, ...]:
             "home": home,
             "home_names": _private_names(home),
             "outside": os.path.join(folder, "written"),
+            "host_pid": os.getpid(),
             "variable": next(iter(os.environ), "PATH"),
             "memory_mb": PROBE_MB,
         }

@@ -22,7 +22,7 @@ def attempts(given: dict[str, Any]) -> dict[str, str]:
         "write outside": lambda: _write(given["outside"]),
         "signal others": lambda: _signal(os.getppid()),
         "trace others": _trace,
-        "environment": lambda: "a variable of the host" if given["variable"] in os.environ else "",
+        "environment": lambda: _environment(given["variable"], given["host_pid"]),
         "privileges": _privileges,
         "memory over the limit": lambda: _memory(given["memory_mb"]),
         "mount": _mount,
@@ -83,6 +83,13 @@ def _signal(pid: int) -> str:
 def _trace() -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     return "traced" if libc.ptrace(16, ctypes.c_long(os.getppid()), None, None) == 0 else ""
+
+
+def _environment(variable: str, host_pid: int) -> str:
+    if variable in os.environ:
+        return "a variable of the host"
+    with open(f"/proc/{host_pid}/environ", "rb") as file:
+        return "read it from /proc" if file.read(1) else ""
 
 
 def _privileges() -> str:

@@ -94,6 +94,8 @@ def main() -> None:
 
 def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
     """Preload, then give up everything the tier takes away; the seccomp program is for the children to install."""
+    if settings.tier not in ("namespaces", "landlock", "weak") or not libc.ARCH:
+        raise ValueError(f"no tier {settings.tier!r} on this processor")
     sys.argv = ["solution.py"]
     sys.path[:] = settings.search
     sys.meta_path.append(PackageFinder(settings.packages))
@@ -104,8 +106,6 @@ def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
             notes["loaded"].append(name)
         except ImportError:
             pass
-    if not libc.ARCH:
-        raise OSError("no system call table for this processor")
     also = ["recvmsg"] if settings.role == "tester" else []
     os.nice(settings.nice)
     os.umask(0o022)
