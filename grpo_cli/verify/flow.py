@@ -6,6 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import astuple
 from itertools import chain
 from typing import Any
 
@@ -14,6 +15,7 @@ from grpo_cli.verify.fields import Keys
 from grpo_cli.verify.lines import Line
 from grpo_cli.verify.plan import Plan
 from grpo_cli.verify.scorer import Counts, Scored, Scorer
+from grpo_verifiers.combine import PairSums
 from grpo_verifiers.pool import Done, Limits, Pool, Result
 from grpo_verifiers.verifier import Verifier
 
@@ -114,6 +116,7 @@ def packed(scored: Scored) -> bytes:
         "samples": scored.samples,
         "problems": scored.problems,
         "counts": [counts.outcomes, counts.reasons, counts.score_sum, counts.score_n],
+        "pairs": [[*names, *astuple(sums)] for names, sums in counts.pairs.items()],
     }
     head = json.dumps(header).encode()
     return len(head).to_bytes(8, "big") + head + b"".join(line for line in scored.out if line is not None)
@@ -133,6 +136,7 @@ def unpacked(data: bytes) -> Scored:
         {name: Counter(one) for name, one in reasons.items()},
         score_sum,
         score_n,
+        {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
     )
     return Scored(
         out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts

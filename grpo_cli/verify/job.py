@@ -21,7 +21,9 @@ from grpo_cli.verify.plan import Plan
 from grpo_cli.verify.scorer import Scored, parse
 from grpo_cli.verify.summary import Report
 from grpo_cli.verify.tally import Order, Tally
+from grpo_verifiers.combine import cancelling
 from grpo_verifiers.pool import cores
+from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import Verifier
 
 MOST_SHOWN = 10
@@ -170,6 +172,7 @@ class Job:
         report = self._report
         report.totals = self._tally.finish()
         report.is_scattered, report.is_inexact = self._tally.is_scattered, self._tally.is_inexact
+        report.warnings = self._warnings()
         report.seconds = time.monotonic() - self._began
         if self._sink is not None:
             self._sink.flush()
@@ -177,6 +180,20 @@ class Job:
             _say(report.text())
         if self._settings.as_json:
             print(json.dumps(report.as_json()), flush=True)
+
+    def _warnings(self) -> list[str]:
+        report = self._report
+        out = cancelling(report.counts.pairs, self._plan.terms)
+        outcomes, n = report.totals.outcomes, report.samples
+        if n and outcomes[Outcome.NO_ANSWER.value] > 0.5 * n:
+            out.append(
+                "more than half of the completions state no answer: does the prompt ask for the form that is looked for?"
+            )
+        if outcomes[Outcome.ERROR.value]:
+            out.append(
+                f"{outcomes[Outcome.ERROR.value]:,} samples have no verdict: the verifier failed on them"
+            )
+        return out
 
     def _code(self) -> int:
         report, bar = self._report, self._settings.fail_under

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
 from grpo_verifiers.registry import KINDS, kind_class
+from grpo_verifiers.shaping import Shaped, build_term
 
-OWN_PROCESSES = frozenset({"python", "code"})
+if TYPE_CHECKING:
+    from grpo_cli.recipe.models import Recipe
+
+OWN_PROCESSES = frozenset({"python", "code", "reasoning_gym"})
 """Kinds that spread a batch over processes themselves; more of ours around them would only fight for cores."""
 
 
@@ -26,13 +30,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapingEntry:
+    """One shaping term: its options and its weight."""
+
+    options: Mapping[str, Any]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Verifiers by name, in order. `source` says where they come from, for messages."""
 
     entries: Mapping[str, Entry]
     source: str
     rule: Rule = SUM
-    shaping: Mapping[str, Any] = field(default_factory=dict)
+    shaping: Mapping[str, ShapingEntry] = field(default_factory=dict)
+    max_tokens: int | None = None
+    """The cap that completions were sampled under, for `overlong`."""
 
     @property
     def terms(self) -> dict[str, Term]:
@@ -61,6 +75,20 @@ class Plan:
                 out[name] = build(entry.kind, **entry.options)
             except BadOption as err:
                 raise UsageError(str(err), place=self._place(name)) from err
+        return out
+
+    def shapers(self) -> dict[str, tuple[float, Callable[[Shaped], float]]]:
+        """Weight and function of each shaping term.
+
+        Raises:
+            RecipeError: an option cannot be meant.
+        """
+        out = {}
+        for name, entry in self.shaping.items():
+            try:
+                out[name] = (entry.weight, build_term(name, **entry.options))
+            except BadOption as err:
+                raise RecipeError(str(err), place=f"{self.source}: shaping `{name}`") from err
         return out
 
     def start(self) -> dict[str, Verifier]:
@@ -197,11 +225,26 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> Plan:
         if spec.kind == "python":
             options["path"] = [*options.get("path", []), folder]
         entries[name] = Entry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
-    plan = Plan(entries, source)
+    combine = recipe.combine
+    plan = Plan(
+        entries,
+        source,
+        Rule(combine.method, dict(combine.gate), combine.by),
+        _shaping(recipe),
+        recipe.sample.max_tokens,
+    )
+    plan.shapers()
     mistakes = check_rule(plan.rule, plan.terms)
     if mistakes:
         raise RecipeError(mistakes[0], place=source)
     return plan
+
+
+def _shaping(recipe: Recipe) -> dict[str, ShapingEntry]:
+    terms = {str(name): ShapingEntry(dict(one.options), one.weight) for name, one in recipe.shaping.items()}
+    if recipe.train.overlong:
+        terms.setdefault("overlong", ShapingEntry({"cache": recipe.train.overlong}))
+    return terms
 
 
 def recipe_beside(files: Sequence[str]) -> str | None:

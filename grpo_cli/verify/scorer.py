@@ -15,11 +15,12 @@ from typing import Any
 from grpo_cli.verify.fields import BadLine, Keys, completions_of, group_of, prompt_of, row_of
 from grpo_cli.verify.lines import Line
 from grpo_cli.verify.plan import Plan
-from grpo_verifiers.combine import NoVerifier, combine, judges_of, outcome
+from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome
+from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
-OURS = ("verdicts", "outcome", "reward")
+OURS = ("verdicts", "outcome", "reward", "shaping")
 MOST_GOLDS = 4096
 MOST_REASONS = 200
 
@@ -32,6 +33,7 @@ class Counts:
     reasons: dict[str, Counter[str]] = field(default_factory=dict)
     score_sum: dict[str, float] = field(default_factory=dict)
     score_n: dict[str, int] = field(default_factory=dict)
+    pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
 
     def add(self, name: str, verdict: Verdict) -> None:
         """Count one verdict."""
@@ -54,6 +56,8 @@ class Counts:
         for name, total in other.score_sum.items():
             self.score_sum[name] = self.score_sum.get(name, 0.0) + total
             self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
+        for names, sums in other.pairs.items():
+            self.pairs.setdefault(names, PairSums()).merge(sums)
 
 
 Judged = tuple[int, str, float | None]
@@ -91,6 +95,7 @@ class Scorer:
         self._terms = plan.terms
         self._keys = keys
         self._verifiers = verifiers
+        self._shapers = plan.shapers()
         self._golds: dict[tuple[Any, ...], Any] = {}
 
     def score(self, lines: Sequence[Line]) -> Scored:
@@ -155,22 +160,33 @@ class Scorer:
                 held[name] = next(verdicts)
 
     def _finish(self, read: _Read, scored: Scored) -> bytes:
-        outcomes: list[Outcome | None] = []
-        rewards: list[float | None] = []
-        for verdicts in read.verdicts:
-            found = outcome(verdicts, self._terms, self._plan.rule)
-            reward = combine(verdicts, self._terms, None, self._plan.rule)
-            outcomes.append(found)
-            rewards.append(reward)
-            scored.samples.append((read.group, (found or Outcome.ERROR).value, reward))
+        added: list[dict[str, Any]] = []
+        for i, verdicts in enumerate(read.verdicts):
+            found = outcome(verdicts, self._terms, self._plan.rule) or Outcome.ERROR
+            one: dict[str, Any] = {
+                "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}
+            }
+            shaping = self._shaped(read, i, found is Outcome.RIGHT) if self._shapers else {}
+            if shaping:
+                one["shaping"] = shaping
+            one["outcome"] = found.value
+            one["reward"] = combine(verdicts, self._terms, shaping, self._plan.rule)
+            added.append(one)
+            scored.samples.append((read.group, one["outcome"], one["reward"]))
             for name, verdict in verdicts.items():
                 scored.counts.add(name, verdict)
-        shown = [
-            {name: verdict.as_json() for name, verdict in verdicts.items()} for verdicts in read.verdicts
-        ]
+            if len(verdicts) > 1:
+                count_pairs(scored.counts.pairs, verdicts)
         if self._keys.completions:
-            return written(read, {"verdicts": shown, "outcome": outcomes, "reward": rewards})
-        return written(read, {"verdicts": shown[0], "outcome": outcomes[0], "reward": rewards[0]})
+            keys = ["verdicts", *(["shaping"] if self._shapers else []), "outcome", "reward"]
+            return written(read, {key: [one[key] for one in added] for key in keys})
+        return written(read, added[0])
+
+    def _shaped(self, read: _Read, i: int, is_right: bool) -> dict[str, float]:
+        tokens = read.value.get("tokens")
+        tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
+        known = tokens if type(tokens) is int and tokens >= 0 else None
+        return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
 
 
 def parse(line: Line) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Report:
     seconds: float = 0.0
     is_scattered: bool = False
     is_inexact: bool = False
+    warnings: Sequence[str] = ()
 
     @property
     def samples(self) -> int:
@@ -100,6 +101,7 @@ class Report:
             "primary": self.primary,
             "verifiers": {name: self._verifier(name) for name in self.names},
             "groups": groups,
+            "warnings": list(self.warnings),
             "lines": self.lines,
             "bad_lines": self.bad_lines,
             "seconds": round(self.seconds, 3),
@@ -125,7 +127,8 @@ class Report:
 
     def text(self) -> str:
         """The block for people, without colour."""
-        return "\n".join([*self._sample_lines(), *self._group_lines(), self._speed_line()])
+        warned = [row("warning", warning) for warning in self.warnings]
+        return "\n".join([*self._sample_lines(), *self._group_lines(), *warned, self._speed_line()])
 
     def _sample_lines(self) -> list[str]:
         n = self.samples

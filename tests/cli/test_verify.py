@@ -318,3 +318,51 @@ def test_no_heavy_module_is_imported() -> None:
         check=False,
     )
     assert got.stderr.decode().splitlines()[-1] == "[]", got.stderr
+
+
+RECIPE = (
+    "grpo: 1\nmodel: x\ndata: {{train: a.jsonl, prompt: '{{q}}'}}\nsample: {{prompts: 1, group: 2, max_tokens: 100}}\n"
+    "train: {{steps: 1, lr: 1e-6}}\n{0}\n"
+)
+
+
+def test_shaping_and_gate_of_a_recipe_make_the_reward(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        RECIPE.format(
+            "verify:\n  digit: {kind: regex, pattern: 'is (\\d)', match: answer_group}\n  form: {kind: regex, pattern: it}\n"
+            "combine: {gate: {form: needs_right}}\nshaping: {overlong: {weight: 0.5, cache: 0.5}}"
+        )
+    )
+    text = line("it is 4", tokens=75) + line("it is 5", tokens=100) + line("it is 4")
+    got = [json.loads(one) for one in run("-", "--recipe", str(recipe), stdin=text).stdout.splitlines()]
+    assert [one["reward"] for one in got] == [1.75, -0.5, 2.0]
+    assert got[0]["shaping"] == {"overlong": -0.25}
+
+
+def test_a_mixed_file_is_judged_by_the_verifier_each_row_names(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(RECIPE.format("verify: {numeric: {}, choice: {}, json: {}}\ncombine: {by: kind}"))
+    rows = [
+        line("\\boxed{4}", 4, kind="numeric"),
+        line("\\boxed{B}", "B", kind="choice", choices=["x", "y"]),
+        line('{"a": 1}', {"a": 2}, kind="json"),
+        line("x", "B", kind="chioce"),
+    ]
+    got = run("-", "--recipe", str(recipe), stdin="".join(rows))
+    assert (
+        got.returncode == 3
+        and "`kind` is 'chioce', which is none of the verifiers numeric, choice, json" in got.stderr
+    )
+    scored = [json.loads(one) for one in got.stdout.splitlines()]
+    assert [one["outcome"] for one in scored] == ["right", "right", "wrong"]
+    assert [list(one["verdicts"]) for one in scored] == [["numeric"], ["choice"], ["json"]]
+
+
+def test_verifiers_that_take_back_what_the_other_gives_are_named() -> None:
+    args = ["--regex", "long", "--regex", "^(?!.*long)", "--json", "-j", "2"]
+    text = "".join(line("long" if i % 2 else "short", id=i // 2) for i in range(3000))
+    found = json.loads(run("-", *args, stdin=text).stdout)
+    assert found["warnings"] == [
+        "`regex` and `regex2` cancel: where one pays, the other does not (3000 samples)"
+    ]

@@ -207,41 +207,66 @@ def check_rule(rule: Rule, specs: Mapping[str, Spec]) -> list[str]:
     return out
 
 
-def cancellation(samples: Sequence[Mapping[str, Verdict]], specs: Mapping[str, Spec]) -> list[str]:
-    """Pairs of verifiers that take back what the other gives, in words (counted over samples with both scores).
+@dataclass(slots=True)
+class PairSums:
+    """Running sums over samples on which two verifiers both gave a score: all that `cancels` needs."""
 
-    Two weighted terms cancel where they differ within the samples, correlate below -0.5, and their sum varies less
-    than half as much as the larger of the two.
-    """
-    names = [name for name in specs if specs[name].weight != 0.0]
-    out = []
+    n: int = 0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    yy: float = 0.0
+    xy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        """Count one sample's two scores."""
+        self.n += 1
+        self.x, self.y = self.x + x, self.y + y
+        self.xx, self.yy, self.xy = self.xx + x * x, self.yy + y * y, self.xy + x * y
+
+    def merge(self, other: PairSums) -> None:
+        """Add another's sums."""
+        self.n += other.n
+        self.x, self.y = self.x + other.x, self.y + other.y
+        self.xx, self.yy, self.xy = self.xx + other.xx, self.yy + other.yy, self.xy + other.xy
+
+    def cancels(self, weight_x: float, weight_y: float) -> bool:
+        """Whether one term takes back what the other gives.
+
+        Both vary, they correlate below -0.5 as weighted, and their sum varies less than half as much as the larger.
+        """
+        if self.n < 8:
+            return False
+        vx = weight_x**2 * (self.xx / self.n - (self.x / self.n) ** 2)
+        vy = weight_y**2 * (self.yy / self.n - (self.y / self.n) ** 2)
+        covariance = weight_x * weight_y * (self.xy / self.n - self.x * self.y / self.n**2)
+        if min(vx, vy) <= 1e-9:
+            return False
+        both = vx + vy + 2 * covariance
+        return covariance / math.sqrt(vx * vy) < -0.5 and both < 0.25 * max(vx, vy)
+
+
+def count_pairs(sums: dict[tuple[str, str], PairSums], verdicts: Mapping[str, Verdict]) -> None:
+    """Add one sample's verdicts to the sums of every pair of verifiers."""
+    names = [name for name, verdict in verdicts.items() if verdict.score is not None]
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
-            pairs = [
-                (specs[one].weight * (a.score or 0.0), specs[other].weight * (b.score or 0.0))
-                for sample in samples
-                if (a := sample.get(one))
-                and (b := sample.get(other))
-                and a.score is not None
-                and b.score is not None
-            ]
-            if len(pairs) >= 8 and _cancels(pairs):
-                out.append(
-                    f"`{one}` and `{other}` cancel: where one gives, the other takes ({len(pairs)} samples)"
-                )
-    return out
+            pair = sums.setdefault((one, other), PairSums())
+            pair.add(verdicts[one].score or 0.0, verdicts[other].score or 0.0)
 
 
-def _cancels(pairs: list[tuple[float, float]]) -> bool:
-    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
-    vx, vy = _variance(xs), _variance(ys)
-    if min(vx, vy) <= 1e-12:
-        return False
-    both = _variance([x + y for x, y in pairs])
-    correlation = (both - vx - vy) / 2 / math.sqrt(vx * vy)
-    return correlation < -0.5 and both < 0.25 * max(vx, vy)
+def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, Spec]) -> list[str]:
+    """Pairs of verifiers that cancel, in words."""
+    return [
+        f"`{one}` and `{other}` cancel: where one pays, the other does not ({pair.n} samples)"
+        for (one, other), pair in sums.items()
+        if pair.cancels(specs[one].weight, specs[other].weight)
+    ]
 
 
-def _variance(values: list[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((v - mean) ** 2 for v in values) / len(values)
+def cancellation(samples: Sequence[Mapping[str, Verdict]], specs: Mapping[str, Spec]) -> list[str]:
+    """Pairs of verifiers that cancel over a batch of samples, in words."""
+    sums: dict[tuple[str, str], PairSums] = {}
+    for verdicts in samples:
+        count_pairs(sums, verdicts)
+    return cancelling(sums, specs)
