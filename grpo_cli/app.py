@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify
 from grpo_cli.commands.watch import watch
 from grpo_cli.errors import Exit, UserError
+from grpo_cli.launch import enter_rank, is_rank, leave_rank
 
 app = typer.Typer(
     name="grpo",
@@ -65,14 +67,27 @@ def name_resume(args: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line; a user's mistake becomes its message and exit code, a closed pipe is silent."""
+    if not is_rank():
+        sys.exit(_run(lambda err: print(err.render(), file=sys.stderr)))
+    enter_rank()
+    told: list[UserError] = []
+    code = _run(told.append)
+    leave_rank(told[0] if told else None, code)
+    sys.stdout.flush()
+    os._exit(code)  # the process group may wait for ranks that will not come
+
+
+def _run(tell: Callable[[UserError], None]) -> int:
     try:
         app(args=name_resume(sys.argv[1:]))
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     except UserError as err:
         sys.stdout.flush()
-        print(err.render(), file=sys.stderr)
-        sys.exit(int(err.code))
+        tell(err)
+        return int(err.code)
     except KeyboardInterrupt as stop:
-        sys.exit(int(getattr(stop, "code", Exit.INTERRUPTED)))
+        return int(getattr(stop, "code", Exit.INTERRUPTED))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(int(Exit.OK))
+    return int(Exit.OK)

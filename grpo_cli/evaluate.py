@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo_cli.estimate import Interval, clustered, maj_at_k, pass_at_k, wilson
 from grpo_cli.judge import Judge, Judgement, Task
@@ -77,6 +77,29 @@ def _interval(key: str, interval: Interval) -> dict[str, float]:
     }
 
 
+class Shared(Protocol):
+    """How several processes split the rows and come together again (`train.ranks.Ranks`)."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+    def gathered(self, items: Sequence[Any]) -> list[Any]:
+        """The items of all ranks, on every rank."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One process: nothing to split."""
+
+    rank: int = 0
+    world: int = 1
+
+    def gathered(self, items: Sequence[Any]) -> list[Any]:
+        """The items."""
+        return list(items)
+
+
 class Evaluator:
     """Held-out rows with their golds, ready to be asked again and again during a run."""
 
@@ -92,7 +115,9 @@ class Evaluator:
         max_tokens: int,
         temperature: float,
         seed: int,
+        shared: Shared | None = None,
     ) -> None:
+        self.shared = shared or Alone()
         self.spec, self.rows, self.judge = spec, rows, judge
         self.engine, self.tokenizer, self.seed = engine, tokenizer, seed
         self.max_tokens, self.temperature = spec.max_tokens or max_tokens, _temperature(spec, temperature)
@@ -126,18 +151,20 @@ class Evaluator:
     ) -> Measured:
         from grpo_cli.train.rollout.engine import Request, SamplingSettings
 
-        began = time.perf_counter()
+        began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
         settings = SamplingSettings(max_tokens=self.max_tokens, temperature=temperature, seed=self.seed)
         groups = self.engine.generate(
-            [Request(ids, samples) for ids in self.prompt_ids[:n]],
+            [Request(ids, samples) for ids in self.prompt_ids[rank:n:world]],
             settings,
             on_progress=lambda done, _: on_progress(done),
         )
         flat = [completion for group in groups for completion in group]
         texts = self.tokenizer.batch_decode([c.token_ids for c in flat], skip_special_tokens=True)
-        tasks = [task for task in self.tasks[:n] for _ in range(samples)]
+        tasks = [task for task in self.tasks[rank:n:world] for _ in range(samples)]
         judgements = self.judge.judge(texts, tasks)
-        records = self._records(step, samples, flat, texts, judgements)
+        mine = self._records(step, samples, self.rows[rank:n:world], flat, texts, judgements)
+        place = {row.id: i for i, row in enumerate(self.rows)}
+        records = sorted(self.shared.gathered(mine), key=lambda record: place[record.row])
         return measure(
             records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
         )
@@ -146,13 +173,14 @@ class Evaluator:
         self,
         step: int,
         samples: int,
+        rows: Sequence[Row],
         completions: Sequence[Completion],
         texts: Sequence[str],
         judgements: Sequence[Judgement],
     ) -> list[SampleRecord]:
         found = []
         for i, (completion, text, judgement) in enumerate(zip(completions, texts, judgements, strict=True)):
-            row = self.rows[i // samples]
+            row = rows[i // samples]
             found.append(
                 SampleRecord(
                     step=step,

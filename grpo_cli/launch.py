@@ -32,6 +32,11 @@ def is_rank(environ: Mapping[str, str] = os.environ) -> bool:
     return CONTROL in environ
 
 
+def is_main_rank(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process talks to the user: rank 0, or the only one."""
+    return environ.get("RANK", "0") == "0"
+
+
 def gpu_count() -> int:
     """Visible GPUs, asked of the driver's own tool so that no torch is loaded."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -43,7 +48,7 @@ def gpu_count() -> int:
     return sum(line.startswith("GPU ") for line in found.stdout.splitlines())
 
 
-def choose_world(asked: int | str, cpu_ranks: int | None, completions: int) -> int:
+def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
     """How many processes: what was asked, or with `auto` every GPU that the batch divides over.
 
     Raises:
@@ -53,7 +58,7 @@ def choose_world(asked: int | str, cpu_ranks: int | None, completions: int) -> i
     if there == 0:
         if isinstance(asked, int) and asked > 1:
             raise SetupError(f"`launch.gpus` asks for {asked} GPUs, there are none here")
-        world = cpu_ranks or 1
+        world = cpu_ranks
     elif asked == "auto":
         return max(n for n in range(1, there + 1) if completions % n == 0)
     else:
@@ -83,7 +88,7 @@ def launch(world: int, argv: Sequence[str]) -> int:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, no threads yet
+                preexec_fn=die_with_parent,
             )
             with _forwarded(control, process):
                 code = process.wait()

@@ -47,9 +47,10 @@ def evaluate(
       grpo eval runs/A/checkpoints/step-000040 --against runs/B/checkpoints/step-000040
       grpo eval Qwen/Qwen2.5-0.5B-Instruct --recipe gsm8k-qwen2.5-0.5b --set eval.samples=16
     """
-    from grpo_cli.commands.train import quiet_libraries
+    from grpo_cli.commands.train import pin_one_gpu, quiet_libraries
 
     quiet_libraries()
+    pin_one_gpu()
     from grpo_cli.display import make_display
     from grpo_cli.train.measure import compare, measure_place, write_records
     from grpo_cli.train.opened import find_place

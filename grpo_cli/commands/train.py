@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from grpo_cli.errors import UsageError
+from grpo_cli.launch import choose_world, is_main_rank, is_rank, launch
 
 SCHEMA = 1
 
@@ -59,18 +60,28 @@ def train(
         base = Path() if recipe == "-" else find(recipe).parent
         label = "stdin" if recipe == "-" else Path(recipe).stem
     quiet_libraries()
-    from grpo_cli.display import make_display
-
-    shown = make_display(display)
     if dry_run:
         show_plan(checked, base)
         return
+    if not is_rank():
+        sample, wanted = checked.sample, checked.launch
+        world = choose_world(wanted.gpus, wanted.cpu_ranks, sample.prompts * sample.group)
+        if world > 1:
+            if recipe == "-":
+                raise UsageError(
+                    "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"
+                )
+            raise typer.Exit(launch(world, sys.argv[1:]))
+        pin_one_gpu()
+    from grpo_cli.display import make_display
+
+    shown = make_display(display if is_main_rank() else "none")
     from grpo_cli.train.job import Job
     from grpo_cli.train.resume import find_run
 
     run = find_run(checked, resume, anyway=resume_anyway) if resume else None
     outcome = Job(checked, label=label, base=base, display=shown).run(run)
-    if as_json:
+    if as_json and is_main_rank():
         print(json.dumps(summary(outcome)))
     sys.stdout.flush()
     raise typer.Exit(int(outcome.code))
@@ -83,7 +94,11 @@ def recipe_of_run(named: str, sets: list[str]) -> tuple[Any, Path, str]:
 
     run = RunFolder.open(named)
     manifest = run.manifest()
-    return load(str(run.path / "recipe.yaml"), sets), Path(manifest.get("base") or "."), manifest.get("recipe", run.name)
+    return (
+        load(str(run.path / "recipe.yaml"), sets),
+        Path(manifest.get("base") or "."),
+        manifest.get("recipe", run.name),
+    )
 
 
 def show_plan(recipe: Any, base: Path) -> None:
@@ -113,7 +128,6 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TQDM_DISABLE", "1")
-    pin_one_gpu()
 
 
 def pin_one_gpu() -> None:

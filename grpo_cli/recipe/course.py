@@ -65,7 +65,9 @@ class Launch(Section):
     """Processes."""
 
     gpus: Annotated[Literal["auto"] | Whole, one_of("`auto` or a whole number above 0")] = "auto"
-    """GPUs to use."""
+    """GPUs of this machine, one process each; `auto` takes as many as the completions of a step divide over."""
+    cpu_ranks: Whole = 1
+    """Processes where there is no GPU; more than 1 is for trying a many-process run on a CPU."""
 
 
 class Demonstration(Section):

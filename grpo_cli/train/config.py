@@ -71,9 +71,9 @@ def check_hooks() -> None:
             )
 
 
-def batching(recipe: Recipe, device: torch.device, longest_prompt: int) -> Batching:
+def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: int = 1) -> Batching:
     """The micro-batch: the recipe's, else everything at once on a CPU, else what fits a token budget on a GPU."""
-    total = recipe.sample.prompts * recipe.sample.group
+    total = recipe.sample.prompts * recipe.sample.group // world
     micro = recipe.sample.micro_batch
     if micro is None:
         most = total
@@ -122,6 +122,7 @@ def grpo_config(
         "seed": train.seed,
         "shuffle_dataset": False,
         "dataloader_num_workers": 0,
+        "ddp_find_unused_parameters": False,
         "remove_unused_columns": False,
         "ignore_data_skip": True,
     }

@@ -6,6 +6,7 @@ average over the rows or tokens they are given must be scaled by the share that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,19 +16,22 @@ PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
 PER_TOKEN = {"bnpo"}  # a mean over this micro-batch's tokens
 
 
-def drop_dead_rows(inputs: dict[str, Any], loss: str) -> tuple[dict[str, Any], float]:
+def drop_dead_rows(
+    inputs: dict[str, Any], loss: str, most: Callable[[int], int] = lambda n: n
+) -> tuple[dict[str, Any], float]:
     """The batch without rows of zero advantage, and the factor that restores the loss of the whole batch.
 
-    At least one row stays, so that there is a graph to differentiate.
+    At least one row stays, so that there is a graph to differentiate; with several processes as many as `most` says
+    (the largest count of any), since TRL gathers per-row statistics over all of them.
     """
     alive = inputs["advantages"] != 0
     if alive.dim() > 1:
         alive = alive.any(dim=1)
     n = len(alive)
-    if bool(alive.all()):
+    keep = most(max(1, int(alive.sum())))
+    if keep == n:
         return inputs, 1.0
-    if not bool(alive.any()):
-        alive[0] = True
+    alive[torch.nonzero(~alive).flatten()[: keep - int(alive.sum())]] = True
     mask = inputs["completion_mask"]
     if loss in PER_BATCH:
         share = 1.0

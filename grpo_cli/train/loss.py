@@ -97,7 +97,7 @@ def hooked_loss(
     objective: Objective = trainer.objective
     share = 1.0
     if objective.drop_dead:
-        inputs, share = drop_dead_rows(inputs, objective.loss)
+        inputs, share = drop_dead_rows(inputs, objective.loss, trainer.grpo.ranks.largest)
     scored = trainer.scored = Scored(objective, inputs)
     trainer.beta = objective.trl_beta
     try:

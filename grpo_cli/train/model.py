@@ -31,9 +31,17 @@ class Loaded:
     is_pretrained: bool = True
 
 
-def pick_device() -> torch.device:
-    """The first visible GPU, else the CPU."""
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+def pick_device(local: int = 0) -> torch.device:
+    """The visible GPU with this number, else the CPU."""
+    return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def device_name(device: torch.device, processes: int = 1) -> str:
+    """`2x NVIDIA H100`, or `cpu, 2 threads`."""
+    if device.type == "cuda":
+        return f"{processes}x {torch.cuda.get_device_name(device)}"
+    ranks = f"{processes} processes of " if processes > 1 else ""
+    return f"cpu, {ranks}{torch.get_num_threads()} threads"
 
 
 def cache_root() -> Path:

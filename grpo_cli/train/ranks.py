@@ -69,6 +69,10 @@ class Ranks:
         broadcast_object_list(box, from_process=0)
         return box[0]  # type: ignore[no-any-return]
 
+    def largest(self, n: int) -> int:
+        """The largest n of any rank."""
+        return max(self.gathered([n]))
+
     def wait(self) -> None:
         """Until every rank is here."""
         if not self.is_alone:

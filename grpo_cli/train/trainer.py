@@ -116,7 +116,9 @@ class Trainer(GRPOTrainer):
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
-        self.rewards = torch.tensor(self.grpo.rewards, device=self.accelerator.device)  # of all ranks, as TRL gathers
+        self.rewards = torch.tensor(
+            self.grpo.rewards, device=self.accelerator.device
+        )  # of all ranks, as TRL gathers
         return self.rewards.unsqueeze(1)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:

@@ -1,0 +1,71 @@
+"""The rows of a run with the compiled golds of every verifier, and the rows that do not fit the model left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_cli.data import audit_golds, drop_overlong, load_rows
+from grpo_cli.data.rows import Row
+from grpo_cli.display import Display
+from grpo_cli.errors import SetupError
+from grpo_cli.evaluate import encode
+from grpo_cli.judge import Judge
+from grpo_cli.recipe import Recipe
+from grpo_cli.train.model import Loaded
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows, and the golds of every verifier in the same order."""
+
+    rows: list[Row]
+    golds: dict[str, list[Any]]
+
+
+def load_split(
+    recipe: Recipe, which: Literal["train", "eval"], base: Path | None, judge: Judge, display: Display
+) -> Split:
+    """Rows whose golds pass their own verifiers.
+
+    Raises:
+        DataError, SetupError: as `load_rows` and `audit_golds`.
+    """
+    rows = load_rows(recipe.data, which, base)
+    audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold)
+    if audit.dropped:
+        first = audit.dropped[0]
+        said = f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold"
+        display.note("warn", f"{said}, first {first.place}: {first.message}")
+    return Split(audit.rows, audit.golds)
+
+
+def fit_split(recipe: Recipe, split: Split, loaded: Loaded, display: Display) -> Split:
+    """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said."""
+    limit = recipe.data.max_prompt_tokens or room_for_prompts(recipe, loaded)
+    fitting = drop_overlong(split.rows, lambda row: len(encode(loaded.tokenizer, row)), limit)
+    if not fitting.dropped:
+        return split
+    display.note("warn", fitting.summary())
+    kept = {row.id for row in fitting.rows}
+    places = [i for i, row in enumerate(split.rows) if row.id in kept]
+    return Split([split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()})
+
+
+def room_for_prompts(recipe: Recipe, loaded: Loaded) -> int | None:
+    """Context minus the longest completion, in tokens; None where the model has no limit.
+
+    Raises:
+        SetupError: the completions alone do not fit.
+    """
+    context = getattr(loaded.model.config, "max_position_embeddings", None)
+    if context is None:
+        return None
+    room = int(context) - recipe.sample.max_tokens
+    if room < 1:
+        raise SetupError(
+            f"`sample.max_tokens` is {recipe.sample.max_tokens}, the model's context only {context} tokens",
+            hint="lower `sample.max_tokens`",
+        )
+    return room

@@ -1,0 +1,58 @@
+"""At the end of each batch: evaluate, save, or stop, as recipe, clock and signals ask. Rank 0 decides for all."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from grpo_cli.errors import Exit
+from grpo_cli.evaluate import Evaluator
+from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.stopping import Deadline
+
+if TYPE_CHECKING:
+    from grpo_cli.train.job import Job
+
+SAVE_EVERY_S = 300.0
+"""Seconds between checkpoints where the recipe does not say."""
+
+
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """`reason` is why the run stopped before its last step, where a rule stopped it."""
+
+    def __init__(self, job: Job, step: GrpoStep, evaluator: Evaluator | None) -> None:
+        self.job, self.step, self.evaluator = job, step, evaluator
+        self.deadline = Deadline(job.recipe.run.deadline)
+        self.saved_at = time.monotonic()
+        self.reason: str | None = None
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
+        """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
+        done, recipe, job = self.step.generation, self.job.recipe, self.job
+        reason = job.stop_rules.see_step(logs)
+        is_last = done >= recipe.train.steps
+        every = recipe.eval.every
+        if self.evaluator is not None and every is not None and done % every == 0 and not is_last:
+            with self.step.clock.phase("pause"):
+                job.evaluate(self.evaluator, done)
+            reason = job.stop_rules.see_evaluation(job.evaluations[-1]) or reason
+        if self.deadline.is_over() and job.interrupts.asked is None:
+            job.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
+            job.interrupts.asked = Exit.TERMINATED
+        asked, self.reason, is_due = job.ranks.agreed((job.interrupts.asked, reason, self._is_due(done)))
+        job.interrupts.asked = asked
+        control.should_training_stop = is_last or asked is not None or self.reason is not None
+        control.should_save = control.should_training_stop or is_due
+        return control
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Five minutes count from here."""
+        self.saved_at = time.monotonic()
+
+    def _is_due(self, done: int) -> bool:
+        every = self.job.recipe.run.save_every
+        if every is not None:
+            return done % every == 0
+        return time.monotonic() - self.saved_at >= SAVE_EVERY_S

@@ -1,0 +1,80 @@
+"""Two gloo ranks on a CPU: the same run as one process, exact resume, the failing rank's own error, signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.loop.recipes import small_recipe
+from tests.loop.test_resume import finish, kill_after, train, what
+
+TWO = ("--set", "launch.cpu_ranks=2", "--set", "run.name=run")
+
+
+def samples(run: Path, step: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / f"samples/step-{step:06d}.jsonl").read_text().splitlines()]
+
+
+def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    return load_file(run / f"checkpoints/step-{step:06d}/model.safetensors")
+
+
+def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=4, save_every=2)
+    finish(train(recipe, tmp_path / "one", "--set", "run.name=run"))
+    finish(train(recipe, tmp_path / "two", *TWO))
+    one, two = tmp_path / "one/run", tmp_path / "two/run"
+    for step in range(1, 5):
+        for a, b in zip(samples(one, step), samples(two, step), strict=True):
+            assert (a["row"], a["completion"], a["reward"]) == (b["row"], b["completion"], b["reward"])
+            assert a["advantage"] == pytest.approx(b["advantage"], abs=1e-6)
+    for name, value in weights(one, 4).items():
+        assert torch.allclose(value, weights(two, 4)[name], atol=1e-4)
+    keys = ("reward/total/mean", "group/mixed", "entropy", "grad_norm", "loss", "eval/pass@1")
+    for a, b in zip(what(one)["metrics"], what(two)["metrics"], strict=True):
+        assert {k: a[k] for k in keys if k in a} == pytest.approx({k: b[k] for k in keys if k in b}, abs=1e-4)
+
+    kill_after(train(recipe, tmp_path / "broken", *TWO), tmp_path / "broken/run/checkpoints/step-000002")
+    finish(train(recipe, tmp_path / "broken", *TWO, "--resume"))
+    broken = tmp_path / "broken/run"
+    assert what(two) == what(broken)
+    assert all(torch.equal(value, weights(broken, 4)[name]) for name, value in weights(two, 4).items())
+
+
+def test_a_signal_finishes_the_step_on_every_rank_and_saves(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=5000, save_every=100000)
+    process = train(recipe, tmp_path / "run", *TWO)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run/run/samples/step-000002.jsonl").exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 143, out
+    assert "grpo train --resume" in out
+    checkpoints = list((tmp_path / "run/run/checkpoints").glob("step-*"))
+    assert len(checkpoints) == 1
+    assert not list((tmp_path / "run/run/checkpoints").glob(".partial*"))
+
+
+def test_the_first_failing_rank_tells_its_own_error(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(
+        "import os\n\ndef score(completion):\n    return 1.0 if len(completion) % 2 else 0.0\n\n"
+        "if os.environ.get('RANK') == '1':\n    raise ImportError('rank one has no such thing')\n"
+    )
+    recipe = small_recipe(tmp_path, steps=3)
+    recipe.write_text(recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:score"'))
+    process = train(recipe, tmp_path / "run", *TWO)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode not in (0, None)
+    assert "rank 1 failed first" in out
+    assert "rank one has no such thing" in out
+    assert "peer" not in out
