@@ -131,12 +131,8 @@ def main() -> None:
     parser.add_argument("--dtype", default="")
     parser.add_argument("--autocast", action="store_true", help="the engine in bf16 over float32 weights")
     parser.add_argument("--max-rows", type=int, default=None)
-    parser.add_argument(
-        "--profile", action="store_true", help="where the engine's time goes, instead of a report"
-    )
-    parser.add_argument(
-        "--without", nargs="*", default=[], choices=["attention", "swaps"], help="leave a part plain"
-    )
+    parser.add_argument("--profile", action="store_true", help="then where the engine's time goes")
+    parser.add_argument("--ablate", action="store_true", help="also with each fused part left out (CUDA)")
     parser.add_argument("--engine-only", action="store_true")
     args = parser.parse_args()
     dtype = getattr(torch, args.dtype or ("bfloat16" if args.device == "cuda" else "float32"))
@@ -147,8 +143,6 @@ def main() -> None:
     start = time.perf_counter()
     autocast = torch.bfloat16 if args.autocast else None
     engine = make_engine("graph", model, end_ids=ends, max_rows=args.max_rows, autocast=autocast)
-    for part in args.without:
-        setattr(engine, part, None if part == "attention" else [])
     settings = SamplingSettings(args.new)
 
     def rollout() -> int:
@@ -156,9 +150,6 @@ def main() -> None:
 
     rollout()
     first = time.perf_counter() - start
-    if args.profile:
-        profile(rollout, args.device)
-        return
     ours = measure(rollout, args.repeat, args.device)
     report: dict[str, Any] = {
         "settings": {**vars(args), "dtype": str(dtype), "threads": torch.get_num_threads()},
@@ -168,6 +159,16 @@ def main() -> None:
     }
     if args.device == "cuda":
         report["steps"] = decode_steps(engine, settings)
+    for part, plain in (("attention", None), ("swaps", ()), ("accept", None)) if args.ablate else ():
+        engine.release()
+        kept = getattr(engine, part)
+        setattr(engine, part, plain)
+        rollout()
+        report[f"without_{part}"] = {
+            **measure(rollout, args.repeat, args.device),
+            **decode_steps(engine, settings),
+        }
+        setattr(engine, part, kept)
     engine.release()
     if not args.engine_only:
         trl_default(model, requests, ends, min(args.new, 4))
@@ -177,6 +178,9 @@ def main() -> None:
         report["trl_default"] = theirs
         report["ratio"] = ours["tokens_per_second"] / theirs["tokens_per_second"]
     print(json.dumps(report, indent=1))
+    if args.profile:
+        rollout()
+        profile(rollout, args.device)
 
 
 def profile(call: Any, device: str) -> None:

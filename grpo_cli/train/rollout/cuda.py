@@ -8,6 +8,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from grpo_cli.train.rollout.state import Batch, decode
 
@@ -26,7 +27,7 @@ class GraphStepper:
 
     def __init__(self, forward: Forward, *, steps: int = 8, capture: Capture | None = None) -> None:
         self.forward, self.steps = forward, steps
-        self.capture = capture or capture_graph
+        self.capture = capture or Pool().capture
         self.captures, self.capture_seconds = 0, 0.0
 
     def width(self, rows: int) -> int:
@@ -67,25 +68,24 @@ class GraphStepper:
         return replay
 
 
-def capture_graph(step: Callable[[], None]) -> Replay:
-    """Records what `step` launches; the replay launches it again."""
-    import torch
+class Pool:
+    """One memory pool for all graphs: they never run at the same time, and nothing in it outlives a replay. A pool
+    whose graphs are all gone cannot be used again."""
 
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=_pool()):
-        step()
-    return graph.replay
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.graphs: WeakSet[Any] = WeakSet()
 
+    def capture(self, step: Callable[[], None]) -> Replay:
+        """Records what `step` launches; the replay launches it again."""
+        import torch
 
-def _pool() -> Any:
-    """One memory pool for all graphs: they never run at the same time, and nothing in it outlives a replay."""
-    import torch
-
-    global _shared_pool
-    if _shared_pool is None:
-        _shared_pool = torch.cuda.graph_pool_handle()
-    return _shared_pool
-
-
-_shared_pool: Any = None
+        torch.cuda.synchronize()
+        if not self.graphs:
+            self.handle = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.handle):
+            step()
+        self.graphs.add(graph)
+        replay: Replay = graph.replay
+        return replay

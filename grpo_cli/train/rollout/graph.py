@@ -5,7 +5,7 @@ a finished sample's row is closed or refilled at once. Reads the training weight
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from grpo_cli.train.rollout.swaps import Swap, swapped
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
@@ -60,10 +60,11 @@ class GraphEngine:
         attention: FusedAttention | None = None,
         stepper: Stepper | None = None,
         swaps: Sequence[Swap] = (),
+        accept: Callable[[Batch, Tensor], None] | None = None,
     ) -> None:
         self.model, self.end_ids = model, sorted(end_ids)
         self.max_rows, self.prefill_tokens, self.cache_bytes = max_rows, prefill_tokens, cache_bytes
-        self.autocast, self.attention, self.swaps = autocast, attention, swaps
+        self.autocast, self.attention, self.swaps, self.accept = autocast, attention, swaps, accept
         self.forward = Forward(model)
         self.stepper: Stepper = stepper or EagerStepper(self.forward)
         base: Any = causal_model(model)
@@ -141,6 +142,7 @@ class GraphEngine:
             columns=torch.arange(store.columns, device=device),
             settings=settings,
             seen=torch.zeros(shape, dtype=torch.bool, device=device) if settings.penalises else None,
+            fused_accept=self.accept,
         )
         self._batches[settings] = batch
         return batch

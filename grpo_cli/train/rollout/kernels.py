@@ -132,3 +132,72 @@ def gate_kernel(gate, up, out, count, BLOCK: tl.constexpr):
     u = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
     activated = (g / (1.0 + tl.exp(-g))).to(kind).to(tl.float32)
     tl.store(out + at, (activated * u).to(kind), mask=inside)
+
+
+@triton.jit
+def accept_kernel(
+    logits, uniform, out_tokens, out_logps, out_count, is_end,
+    token, position, sample, step,
+    logits_row, vocabulary, out_row, sink, max_tokens, temperature,
+    GREEDY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One program a row: draws its token in two passes over the logits and a look at one block, and moves the row on."""
+    row = tl.program_id(0).to(tl.int64)
+    start_of_row = logits + row * logits_row
+    at = tl.arange(0, BLOCK)
+    which = tl.load(sample + row)
+    now = tl.load(step + row)
+    where = which * out_row + now
+
+    top = float("-inf")
+    best = 0
+    for start in range(0, vocabulary, BLOCK):
+        x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(
+            tl.float32
+        )
+        x = x / temperature
+        high = tl.max(x, 0)
+        if GREEDY:
+            best = tl.where(high > top, start + tl.argmax(x, 0), best)
+        top = tl.maximum(top, high)
+    total = 0.0
+    for start in range(0, vocabulary, BLOCK):
+        x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(
+            tl.float32
+        )
+        total += tl.sum(tl.exp(x / temperature - top), 0)
+    if GREEDY:
+        chosen = best
+    else:
+        aim = tl.load(uniform + where) * total
+        before = 0.0
+        held = 0.0
+        block = 0
+        # The last block that has weight, if rounding lifts the aim past them all.
+        for start in range(0, vocabulary, BLOCK):
+            x = tl.load(start_of_row + start + at, mask=start + at < vocabulary, other=float("-inf")).to(
+                tl.float32
+            )
+            weight = tl.sum(tl.exp(x / temperature - top), 0)
+            take = (before <= aim) & (weight > 0)
+            held = tl.where(take, before, held)
+            block = tl.where(take, start, block)
+            before += weight
+        x = tl.load(start_of_row + block + at, mask=block + at < vocabulary, other=float("-inf")).to(
+            tl.float32
+        )
+        weight = tl.exp(x / temperature - top)
+        # A weightless token adds nothing to the sum and so is never the first to pass the aim.
+        past = (held + tl.cumsum(weight, 0) > aim) & (weight > 0)
+        first = tl.min(tl.where(past, at, BLOCK), 0)
+        last = tl.max(tl.where(weight > 0, at, 0), 0)
+        chosen = block + tl.where(first < BLOCK, first, last)
+    picked = tl.load(start_of_row + chosen).to(tl.float32) / temperature
+    tl.store(out_tokens + where, chosen)
+    tl.store(out_logps + where, picked - top - tl.log(total))
+    tl.store(out_count + which, now + 1)
+    ended = tl.load(is_end + chosen).to(tl.int1) | (now + 1 >= max_tokens) | (which == sink)
+    tl.store(token + row, chosen)
+    tl.store(position + row, tl.where(ended, 0, tl.load(position + row) + 1))
+    tl.store(step + row, tl.where(ended, 0, now + 1))
+    tl.store(sample + row, tl.where(ended, sink, which))

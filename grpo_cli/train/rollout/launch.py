@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from grpo_cli.train.rollout.state import Batch
+
 
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, position: Tensor, scale: float
@@ -96,3 +98,17 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     count = gate.numel()
     gate_kernel[(triton.cdiv(count, 1024),)](gate, up, out, count, BLOCK=1024, num_warps=4)
     return out
+
+
+def fused_accept(batch: Batch, logits: Tensor) -> None:
+    """What `accept` does for the first rows, in one launch; plain sampling and greedy only."""
+    from grpo_cli.train.rollout.kernels import accept_kernel
+
+    out, state, settings = batch.out, batch.rows, batch.settings
+    accept_kernel[(logits.shape[0],)](
+        logits, out.uniform, out.tokens, out.logps, out.count, batch.is_end,
+        state.token, state.position, state.sample, state.step,
+        logits.stride(0), logits.shape[1], out.tokens.stride(0), out.sink, settings.max_tokens,
+        1.0 if settings.greedy else float(settings.temperature),
+        GREEDY=settings.greedy, BLOCK=4096, num_warps=8,
+    )  # fmt: skip

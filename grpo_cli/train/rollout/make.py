@@ -78,21 +78,28 @@ def _graph(
     from grpo_cli.train.rollout.engine import Request, SamplingSettings
     from grpo_cli.train.rollout.graph import GraphEngine, numerics
     from grpo_cli.train.rollout.modelseat import Forward
-    from grpo_cli.train.rollout.prove import proven_attention, proven_swaps
+    from grpo_cli.train.rollout.prove import proven_accept, proven_attention, proven_swaps
 
     if next(model.parameters()).device.type != "cuda":
         return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast)
     with numerics(model, autocast):
-        attention, swaps = proven_attention(model, say), proven_swaps(model, say)
+        fused: dict[str, Any] = {
+            "attention": proven_attention(model, say),
+            "swaps": proven_swaps(model, say),
+            "accept": proven_accept(model, say),
+        }
     rows = max_rows or CUDA_ROWS
-    options: dict[str, Any] = {"max_rows": rows, "prefill_tokens": CUDA_PREFILL, "autocast": autocast}
-    engine = GraphEngine(
-        model, ends, attention=attention, swaps=swaps, stepper=GraphStepper(Forward(model)), **options
-    )
+    options: dict[str, Any] = {
+        "max_rows": rows,
+        "prefill_tokens": CUDA_PREFILL,
+        "autocast": autocast,
+        **fused,
+    }
+    engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
     try:
         engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
     except RuntimeError as err:
         say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
-        return GraphEngine(model, ends, attention=attention, swaps=swaps, **options)
+        return GraphEngine(model, ends, **options)
     engine.release()
     return engine

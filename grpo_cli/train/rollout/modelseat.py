@@ -75,7 +75,7 @@ class Forward:
         self.cache_name = "cache" if "cache" in names else "past_key_values"
 
     def __call__(self, phase: Phase, tokens: Tensor, positions: Tensor, last: Tensor | None = None) -> Tensor:
-        """float32 logits [rows, vocabulary] at column `last` of each row (default: its only column)."""
+        """Logits [rows, vocabulary] at column `last` of each row (default: its only column)."""
         import torch
 
         handle = None
@@ -94,4 +94,4 @@ class Forward:
             Current.phase = None
             if handle is not None:
                 handle.remove()
-        return out.logits[:, -1].float()  # type: ignore[no-any-return]
+        return out.logits[:, -1]  # type: ignore[no-any-return]

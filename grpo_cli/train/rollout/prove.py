@@ -13,8 +13,10 @@ from grpo_cli.train.rollout.modelseat import causal_model
 from grpo_cli.train.rollout.supports import measure_layout
 
 if TYPE_CHECKING:
-    from torch import nn
+    import torch
+    from torch import Tensor, nn
 
+    from grpo_cli.train.rollout.state import Batch
     from grpo_cli.train.rollout.swaps import Swap
 
 
@@ -40,10 +42,12 @@ def attention_error(fused: FusedAttention, layout: Layout, heads: int, columns: 
     """Relative error against the plain attention in float32, on random keys, values and positions."""
     import torch
 
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator).to(device=layout.device, dtype=layout.dtype)
+        return torch.randn(shape, generator=generator, device="cpu").to(
+            device=layout.device, dtype=layout.dtype
+        )
 
     rows, (kept, width), (_, value_width) = 7, layout.key, layout.value
     keys, values = draw(rows, kept, columns, width), draw(rows, kept, columns, value_width)
@@ -64,6 +68,64 @@ def attention_error(fused: FusedAttention, layout: Layout, heads: int, columns: 
         values[every, :, position], value[:, :, 0]
     )
     return float((got - expected).norm() / expected.norm()) if stored else float("inf")
+
+
+def proven_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
+    """The fused sampler if it draws what the plain one draws."""
+    base: Any = causal_model(model)
+    try:
+        from grpo_cli.train.rollout.launch import fused_accept
+
+        device = next(base.parameters()).device
+        apart = max(accept_error(fused_accept, device, temperature) for temperature in (0.0, 0.7))
+    # As above: a kernel's build can fail in any way, and the plain code always works.
+    except Exception as err:  # noqa: BLE001
+        say(f"decoding without the fused sampler: {type(err).__name__}: {str(err)[:80]}")
+        return None
+    if apart > 1e-3:
+        say(f"decoding without the fused sampler: it is off by {apart:.2g}")
+        return None
+    return fused_accept
+
+
+def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, temperature: float) -> float:
+    """The largest difference in log-prob over rows that differ in no other way; infinite where they do."""
+    import torch
+
+    from grpo_cli.train.rollout.engine import SamplingSettings
+    from grpo_cli.train.rollout.state import Batch, Outputs, Rows, accept
+
+    rows, vocabulary, steps = 61, 9001, 5
+    generator = torch.Generator("cpu").manual_seed(0)
+    logits = (3 * torch.randn(rows, vocabulary, generator=generator, device="cpu")).to(device)
+    store: Any = None
+    results = []
+    for form in (accept, fused):
+        out = Outputs.empty(rows, steps, device)
+        out.uniform.copy_(
+            torch.rand(out.uniform.shape, generator=torch.Generator("cpu").manual_seed(1), device="cpu")
+        )
+        state = Rows.empty(rows, out.sink, device)
+        state.sample[: rows - 2] = torch.arange(rows - 2, device=device)
+        state.step[: rows - 2] = torch.arange(rows - 2, device=device) % steps
+        is_end = torch.arange(vocabulary, device=device) % 3 == 0
+        settings = SamplingSettings(steps, temperature=temperature)
+        batch = Batch(store, state, out, is_end, is_end, settings)
+        if form is accept:
+            accept(batch, logits, slice(0, rows))
+        else:
+            fused(batch, logits)
+        results.append((out, state))
+    (out, state), (fused_out, fused_state) = results
+    real = slice(0, out.sink)
+    same = (out.tokens[real] == fused_out.tokens[real]).float().mean() > 0.99 and torch.equal(
+        out.count[real], fused_out.count[real]
+    )
+    moved = [torch.equal(a, b) for a, b in zip(state.snapshot(), fused_state.snapshot(), strict=True)]
+    agreed = out.tokens[real] == fused_out.tokens[real]
+    if not same or (bool(agreed.all()) and not all(moved)):
+        return float("inf")
+    return float(((out.logps[real] - fused_out.logps[real]) * agreed).abs().max())
 
 
 def proven_swaps(model: nn.Module, say: Callable[[str], None]) -> list[Swap]:

@@ -99,6 +99,7 @@ class Batch:
     columns: Tensor
     settings: SamplingSettings
     seen: Tensor | None = None
+    fused_accept: Callable[[Batch, Tensor], None] | None = None
     graphs: dict[tuple[int, int], Callable[[], None]] = field(default_factory=dict)
 
 
@@ -114,7 +115,10 @@ def decode(
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
     phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
     logits = forward(phase, state.token[:rows, None], position[:, None])
-    accept(batch, logits, slice(0, rows))
+    if batch.fused_accept is not None and not batch.settings.truncates and logits.stride(-1) == 1:
+        batch.fused_accept(batch, logits)
+    else:
+        accept(batch, logits, slice(0, rows))
 
 
 def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
@@ -122,7 +126,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     state, out = batch.rows, batch.out
     sample_id, step = state.sample[where], state.step[where]
     seen = None if batch.seen is None else batch.seen[where]
-    token, logp = sample(logits, out.uniform[sample_id, step], batch.settings, seen)
+    token, logp = sample(logits.float(), out.uniform[sample_id, step], batch.settings, seen)
     out.tokens[sample_id, step] = token
     out.logps[sample_id, step] = logp
     out.count[sample_id] = step + 1

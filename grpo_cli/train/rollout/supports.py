@@ -99,8 +99,8 @@ def _rehearsed(model: nn.Module) -> str | None:
         with seated(base):
             forward = Forward(base)
             positions = torch.arange(4, device=device)[None]
-            first = forward(Prefill(store, row, row), tokens[:, :3], positions[:, :3], three - 1)
-            second = forward(Decode(store, row, three, 4, None), tokens[:, 3:], three[:, None])
+            first = forward(Prefill(store, row, row), tokens[:, :3], positions[:, :3], three - 1).float()
+            second = forward(Decode(store, row, three, 4, None), tokens[:, 3:], three[:, None]).float()
         with evaluating(base):
             plain = base(input_ids=tokens, use_cache=False).logits.float()
     # Any model can be handed in: whatever it raises means that it does not follow the interface, and `auto` goes on.

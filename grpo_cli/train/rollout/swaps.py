@@ -110,8 +110,8 @@ def _random(module: nn.Module, into: Any) -> Tensor:
 
     weight: Any = next(module.parameters())
     width = weight.shape[-1] if into is None else into.in_features
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn((5, 1, width), generator=generator) * 2
+    generator = torch.Generator("cpu").manual_seed(0)
+    x = torch.randn((5, 1, width), generator=generator, device="cpu") * 2
     return x.to(device=weight.device, dtype=weight.dtype)
 
 
@@ -148,10 +148,12 @@ def _rotary_swap(base: nn.Module) -> list[Swap]:
     if original is None or width % 2:
         return []
     weight = next(base.parameters())
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator).to(device=weight.device, dtype=weight.dtype)
+        return torch.randn(shape, generator=generator, device="cpu").to(
+            device=weight.device, dtype=weight.dtype
+        )
 
     q, k = draw(3, 2, heads, width).transpose(1, 2), draw(3, 2, kept, width).transpose(1, 2)
     cos, sin = draw(3, 2, width), draw(3, 2, width)
