@@ -50,6 +50,17 @@ _PHRASE_TREES: dict[str, Node] = {
     "minus infinity": ("neg", ("inf",)),
     "all real": ("all", "R"),
     "no solution": ("set", ()),
+    "positive real": ("all", "R+"),
+    "positive real number": ("all", "R+"),
+    "all positive real number": ("all", "R+"),
+    "negative real number": ("all", "R-"),
+    "all negative real number": ("all", "R-"),
+    "nonnegative real": ("all", "R+0"),
+    "nonnegative real number": ("all", "R+0"),
+    "non negative real number": ("all", "R+0"),
+    "all nonnegative real number": ("all", "R+0"),
+    "all integer": ("all", "Z"),
+    "integer": ("all", "Z"),
 }
 
 

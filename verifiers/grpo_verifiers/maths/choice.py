@@ -9,6 +9,9 @@ from grpo_verifiers.maths.answers import plain
 _WORD = r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:answer|option|choice)\s*(?:is)?\s*:?\s*)?"
 _ALONE = re.compile(rf"{_WORD}[(\[]?\s*([A-Ja-j])\s*[)\].:]*", re.I)
 _WITH_TEXT = re.compile(rf"{_WORD}(?:[(\[]\s*([A-J])\s*[)\]]\s*:?|([A-J])\s*[).:])\s*(\S.*)", re.S)
+_IS_RIGHT = re.compile(
+    r"[(\[]?\s*([A-J])\s*[)\]]?\s+is\s+(?:the\s+)?(?:correct|right)(?:\s+(?:answer|option|choice))?\.?"
+)
 _OTHER = re.compile(
     r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b"
 )
@@ -25,7 +28,7 @@ def option_of(text: str) -> str:
     if bold is not None and not _OTHER.search(plain(bold[2])):
         return bold[1]
     read = plain(text)
-    match = _ALONE.fullmatch(read)
+    match = _ALONE.fullmatch(read) or _IS_RIGHT.fullmatch(read)
     if match is not None:
         return match[1].upper()
     match = _WITH_TEXT.fullmatch(read)

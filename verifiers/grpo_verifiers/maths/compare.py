@@ -99,6 +99,13 @@ def is_name(node: Node) -> bool:
         return len(node[1].rstrip("'")) == 1 or all(argument[0] == "s" for argument in node[2])
     if kind == "*":
         parts = _factors(node)
+        if (
+            parts[0][0] in ("^", "deg")
+            and parts[0][1][0] == "s"
+            and parts[0][1][1] in "fghFGH"
+            and all(p[0] == "s" for p in parts[1:])
+        ):
+            return parts[0][0] == "deg" or bool(parts[0][2] == ("neg", number(1)))
         if len(parts) == 2 and parts[0][0] == "s" and parts[1][0] == "s" and len(parts[0][1]) == 1:
             return parts[0][1] in "PVETCSDNabcdefghkrpquvwABGHKLMQRUWXYZ" and (parts[0][1].isupper() or False)
         return len(parts) <= 4 and all(p[0] == "s" and p[1].isupper() and len(p[1]) == 1 for p in parts)
@@ -330,8 +337,8 @@ def _lists(gold: Node, answer: Node, trial: Trial) -> bool:
         return _sets(("set", _values(gold[2])), answer, trial)
     if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in _SETLIKE:
         return _real_sets(gold, answer, trial)
-    if gold[1] == "alt":
-        return any(same(item, answer, trial) for item in gold[2])
+    if gold[1] == "or" and answer[0] in (*SCALARS, "unit", "pct"):
+        return all(same(item, answer, trial) for item in _values(gold[2]))
     return _real_sets(gold, answer, trial) if gold[1] in ("and", "or") else False
 
 
@@ -747,10 +754,10 @@ def _measures(gold: Node, answer: Node, trial: Trial) -> bool:
     if same(gold, answer, trial):
         return True
     if unit_g != unit_a and "degree" in (unit_g, unit_a) and "" in (unit_g, unit_a):
-        if unit_a == "degree" and contains(gold, {"c"}):
-            return same(gold, ("deg", answer), trial) if gold[0] in SCALARS else False
-        if unit_g == "degree" and contains(answer, {"c"}):
-            return answer[0] in SCALARS and same_scalar(("deg", gold), answer, trial)
+        if unit_a == "degree" and contains(gold, {"c", "f"}):
+            return gold[0] in SCALARS and answer[0] in SCALARS and same_scalar(gold, ("deg", answer), trial)
+        if unit_g == "degree" and contains(answer, {"c", "f"}):
+            return gold[0] in SCALARS and answer[0] in SCALARS and same_scalar(("deg", gold), answer, trial)
     return False
 
 
@@ -766,6 +773,8 @@ def _percentages(gold: Node, answer: Node, trial: Trial) -> bool:
     if mode != "sign":
         value = ("/", inside, number(100))
         if same(value, bare, trial) if has_gold_sign else same(bare, value, trial):
+            return True
+        if has_gold_sign and bare[0] != "unit" and same(inside, mul(number(100), bare), trial):
             return True
     if mode == "value":
         return False
@@ -787,6 +796,8 @@ def _ratios(gold: Node, answer: Node, trial: Trial) -> bool:
         half_g, gold = gold[2], gold[1]
     if answer[0] == "unit":
         half_a, answer = answer[2], answer[1]
+    halves = [next((h for h in ("am", "pm") if h in half.split()), "") for half in (half_g, half_a)]
+    half_g, half_a = halves
     if gold[0] == "clock" and answer[0] == "clock":
         first, second = list(gold[1]), list(answer[1])
         if half_g in ("am", "pm") and half_a in ("am", "pm") and half_g != half_a:

@@ -25,10 +25,12 @@ _BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
-    r",?(?:or|ormaybe|orpossibly|orperhaps|orelse|oreven|maybe|possibly|perhaps|alternatively|/|\\text\{or\}|\\lor)[,:]?",
+    r",?(?:or|ormaybe|orpossibly|orperhaps|orelse|oreven|maybe|possibly|perhaps|alternatively|/|\\text\{or\}|\\lor)[,:]?(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
     re.I,
 )
-_AND = re.compile(r"(?:,|;|and|&|,and|;and|\\text\{and\}|\\text\{,?and\}|\\land),?", re.I)
+_AND = re.compile(
+    r"(?:,|;|and|&|,and|;and|\\text\{and\}|\\text\{,?and\}|\\land),?(?:[a-zA-Z](?:_\{?\w\}?)?=)?", re.I
+)
 _OR_AFTER = re.compile(
     r"[\s$)\]\\*,.(]*\b(?:or|alternatively)\b[\s,]*(?:maybe|possibly|perhaps|even|else|it could be|it is)?\s*"
     r"(\$?\\?\(?\s*(?:-?[\d.]|\\(?:d?frac|sqrt|pi))[^\n.;]{0,80})",
@@ -52,7 +54,7 @@ _LABEL = re.compile(
     r"\s*:?\s*(?:\*\*)?",
     re.I,
 )
-_HASHES = re.compile(r"^[ \t]*####[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_HASHES = re.compile(r"####[ \t]*([^\s#].*?)[ \t]*$", re.MULTILINE)
 _TAG = re.compile(r"<answer>", re.I)
 _TAG_END = re.compile(r"</answer>", re.I)
 _BARE = re.compile(r"\$?\\?\(?\s*[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
@@ -72,6 +74,8 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
     if not isinstance(response, str):
         return Extraction((), "not_text")
     text = response
+    if "\x08oxed" in text:
+        text = text.replace("\x08oxed", "\\boxed")  # "\boxed" written in a string that was not raw
     if "<" in text or "◁" in text or "[" in text:
         text, open_ended = after_thinking(text)
         if open_ended:

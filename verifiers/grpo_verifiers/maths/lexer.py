@@ -181,6 +181,7 @@ FUNCTIONS = frozenset(
         "lim",
         "mod",
         "cbrt",
+        "cis",
         "tg",
         "ctg",
         "arctg",
@@ -264,6 +265,7 @@ _CONTINENTAL = re.compile(
     r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
 )
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _UNIT_TEXT = frozenset(LETTERS)
 
@@ -277,6 +279,8 @@ def tidy_numbers(text: str, commas: bool) -> str:
         text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
     text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
     text = _DECIMAL_COMMA.sub(".", text)
+    if "10" in text:
+        text = _TIMES_TEN.sub("\\\\times ", text)
     if ("," in text and "." in text) or text.count(".") > 1:
         text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
     if commas and "," in text:
@@ -462,7 +466,7 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     bare = argument.strip()
     if name in _TEXT and not bare:
         return pos
-    if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha():
+    if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
         out.append(Token("w", bare, spaced))
         return pos
     if (

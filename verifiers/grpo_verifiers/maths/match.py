@@ -18,15 +18,15 @@ from grpo_verifiers.maths.words import plain_words, same_words
 _INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
 
 
+_DECIMAL_COMMA = re.compile(r"-?0,\d+")
+
+
 class Match(NamedTuple):
     """`equal` is None while `pending` pairs are unproved."""
 
     equal: bool | None
     reason: str
     pending: tuple[tuple[Node, Node], ...] = ()
-
-
-_NO_VALUE = frozenset(("?", "none", "nan", "null", "n/a", "\\text{none}", "...", "\\ldots", "\\cdots"))
 
 
 def match(gold: Gold, text: str, options: MathOptions) -> Match:
@@ -40,8 +40,6 @@ def match(gold: Gold, text: str, options: MathOptions) -> Match:
         return Match(True, "equal:string")
     if len(text) > options.max_chars:
         return Match(False, "too_long")
-    if stripped.lower() in _NO_VALUE:
-        return Match(any(stripped.lower() == t.lower() for t in gold.texts), "no_value")
     try:
         answer = read_answer(text)
     except TooBig:
@@ -94,6 +92,8 @@ def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     pairs = [(wanted.tree, answer.tree)]
+    if _DECIMAL_COMMA.fullmatch(answer.text):
+        pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
     if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
         pairs.append((wanted.as_list, answer.tree))
     if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":

@@ -50,8 +50,8 @@ def approximate(node: Node, point: Mapping[str, float], log10: bool = False) -> 
         found = _value(node, point, log10)
     except (OverflowError, ZeroDivisionError, ValueError) as err:
         raise NoValue(str(err)) from err
-    if not cmath.isfinite(found.value) or not math.isfinite(found.error):
-        raise NoValue("not finite")
+    if not cmath.isfinite(found.value) or not found.error <= 1e-4 * max(1.0, abs(found.value)):
+        raise NoValue("not finite, or lost in rounding")
     return found
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from grpo_verifiers.maths.lexer import FUNCTIONS, Token, TooBig, Unreadable
 from grpo_verifiers.maths.tree import ONE, Node, add, contains, mul, number, symbols
 from grpo_verifiers.maths.units import GENERIC, SCALES, canonical_unit
-from grpo_verifiers.maths.words import FRACTION_WORDS, HEDGES, NUMBER_WORDS, number_of
+from grpo_verifiers.maths.words import FRACTION_WORDS, HEDGES, NOT_NOUNS, NUMBER_WORDS, number_of
 
 DEPTH = 60
 _END = Token("o", "")
@@ -289,7 +289,7 @@ class Reader:
                 low = value.lower()
                 if value in _UNIT_STOP:
                     break
-                if low in HEDGES or low in ("wrong", "incorrect", "false", "impossible"):
+                if low in HEDGES or low in NOT_NOUNS or (low in ("squared", "cubed") and not words):
                     raise Unreadable("a hedge")
                 self.at += 1
                 if value == "$":
@@ -300,6 +300,13 @@ class Reader:
                     node = ("pct", node)
                 elif low in SCALES and not words:
                     node = mul(node, number(SCALES[low]))
+                elif (
+                    low in FRACTION_WORDS
+                    and (low.endswith("s") or low == "half")
+                    and not words
+                    and node[0] == "n"
+                ):
+                    node = ("/", node, number(FRACTION_WORDS[low]))
                 elif low in ("st", "nd", "rd", "th") and not token.spaced and not words:
                     continue
                 else:
@@ -338,8 +345,8 @@ class Reader:
 
     def sets(self) -> Node:
         left = self.ratio()
-        while self.peek().value in ("cup", "cap", "setminus", "over", "choose"):
-            op = self.peek().value
+        while self.peek().value in ("cup", "cap", "setminus", "over", "choose") or self._is_plain_union():
+            op = "cup" if self.peek().value == "U" else self.peek().value
             self.at += 1
             right = self.ratio()
             if op == "over":
@@ -349,6 +356,16 @@ class Reader:
             else:
                 left = ("minus" if op == "setminus" else op, left, right)
         return left
+
+    def _is_plain_union(self) -> bool:
+        """`(1, 2) U (3, 4)`."""
+        token = self.peek()
+        return (
+            token.value == "U"
+            and token.kind in ("s", "w")
+            and self.tokens[self.at - 1].value in (")", "]", "}")
+            and self.peek(1).value in ("(", "[", "{")
+        )
 
     def ratio(self) -> Node:
         start = self.at
@@ -402,11 +419,8 @@ class Reader:
             if token.kind == "o" and value == "*":
                 self.at += 1
                 left = mul(left, self.signed_power())
-            elif token.kind == "o" and value in ("/", "**"):
+            elif token.kind == "o" and value == "/":
                 self.at += 1
-                if value == "**":
-                    left = ("^", left, self.signed_power())
-                    continue
                 if self.peek().kind == "w" and self.peek().value not in NUMBER_WORDS:
                     self.at -= 1
                     return left
@@ -436,12 +450,16 @@ class Reader:
 
     def _starts_factor(self, token: Token) -> bool:
         kind, value = token.kind, token.value
-        if kind in ("n", "s"):
+        if kind == "n":
             return True
+        if kind == "s":
+            return not self._is_plain_union()
         if kind == "o":
             if value == "|":
                 return self.bars == 0 and not self.in_set
-            return value in ("(", "{") or (value == "[" and not self.in_set)
+            if value == "[":
+                return not self.in_set and self.peek(1).value not in ("", ",", "cup", "cap", ")", "}", "U")
+            return value in ("(", "{")
         if kind == "c":
             return (
                 value
@@ -500,7 +518,7 @@ class Reader:
         while True:
             token = self.peek()
             value = token.value
-            if token.kind == "o" and value == "^":
+            if token.kind == "o" and value in ("^", "**"):
                 self.at += 1
                 node = self._raised(node)
             elif token.kind == "o" and value == "!":
@@ -511,6 +529,9 @@ class Reader:
             elif token.kind == "o" and value == "'" and node[0] == "s":
                 self.at += 1
                 node = ("s", node[1] + "'")
+            elif token.kind == "o" and value == "'" and node[0] == "n" and not self.currency:
+                self.at += 1
+                self.currency = "in" if self.take("'") else "ft"
             elif token.kind == "o" and value == "'" and node[0] == "f":
                 raise Unreadable("a derivative")
             elif token.kind == "o" and value == "%":
@@ -556,6 +577,9 @@ class Reader:
                 count += 1
             if braced:
                 self.need("}")
+            if node[0] == "n" and count < 3 and not self.currency:
+                self.currency = "in" if count == 2 else "ft"
+                return node
             if node[0] != "s":
                 raise Unreadable("a prime")
             return ("s", node[1] + "'" * count)
@@ -644,7 +668,7 @@ class Reader:
             repeats = 1
             while digits[: len(digits) - period * repeats].endswith(block):
                 repeats += 1
-            if repeats >= (3 if period == 1 else 2):
+            if repeats >= 2:
                 head = digits[: len(digits) - period * repeats]
                 return recurring(whole, head, block)
         return node
@@ -722,6 +746,9 @@ class Reader:
             if value_of is not None:
                 return number(value_of)
         low = value.lower()
+        if not words and low in ("negative", "minus") and self.peek(1) is not _END:
+            self.at += 1
+            return ("neg", self.signed_power())
         if not words and low == "infinity":
             self.at += 1
             return ("inf",)
@@ -874,7 +901,11 @@ class Reader:
             self.currency = _CURRENCIES[name]
             return self.signed_power()
         if name == "overline":
-            return self._short_argument()
+            inner = self._short_argument()
+            return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
+        if name == "cis":
+            angle = self._call_argument()
+            return ("+", ("f", "cos", (angle,)), mul(("c", "i"), ("f", "sin", (angle,))))
         if name == "ldots":
             return ("dots",)
         if name in ("begin:matrix", "begin:array"):

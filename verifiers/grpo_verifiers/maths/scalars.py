@@ -13,7 +13,7 @@ from grpo_verifiers.maths.field import Field, NoImage, Pair, _inverse, _times
 from grpo_verifiers.maths.lexer import TooBig
 from grpo_verifiers.maths.numeric import NoValue, approximate, differ, sample_points
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.tree import Node, contains, symbols
+from grpo_verifiers.maths.tree import Node, children, contains, symbols
 
 MOST_SYMBOLS = 64
 _RADICAL = frozenset(("root", "log"))
@@ -66,11 +66,23 @@ def same_scalar(gold: Node, answer: Node, trial: Trial) -> bool:
         return False
     if not trial.bare_log and (contains(gold, {"log"}) or contains(answer, {"log"})):
         trial.bare_log = _has_bare_log(gold) or _has_bare_log(answer)
-    positive = contains(gold, _RADICAL) and contains(answer, _RADICAL)
+    positive = has_radical(gold) and has_radical(answer)
     verdict = _floats(gold, answer, sorted(names), positive, trial)
     if verdict is False:
         return not names and _rounds(gold, answer, trial)
     return _field(gold, answer, verdict, trial)
+
+
+def has_radical(node: Node) -> bool:
+    """Whether a root, a logarithm or a fractional power occurs, for which variables are taken as positive."""
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] in _RADICAL or (at[0] == "^" and contains(at[2], {"/"}) and not symbols(at[2])):
+            return True
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return False
 
 
 def _has_bare_log(node: Node) -> bool:
@@ -183,7 +195,13 @@ def _rounds(gold: Node, answer: Node, trial: Trial) -> bool:
         trial.note("equal:rounded")
         return True
     exact = value_of(gold)
-    if not trial.options.round_gold or places is None or exact is None or decimal_answer or _significant(exact, places) < 3:
+    if (
+        not trial.options.round_gold
+        or places is None
+        or exact is None
+        or decimal_answer
+        or _significant(exact, places) < 3
+    ):
         return False
     if gap <= 0.5 * 10.0**-places * (1 + 1e-9):
         trial.note("equal:rounded")

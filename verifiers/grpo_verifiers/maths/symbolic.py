@@ -9,7 +9,8 @@ from typing import Any
 
 import sympy as sp
 
-from grpo_verifiers.maths.tree import Node, contains, size
+from grpo_verifiers.maths.scalars import has_radical
+from grpo_verifiers.maths.tree import Node, size
 
 MOST_NODES = 400
 _FUNCTIONS = {
@@ -83,28 +84,39 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool:
     """Whether the two are equal, as far as sympy can tell."""
     if size(gold) + size(answer) > MOST_NODES:
         return False
-    radicals = frozenset(("root", "log"))
-    builder = Builder(contains(gold, radicals) and contains(answer, radicals), log10)
+    builder = Builder(has_radical(gold) and has_radical(answer), log10)
     first, second = builder.build(gold), builder.build(answer)
     difference = first - second
     if difference == 0:
         return True
     if not difference.free_symbols:
         return _constant_is_zero(difference, first)
-    for step in (sp.expand, sp.trigsimp, sp.simplify, _logs, _factorials, _exponentials):
-        try:
-            if step(difference) == 0:
-                return True
-        except (
-            TypeError,
-            ValueError,
-            NotImplementedError,
-            AttributeError,
-            RecursionError,
-            sp.PolynomialError,
-        ):
-            continue
-    return bool(difference.equals(0))
+    return any(_proves(step, difference) for step in _steps(difference)) or bool(difference.equals(0))
+
+
+def _proves(step: Any, expression: Any) -> bool:
+    """Whether one rewriting takes the expression to zero."""
+    try:
+        return bool(step(expression) == 0)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - sympy raises whatever its depths raise; then this step proves nothing
+        return False
+
+
+def _steps(expression: Any) -> list[Any]:
+    """Cheapest first, and only what the functions in the expression call for."""
+    steps: list[Any] = [sp.expand]
+    if expression.has(sp.factorial, sp.binomial, sp.factorial2):
+        steps.append(_factorials)
+    if expression.has(
+        sp.functions.elementary.trigonometric.TrigonometricFunction,
+        sp.functions.elementary.hyperbolic.HyperbolicFunction,
+    ):
+        steps += [_exponentials, sp.trigsimp]
+    if expression.has(sp.log):
+        steps.append(_logs)
+    return [*steps, sp.simplify, _factored]
 
 
 def _constant_is_zero(difference: Any, scale: Any) -> bool:
@@ -112,26 +124,34 @@ def _constant_is_zero(difference: Any, scale: Any) -> bool:
     value, size_of = abs(sp.N(difference, 60)), abs(sp.N(scale, 20))
     if value.is_number and size_of.is_number and value > size_of * sp.Float("1e-40"):
         return False
-    for step in (sp.expand, sp.simplify, sp.expand_complex, sp.sqrtdenest, _logs, sp.nsimplify):
-        try:
-            if step is sp.nsimplify:
-                return bool(sp.minimal_polynomial(difference, sp.Symbol("x")) == sp.Symbol("x"))
-            if step(difference) == 0 or sp.simplify(step(difference)) == 0:
-                return True
-        except (
-            TypeError,
-            ValueError,
-            NotImplementedError,
-            AttributeError,
-            RecursionError,
-            sp.PolynomialError,
-        ):
-            continue
-    return bool(difference.equals(0))
+    if difference.has(sp.atan, sp.asin, sp.acos) and _proves(_tangent, difference):
+        return True
+    steps = (sp.expand, sp.sqrtdenest, _radicals, sp.expand_complex, _logs, _minimal, sp.simplify)
+    return any(_proves(step, difference) for step in steps) or bool(difference.equals(0))
+
+
+def _tangent(expression: Any) -> Any:
+    """An angle smaller than one in size is zero if its tangent is."""
+    if abs(sp.N(expression, 30)) > sp.Float("1e-20"):
+        return expression
+    return sp.simplify(sp.expand_trig(sp.tan(expression)))
+
+
+def _radicals(expression: Any) -> Any:
+    return sp.radsimp(sp.nsimplify(sp.expand(expression)))
+
+
+def _minimal(expression: Any) -> Any:
+    x = sp.Symbol("x")
+    return sp.Integer(0) if sp.minimal_polynomial(expression, x) == x else sp.Integer(1)
 
 
 def _logs(expression: Any) -> Any:
     return sp.simplify(sp.expand_log(expression, force=True))
+
+
+def _factored(expression: Any) -> Any:
+    return sp.simplify(sp.expand_log(sp.factor(expression, deep=True), force=True))
 
 
 def _factorials(expression: Any) -> Any:
@@ -139,4 +159,4 @@ def _factorials(expression: Any) -> Any:
 
 
 def _exponentials(expression: Any) -> Any:
-    return sp.simplify(expression.rewrite(sp.exp))
+    return sp.powsimp(sp.expand(sp.together(expression.rewrite(sp.exp)).as_numer_denom()[0]))

@@ -155,6 +155,7 @@ _PHRASES = {
     "no real root": "no solution",
     "no root": "no solution",
     "not exist": "does not exist",
+    "doe not exist": "does not exist",
     "doesnt exist": "does not exist",
     "not defined": "undefined",
     "empty set": "no solution",
@@ -204,6 +205,13 @@ _MONTHS = frozenset(
 HEDGES = frozenset(
     ["or", "possibly", "maybe", "perhaps", "either", "otherwise", "if", "unless", "alternatively", "not"]
 )
+_NOT_NOUNS = (
+    "wrong incorrect false impossible correct right true answer gold reference result grade score reward expected plus minus divided "
+    "multiplied over point than factorial no none never cannot nor neither except excluding but also another else given any some every "
+    "when whenever for where while versus vs because denied rejected is isnt"
+)
+NOT_NOUNS = frozenset(_NOT_NOUNS.split())
+"""Words that do not name what a number counts."""
 PLACEHOLDERS = frozenset(
     [
         "answer",
@@ -250,7 +258,7 @@ def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
     text = re.sub(r"(\d)(?:st|nd|rd|th)\b", r"\1", text.lower().replace("'", ""))
     words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES]
-    while words and words[0] in ("answer", "option", "choice", "is"):
+    while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     if len(singulars) == 2 and set(singulars) & _MONTHS and not all(w in _MONTHS for w in singulars):

@@ -93,6 +93,8 @@ class Pool:
         with self._boot:
             if self._server is not None and self._server.poll() is None:
                 return
+            if self._control is not None:
+                self._control.close()
             ours, theirs = socket.socketpair()
             os.set_inheritable(theirs.fileno(), True)
             environment = {
