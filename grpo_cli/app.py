@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from grpo_cli import __version__
+from grpo_cli.commands.audit import audit
 from grpo_cli.commands.check import check
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
@@ -47,6 +48,7 @@ def _root(
 
 app.command()(train)
 app.command()(check)
+app.add_typer(audit, name="audit")
 app.command()(init)
 app.command("eval")(evaluate)
 app.command()(export)

@@ -6,6 +6,7 @@ answers are a hedge; a hedge is never right, since a policy would otherwise lear
 
 from __future__ import annotations
 
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,6 +19,10 @@ from grpo_verifiers.verifier import Sample, Verifier
 Where = Literal["box_or_line", "boxed", "answer_line", "last_line", "whole"]
 
 MOST_CHARS = 200_000
+_TAIL = 20_000
+_TAGS = re.compile(
+    r"<answer>([^<]*)</answer>\s*,?\s*(?:or|alternatively)\s*:?\s*<answer>([^<]*)</answer>\s*\.?\s*$", re.I
+)
 
 
 class Example(NamedTuple):
@@ -46,6 +51,8 @@ def find_answer(completion: str, where: Where) -> Found:
         if not lines:
             return Found((), "empty")
         return Found((text.strip() if where == "whole" else lines[-1],))
+    if (hedge := _TAGS.search(completion[-_TAIL:])) is not None:
+        return Found((hedge[1].strip(), hedge[2].strip()))
     found = extract(completion, "last_box_or_line" if where == "box_or_line" else where)
     return Found(tuple(found.texts), found.reason)
 

@@ -113,6 +113,7 @@ def evaluate(text: str, target: Fraction | None = None) -> tuple[Fraction, Count
             break
     for spelling, sign in _SPELLINGS.items():
         text = text.replace(spelling, sign)
+    text = text.strip().rstrip(".")
     left, equals, rest = text.partition("=")
     if equals:
         left, rest = (rest, left) if _plain(left) is not None and _plain(rest) is None else (left, rest)

@@ -14,6 +14,7 @@ from grpo_verifiers.maths.extract import after_thinking
 
 _FENCE = re.compile(r"```[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:\r?\n)?[ \t]*```", re.S)
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.S | re.I)
+_HEDGE = re.compile(r"(?:[}\]]|```|</answer>)\s*,?\s*(?:or|alternatively)\s*:?\s*$", re.I)
 _DEEPEST = 100
 
 
@@ -68,18 +69,21 @@ def find_json(completion: str, how: str) -> tuple[str | None, str]:
         return None, "in_thinking"
     if how == "whole":
         return (text.strip(), "") if text.strip() else (None, "empty")
-    fences = [
-        match[2] for match in _FENCE.finditer(text) if match[1].lower() in ("", "json", "json5", "jsonc")
-    ]
+    fences = [match for match in _FENCE.finditer(text) if match[1].lower() in ("", "json", "json5", "jsonc")]
     if fences:
-        return fences[-1].strip(), ""
+        return _unless_hedged(text, fences[-1].start(), fences[-1][2].strip())
     if how == "fence":
         return None, "no_fence"
-    tagged = _TAG.findall(text)
+    tagged = list(_TAG.finditer(text))
     if tagged:
-        return tagged[-1].strip(), ""
+        return _unless_hedged(text, tagged[-1].start(), tagged[-1][1].strip())
     found = last_value(text)
-    return (found, "") if found is not None else (None, "no_json")
+    return (None, "no_json") if found is None else _unless_hedged(text, text.rfind(found), found)
+
+
+def _unless_hedged(text: str, start: int, value: str) -> tuple[str | None, str]:
+    """The value, unless it is the second of two joined by `or`."""
+    return (None, "hedge") if _HEDGE.search(text[max(0, start - 60) : start]) else (value, "")
 
 
 def last_value(text: str) -> str | None:

@@ -104,7 +104,7 @@ class JsonVerifier(AnswerVerifier):
         """Extract, check the schema, compare."""
         text, reason = find_json(sample.completion, self.options.extract)
         if text is None:
-            return no_answer(reason)
+            return wrong(None, reason) if reason == "hedge" else no_answer(reason)
         try:
             value = parse(text)
         except ValueError as err:

@@ -1,0 +1,78 @@
+"""Verifiers to audit, with their rows: kinds on built-in rows, or a recipe's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.audit.samples import OPTIONS, ROWS, WHOLE_TEXT
+from grpo_cli.audit.verifier import Audit, audit
+from grpo_cli.errors import UsageError
+from grpo_cli.verify.plan import Entry, Plan, from_recipe
+from grpo_verifiers.formatting import FormatVerifier
+from grpo_verifiers.instructions import InstructionsVerifier
+from grpo_verifiers.pattern import RegexVerifier
+from grpo_verifiers.registry import KINDS
+from grpo_verifiers.verifier import Verifier
+
+
+def audit_kinds(kinds: Sequence[str]) -> list[Audit]:
+    """Audit kinds on built-in rows; `all` is every kind that has some.
+
+    Raises:
+        UsageError: an unknown kind, or one that needs the user's rows.
+        SetupError: a verifier cannot run here.
+    """
+    names = list(ROWS) if list(kinds) == ["all"] else list(dict.fromkeys(kinds))
+    for name in names:
+        if name not in ROWS:
+            known = f"known: {', '.join(sorted(ROWS))}, all"
+            hint = "audit it with `--recipe FILE`, on its own rows" if name in KINDS else known
+            raise UsageError(f"no built-in rows for `{name}`", hint=hint)
+    plan = Plan({name: Entry(name, OPTIONS.get(name, {})) for name in names}, "")
+    return _audited(plan, {name: ROWS[name] for name in names})
+
+
+def audit_recipe(source: str, sets: Sequence[str], most: int) -> list[Audit]:
+    """Audit a recipe's verifiers on the first rows of its evaluation data, else of its training data.
+
+    Raises:
+        RecipeError, DataError: the recipe or its rows cannot be used.
+        SetupError: a verifier cannot run here.
+    """
+    from grpo_cli.data import load_rows
+    from grpo_cli.recipe import find, load
+
+    recipe = load(source, sets)
+    base = Path() if source == "-" else find(source).parent
+    rows = load_rows(recipe.data, "eval" if recipe.data.eval is not None else "train", base)[:most]
+    plan = from_recipe(source, sets)
+    return _audited(
+        plan, {name: [{**row.fields, "prompt": row.prompt} for row in rows] for name in plan.entries}
+    )
+
+
+def _audited(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Audit]:
+    verifiers = plan.start()
+    try:
+        return [
+            audit(
+                name,
+                verifier,
+                rows[name],
+                whole_text=plan.entries[name].kind in WHOLE_TEXT,
+                form=_is_form(verifier),
+            )
+            for name, verifier in verifiers.items()
+        ]
+    finally:
+        for verifier in verifiers.values():
+            verifier.close()
+
+
+def _is_form(verifier: Verifier) -> bool:
+    """Whether a verifier judges how a text looks rather than an answer."""
+    return isinstance(verifier, FormatVerifier | InstructionsVerifier) or (
+        isinstance(verifier, RegexVerifier) and not verifier.columns
+    )
