@@ -23,10 +23,15 @@ train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS
 	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
 
 test: setup  ## run the tests
-	$(PYTEST) -m 'not slow and not gpu' $(ARGS)
+	$(PYTEST) -m 'not slow and not gpu and not browser' $(ARGS)
 
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
+
+test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
+	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \
+	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }
+	$(PYTEST) -m browser tests/browser $(ARGS)
 
 test-gpu: setup  ## tests that need a CUDA device; they fail without one
 	$(PYTEST) -m gpu $(ARGS)
@@ -45,4 +50,4 @@ bench: setup  ## measured ratios, printed from one run
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-gpu check check-package bench clean
+.PHONY: help setup train test test-slow test-browser test-gpu check check-package bench clean

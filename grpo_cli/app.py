@@ -15,6 +15,7 @@ from grpo_cli.commands.check import check
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.export import export
 from grpo_cli.commands.init import init
+from grpo_cli.commands.report import report
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify
@@ -52,6 +53,7 @@ app.add_typer(audit, name="audit")
 app.command()(init)
 app.command("eval")(evaluate)
 app.command()(export)
+app.command()(report)
 app.command()(schema)
 app.command()(verify)
 app.command()(watch)

@@ -1,0 +1,107 @@
+"use strict";
+// All text of models reaches the page through textContent; nothing here builds markup from data.
+const data = JSON.parse(document.getElementById("data").textContent);
+const figures = new Map(data.figures.map((figure) => [figure.id, figure]));
+const root = document.documentElement;
+const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
+
+function themed(layout) {
+  const style = getComputedStyle(root);
+  const fg = style.getPropertyValue("--fg").trim(), line = style.getPropertyValue("--line").trim();
+  const out = {
+    ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: fg, size: 12, family: "system-ui, sans-serif" },
+    margin: { l: 56, r: 16, t: 20, b: 40, ...(layout.margin || {}) }, hovermode: "closest",
+  };
+  for (const key of new Set([...Object.keys(layout).filter((k) => /^[xy]axis\d*$/.test(k)), "xaxis", "yaxis"])) {
+    out[key] = { automargin: true, gridcolor: line, zerolinecolor: line, linecolor: line, ...(layout[key] || {}) };
+  }
+  return out;
+}
+
+function draw(div) {
+  const figure = figures.get(div.dataset.figure);
+  if (!figure || div.dataset.drawn === root.dataset.theme) return;
+  div.dataset.drawn = root.dataset.theme;
+  // plotly writes into what it is given; the page keeps its own copy
+  const traces = structuredClone(figure.data).map((trace) => (root.dataset.theme === "dark" && trace.line && trace.line.color === "#222222" ? { ...trace, line: { ...trace.line, color: "#dddddd" } } : trace));
+  Plotly.react(div, traces, themed(structuredClone(figure.layout)), { responsive: true, displaylogo: false, displayModeBar: false });
+}
+
+const plots = [...document.querySelectorAll(".plot")];
+const watcher = new IntersectionObserver((entries) => entries.forEach((entry) => entry.isIntersecting && draw(entry.target)), { rootMargin: "600px" });
+
+function setTheme(name) {
+  root.dataset.theme = name;
+  plots.filter((div) => div.dataset.drawn).forEach(draw);
+}
+
+setTheme(wantsDark.matches ? "dark" : "light");
+wantsDark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
+document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+plots.forEach((div) => watcher.observe(div));
+window.addEventListener("beforeprint", () => { setTheme("light"); plots.forEach(draw); });
+
+function element(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined && text !== null) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function number(value) {
+  return value === null || value === undefined ? "—" : Number(value).toPrecision(3);
+}
+
+function sampleBox(sample) {
+  const box = element("div", null, `sample ${sample.outcome}`);
+  const facts = element("div", null, "facts");
+  facts.append(element("b", sample.outcome.replace("_", " "), "outcome"), ` reward ${number(sample.reward)} · ${sample.tokens} tokens`);
+  if (sample.advantage !== null) facts.append(` · advantage ${number(sample.advantage)}`);
+  facts.append(` · ${sample.place}`);
+  box.append(facts, element("pre", sample.completion));
+  const said = sample.verdicts.map((v) => `${v.name}: ${v.outcome}${v.reason ? ` (${v.reason})` : ""}${v.extracted === null ? "" : `, extracted ${v.extracted}`}${v.detail ? `, ${v.detail}` : ""}`);
+  if (sample.expected) said.push(`expected ${sample.expected}`);
+  box.append(element("div", said.join(" · "), "facts"));
+  return box;
+}
+
+for (const place of document.querySelectorAll(".browser")) {
+  const prompts = data.readings[Number(place.dataset.browser)].prompts;
+  const controls = element("div", null, "controls"), choice = element("select"), view = element("div");
+  choice.setAttribute("aria-label", "prompt");
+  prompts.forEach((prompt, i) => {
+    const option = element("option", `${i + 1}. ${prompt.change} · ${prompt.prompt.replace(/\s+/g, " ").slice(-70)}`);
+    option.value = i;
+    choice.append(option);
+  });
+  const show = (i) => {
+    choice.value = i;
+    const prompt = prompts[i], moments = element("div", null, "moments");
+    for (const moment of prompt.moments) {
+      const column = element("div", null, "moment");
+      column.append(element("b", `step ${moment.step} · ${moment.rate === null ? "no verdict" : `${Math.round(100 * moment.rate)}% right`}`), ...moment.samples.map(sampleBox));
+      moments.append(column);
+    }
+    view.replaceChildren(element("pre", prompt.prompt), element("p", `expected ${prompt.expected} · ${prompt.change}`, "note"), moments);
+  };
+  const step = (by) => () => show((Number(choice.value) + by + prompts.length) % prompts.length);
+  const back = element("button", "previous"), next = element("button", "next");
+  back.addEventListener("click", step(-1));
+  next.addEventListener("click", step(1));
+  choice.addEventListener("change", () => show(Number(choice.value)));
+  controls.append(back, next, choice);
+  place.append(controls, view);
+  show(0);
+}
+
+for (const place of document.querySelectorAll(".surprises")) {
+  const kinds = new Map();
+  for (const sample of data.readings[Number(place.dataset.surprises)].surprises) kinds.set(sample.kind, [...(kinds.get(sample.kind) || []), sample]);
+  for (const [kind, samples] of kinds) {
+    const details = element("details");
+    details.append(element("summary", `${kind} (${samples.length})`));
+    for (const sample of samples) details.append(element("p", `step ${sample.step} · ${sample.prompt.replace(/\s+/g, " ").slice(-200)}`, "note"), sampleBox(sample));
+    place.append(details);
+  }
+}
+document.body.dataset.ready = "yes";

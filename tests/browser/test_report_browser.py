@@ -1,0 +1,184 @@
+"""The report in a real browser: no request, no error, hostile text inert, figures equal to `metrics.jsonl`, clicks work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
+
+from chromium import Chromium
+from report_runs import make_run
+
+from grpo_cli.report import write_report
+from grpo_cli.report.collect import arms_of, collect
+from grpo_cli.run import RunFolder
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    found = Chromium(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return make_run(tmp_path_factory.mktemp("runs"), "hostile")
+
+
+@pytest.fixture(scope="module")
+def page(run: RunFolder) -> Path:
+    return write_report(arms_of([collect(run)]), run.path / "report.html")
+
+
+def draw_all(browser: Chromium) -> None:
+    browser.run("plots.forEach(draw)")
+    browser.wait(
+        "document.querySelectorAll('.plot').length === document.querySelectorAll('.plot .main-svg:first-child').length"
+    )
+
+
+def test_it_opens_without_an_error_and_without_a_request(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    draw_all(browser)
+    assert browser.errors == []
+    assert {url.split(":")[0] for url in browser.requests} <= {"file", "data", "blob"}
+    assert len([url for url in browser.requests if url.startswith("file:")]) == 1
+
+
+def test_hostile_text_neither_runs_nor_breaks_the_page(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    draw_all(browser)
+    for _ in range(16):
+        browser.run("document.querySelector('.browser button:nth-of-type(2)').click()")
+    browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    assert browser.run("window.hacked") is None
+    assert browser.run("document.querySelectorAll('script').length") == 3
+    assert (
+        browser.run("document.querySelectorAll('main img, main iframe, main a[href^=javascript]').length")
+        == 0
+    )
+    text = browser.run("document.body.innerText")
+    assert "\x1b" not in text and "\u202e" not in text
+    assert "</script><script>" in text
+    assert browser.errors == []
+
+
+def traces(browser: Chromium, figure: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = browser.run(
+        f"document.querySelector('[data-figure=\"{figure}\"]').data.map((t) => ({{name: t.name, x: [...t.x], y: [...t.y]}}))"
+    )
+    return {trace["name"]: (trace["x"], trace["y"]) for trace in found}
+
+
+def test_figures_hold_the_numbers_of_the_metrics_file(browser: Chromium, page: Path, run: RunFolder) -> None:
+    browser.open(page)
+    draw_all(browser)
+    steps = [m for m in run.metrics() if "group/count" in m]
+    evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
+    numbers = [m["step"] for m in steps]
+
+    def curve(key: str) -> tuple[list[int], list[Any]]:
+        return numbers, [m[key] for m in steps]
+
+    assert traces(browser, "reward")["total"] == curve("reward/total/mean")
+    assert traces(browser, "policy")["entropy"] == curve("entropy")
+    assert traces(browser, "policy")["kl"] == curve("kl")
+    assert traces(browser, "lengths")["right"] == curve("length/right")
+    assert traces(browser, "lengths")["truncated"] == curve("truncated")
+    assert traces(browser, "timing")["generate"] == curve("time/generate")
+    assert traces(browser, "groups")["with signal"] == curve("group/signal")
+    assert traces(browser, "groups")["mixed"][1] == [m["group/mixed"] / m["group/count"] for m in steps]
+    assert traces(browser, "verifiers")["error"][1] == [
+        m["verify/math/error"] / m["verify/math/calls"] for m in steps
+    ]
+    held_out = next(v for k, v in traces(browser, "held-out").items() if "gsm8k" in k)
+    assert held_out == ([m["step"] for m in evaluations], [m["eval/pass@1"] for m in evaluations])
+
+
+def test_prompts_can_be_clicked_through(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+
+    def shown() -> str:
+        text: str = browser.run(
+            "document.querySelector('.browser .note').textContent + document.querySelector('.browser select').value"
+        )
+        return text
+
+    first = shown()
+    browser.click(".browser button:nth-of-type(2)")
+    second = shown()
+    assert second != first
+    browser.click(".browser button:nth-of-type(1)")
+    assert shown() == first
+    browser.run(
+        "(() => { const s = document.querySelector('.browser select'); s.value = 3; s.dispatchEvent(new Event('change')); })()"
+    )
+    assert shown().endswith("3")
+    assert browser.run("document.querySelectorAll('.browser .moment').length") == 5
+    browser.click(".surprises summary")
+    assert browser.run("document.querySelector('.surprises details').open")
+
+
+def test_the_theme_follows_the_system_and_the_button(browser: Chromium, page: Path) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    browser.open(page, dark=True)
+    dark = browser.run(colour)
+    browser.click("#theme")
+    assert browser.run(colour) == "rgb(255, 255, 255)" != dark
+
+
+@pytest.mark.parametrize("width", [360, 800, 1600])
+def test_the_page_never_scrolls_sideways(browser: Chromium, page: Path, width: int) -> None:
+    browser.open(page, width=width)
+    draw_all(browser)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+
+
+def test_several_runs_are_laid_over_each_other(browser: Chromium, tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, f"seed{s}", seed=s, hostile=False) for s in range(3)]
+    other = make_run(tmp_path, "other", lr="1e-5", hostile=False)
+    placebo = make_run(tmp_path, "placebo", learns=False, hostile=False)
+    arms = arms_of([collect(r) for r in (*runs, other)], [collect(placebo)])
+    assert [(arm.label, len(arm.runs), arm.is_placebo) for arm in arms] == [
+        ("lr=1e-06", 3, False),
+        ("lr=1e-05", 1, False),
+        ("placebo", 1, True),
+    ]
+    page = write_report(arms, tmp_path / "seeds.html")
+    browser.open(page)
+    names = traces(browser, "reward-all")
+    lines = [[m["reward/total/mean"] for m in r.metrics() if "group/count" in m] for r in runs]
+    assert names["lr=1e-06, mean of 3 seeds"][1] == pytest.approx(
+        [sum(column) / 3 for column in zip(*lines, strict=True)]
+    )
+    assert names["lr=1e-06, range, high"][1] == [max(column) for column in zip(*lines, strict=True)]
+    assert "placebo" in names
+    browser.click("details.run summary")
+    browser.wait("document.querySelector('details.run .plot .main-svg') !== null")
+    assert browser.errors == []
+
+
+def test_screenshots_for_the_eye(browser: Chromium, page: Path, tmp_path: Path) -> None:
+    """Kept where GRPO_SCREENSHOTS says, for a person to look at."""
+    target = Path(os.environ.get("GRPO_SCREENSHOTS", tmp_path))
+    target.mkdir(exist_ok=True)
+    for name, width, dark in (
+        ("wide-light", 1400, False),
+        ("wide-dark", 1400, True),
+        ("narrow-light", 390, False),
+        ("narrow-dark", 390, True),
+    ):
+        browser.open(page, width=width, dark=dark)
+        draw_all(browser)
+        browser.screenshot(target / f"report-{name}.png")
+        assert (target / f"report-{name}.png").stat().st_size > 50_000
