@@ -48,7 +48,8 @@ class Task:
     style: Style
     entry: str | None
     prompt: str
-    setup: str
+    before: str  # the row's setup, then what the prompt gives besides the function to write
+    shared: tuple[str, ...]  # classes that the prompt defines
     scoring: Scoring
     timeout_s: float
     memory_mb: int
@@ -115,11 +116,13 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
     if setup and extract.parse(setup) is None:
         raise BadGold("`setup` is no Python")
     packages = _need(packages_of(f"{setup}\n{prompt}"), row.get("needs"))
+    given = extract.preamble(prompt, entry) if prompt else ast.Module([], [])
     common: dict[str, Any] = {
         "style": style,
         "entry": entry,
         "prompt": prompt,
-        "setup": setup,
+        "before": f"{setup}\n{ast.unparse(given)}".strip(),
+        "shared": tuple(node.name for node in given.body if isinstance(node, ast.ClassDef)),
         "scoring": scoring,
         "timeout_s": timeout_s,
         "memory_mb": memory_mb,

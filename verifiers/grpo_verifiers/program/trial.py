@@ -38,6 +38,10 @@ NUMPY_MB = 1536
 Fate = Literal["passed", "failed", "limit", "no_code"]
 
 
+class TestsBroken(RuntimeError):
+    """The row's own tests cannot be run: nothing is known about the completion."""
+
+
 @dataclass(frozen=True, slots=True)
 class TestResult:
     """What became of one test, with a short reason when it did not pass."""
@@ -82,6 +86,7 @@ def run_task(task: Task, code: str, slot: Slot, options: Any, order: Sequence[in
 
     Raises:
         LaneFailed: the sandbox broke; nothing is known about the completion.
+        TestsBroken: the row is at fault; likewise.
     """
     kind = max(task.packages, packages_of(code), key=("plain", "numpy", "pandas").index)
     if task.outputs:
@@ -104,7 +109,7 @@ def _limits(task: Task, kind: str, steps: int = 1) -> dict[str, Any]:
 
 def _payload(task: Task, code: str, **more: Any) -> bytes:
     return json.dumps(
-        {"code": code, "entry": task.entry, "prompt": task.prompt, "setup": task.setup, **more}
+        {"code": code, "entry": task.entry, "prompt": task.prompt, "before": task.before, **more}
     ).encode()
 
 
@@ -245,12 +250,11 @@ def _truth(got: Any) -> Any:
 def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> Trial:
     lane, tester = slot.lane(kind), slot.lane(kind, "tester")
     stop = task.scoring == "all"
-    shared = [n.name for n in _prompt_classes(task)]
     tests = {
         "tests": list(task.programs),
         "entry": task.entry,
-        "prompt": task.prompt,
-        "setup": task.setup,
+        "before": task.before,
+        "shared": task.shared,
         "stop": stop,
         "trusted": options.trusted_objects,
     }
@@ -258,7 +262,7 @@ def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> 
     with (
         ours,
         theirs,
-        files(payload=_payload(task, code, shared=shared)) as fds,
+        files(payload=_payload(task, code, shared=task.shared)) as fds,
         files(tests=json.dumps(tests).encode()) as more,
     ):
         limits = _limits(task, kind)
@@ -277,7 +281,7 @@ def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> 
             lane.send({"op": "stop"})
     report = lane.finish(limits["wall_s"])
     if "broken" in answer:
-        raise LaneFailed(f"the tests cannot be run: {answer['broken']}")
+        raise TestsBroken(answer["broken"])
     return _program_trial(task, answer, report, late)
 
 
@@ -301,15 +305,3 @@ def _program_trial(task: Task, answer: dict[str, Any], report: Report, late: boo
     if answer.get("dead") and all(r.fate == "passed" for r in trial.results):
         trial.add(max(0, len(trial.results) - 1), TestResult("failed", "exit_inside_call"))
     return trial
-
-
-def _prompt_classes(task: Task) -> list[Any]:
-    import ast
-
-    from grpo_verifiers.sandbox.inside import extract
-
-    return (
-        [n for n in extract.preamble(task.prompt, task.entry).body if isinstance(n, ast.ClassDef)]
-        if task.prompt
-        else []
-    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo_verifiers.program.rows import mapped
 from grpo_verifiers.program.task import Defaults, Output, Task, compile_task
-from grpo_verifiers.program.trial import Trial, run_task
+from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import extract
 from grpo_verifiers.sandbox.lane import LaneFailed
@@ -120,6 +120,8 @@ class CodeVerifier(Verifier):
                 try:
                     trial = run_task(task, sample.completion, slot, self.options, self._order(task))
                     break
+                except TestsBroken as err:
+                    return error("tests_broken", str(err)[:300], time.perf_counter() - started)
                 except (LaneFailed, OSError) as err:
                     # the sandbox's fault, so never a zero: a fresh lane once, then no verdict
                     trouble = str(err)

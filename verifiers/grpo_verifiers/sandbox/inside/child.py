@@ -92,20 +92,12 @@ def new_module(name: str) -> types.ModuleType:
 def load(payload: dict[str, Any], name: str) -> tuple[types.ModuleType, Any] | None:
     """The module to run in and the code to run; None if the completion holds no program."""
     entry = payload.get("entry")
-    tree = extract.program(payload["code"], entry, payload.get("prompt", ""))
-    if tree is None:
-        return None
-    try:
-        code = compile(tree, "<solution>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    code = extract.program(payload["code"], entry, payload["prompt"])
+    if code is None:
         return None
     module = new_module(name)
-    if payload.get("setup"):
-        exec(payload["setup"], module.__dict__)
-    if payload.get("prompt") and entry:
-        before = extract.preamble(payload["prompt"], entry)
-        if before.body:
-            exec(compile(before, "<prompt>", "exec", dont_inherit=True), module.__dict__)
+    if payload["before"]:
+        exec(payload["before"], module.__dict__)
     return module, code
 
 

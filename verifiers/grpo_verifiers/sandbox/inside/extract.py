@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -110,31 +111,34 @@ def suits(tree: ast.Module, entry: str | None) -> bool:
     return bool(tree.body) if not entry else defines(tree, entry) or defines(tree, "Solution")
 
 
-def program(completion: str, entry: str | None, prompt_code: str) -> ast.Module | None:
+def program(completion: str, entry: str | None, prompt_code: str) -> types.CodeType | None:
     """The program of a completion, None if there is none. Without an entry point any block that parses will do."""
     text = answer_part(completion)
     if not text.strip():
         return None
+    if entry and prompt_code and text.lstrip("\n")[:1] in (" ", "\t") and f"def {entry}" not in text:
+        code = _under_stub(prompt_code, text, entry)
+        if code is not None:
+            return code
     whole = parse(text)
     if whole is not None and suits(whole, entry):
-        return whole
+        return compiled(whole)
     candidates = python_blocks(text)
-    fenced = bool(candidates) or bool(blocks(text))
-    if not fenced:
+    if not candidates and not blocks(text):
         candidates = [text, textwrap.dedent(text)]
     for source in reversed(candidates):
         tree = parse(source)
         if tree is not None and suits(tree, entry):
-            return tree
+            return compiled(tree)
     if entry and prompt_code:
         for source in reversed(candidates):
-            tree = _under_stub(prompt_code, source, entry)
-            if tree is not None:
-                return tree
+            code = _under_stub(prompt_code, source, entry)
+            if code is not None:
+                return code
     return None
 
 
-def _under_stub(prompt_code: str, body: str, entry: str) -> ast.Module | None:
+def _under_stub(prompt_code: str, body: str, entry: str) -> types.CodeType | None:
     """The prompt with a completion of its last function; the body may have lost the indent of its first line or of all."""
     stub = prompt_code.rstrip() + "\n"
     stripped = body.strip("\n")
@@ -143,18 +147,19 @@ def _under_stub(prompt_code: str, body: str, entry: str) -> ast.Module | None:
         if not attempt[:1].isspace():
             continue
         tree = parse(stub + attempt + "\n")
-        if tree is not None and _compiles(tree) and defines(tree, entry) and not is_stub(tree, entry):
-            return tree
+        if tree is not None and defines(tree, entry) and not is_stub(tree, entry):
+            code = compiled(tree)
+            if code is not None:
+                return code
     return None
 
 
-def _compiles(tree: ast.Module) -> bool:
-    """A `return` outside a function parses; it does not compile."""
+def compiled(tree: ast.Module) -> types.CodeType | None:
+    """The code of a tree; None for what parses and yet is no program, as a `return` outside a function."""
     try:
-        compile(tree, "<solution>", "exec", dont_inherit=True)
+        return compile(tree, "<solution>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    return True
+        return None
 
 
 def is_stub(tree: ast.Module, entry: str) -> bool:
@@ -171,13 +176,8 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 def preamble(prompt_code: str, entry: str | None) -> ast.Module:
     """What the prompt gives besides the function to write: imports, constants, helpers that are fully defined."""
-    tree = parse(prompt_code)
-    if tree is None:
-        tree = parse(prompt_code.rstrip() + "\n    pass\n")
-    if tree is None:
-        return ast.Module([], [])
-    kept = [node for node in tree.body if not _is_task(node, entry)]
-    return ast.Module(kept, [])
+    tree = parse(prompt_code) or parse(prompt_code.rstrip() + "\n    pass\n")
+    return ast.Module([node for node in tree.body if not _is_task(node, entry)] if tree else [], [])
 
 
 def _is_task(node: ast.stmt, entry: str | None) -> bool:

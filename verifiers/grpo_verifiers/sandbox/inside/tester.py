@@ -22,7 +22,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from . import extract, likeness, seccomp
+from . import likeness, seccomp
 from .handles import Link, SolutionExit, Stopped
 from .server import receive
 
@@ -88,14 +88,18 @@ def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None
                     plans.clear()
                 plan = plans[text] = prepare(json.loads(text))
             answer = run(plan, json.loads(text), channel)
-        except (SyntaxError, ValueError, ImportError, NameError) as err:
-            answer = {"broken": f"{type(err).__name__}: {err}"[:300]}
+        except Broken as err:
+            answer = {"broken": str(err)[:300]}
         except TimeIsUp:
             answer = {"results": ["time"], "calls": 0, "dead": False, "late": True}
         signal.setitimer(signal.ITIMER_PROF, 0)
         os.close(channel)
         answer["cpu"] = time.process_time() - started
         control.send(json.dumps(answer).encode())
+
+
+class Broken(Exception):
+    """The tests themselves cannot be run: a fault of the row."""
 
 
 class TimeIsUp(BaseException):
@@ -117,23 +121,24 @@ def prepare(job: dict[str, Any]) -> Plan:
     """Compile a test program, with a commit after every statement that may call the solution.
 
     Raises:
-        SyntaxError: the tests themselves do not parse.
+        Broken: the tests do not parse.
     """
-    entry = job["entry"]
-    given = extract.preamble(job["prompt"], entry) if job["prompt"] else ast.Module([], [])
-    setup = ast.parse(job["setup"]).body
-    before = ast.Module([*setup, *given.body], [])
+    try:
+        return _prepare(job)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
+        raise Broken(f"{type(err).__name__}: {err}") from err
+
+
+def _prepare(job: dict[str, Any]) -> Plan:
     trees = [ast.parse(t) for t in job["tests"]]
-    free = free_names([ast.unparse(before), *job["tests"]])
+    free = free_names([job["before"], *job["tests"]])
     starts_itself = any(_starts_itself(tree) for tree in trees)
     codes = []
     for tree in trees:
         Committing().visit(tree)
         codes.append(compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True))
-    shared = frozenset(n.name for n in given.body if isinstance(n, ast.ClassDef))
-    return Plan(
-        compile(before, "<prompt>", "exec", dont_inherit=True), tuple(codes), free, starts_itself, shared
-    )
+    before = compile(job["before"], "<prompt>", "exec", dont_inherit=True)
+    return Plan(before, tuple(codes), free, starts_itself, frozenset(job["shared"]))
 
 
 def free_names(sources: list[str]) -> tuple[str, ...]:
@@ -217,7 +222,10 @@ def run(plan: Plan, job: dict[str, Any], channel: int) -> dict[str, Any]:
     namespace = module.__dict__
     link = Link(channel, namespace, plan.shared, job["trusted"])
     namespace[COMMIT] = link.commit
-    exec(plan.before, namespace)
+    try:
+        exec(plan.before, namespace)
+    except Exception as err:  # whatever the row's own setup raises is the row's fault
+        raise Broken(f"the setup fails: {_reason(err)}") from err
     results: list[str] = []
     try:
         names = _bind(plan, job["entry"], namespace, link)
