@@ -13,6 +13,7 @@ from grpo_cli import __version__
 from grpo_cli.commands.audit import audit
 from grpo_cli.commands.check import check
 from grpo_cli.commands.eval import evaluate
+from grpo_cli.commands.explain import explain
 from grpo_cli.commands.export import export
 from grpo_cli.commands.init import init
 from grpo_cli.commands.report import report
@@ -52,6 +53,7 @@ app.command()(check)
 app.add_typer(audit, name="audit")
 app.command()(init)
 app.command("eval")(evaluate)
+app.command()(explain)
 app.command()(export)
 app.command()(report)
 app.command()(schema)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.golds import Gold, compile_gold
@@ -18,6 +18,9 @@ from grpo_verifiers.maths.match import Match, match
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
 from grpo_verifiers.verifier import Sample, Verifier
+
+if TYPE_CHECKING:
+    from grpo_verifiers.answers import Example
 
 CACHED = 100_000
 """Comparisons remembered, by gold and answer text: the samples of a group repeat their answers."""
@@ -67,6 +70,22 @@ class MathVerifier(Verifier):
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The gold in a box."""
         return "\\boxed{" + self.compile(row).texts[0] + "}"
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain math`."""
+        from grpo_verifiers.answers import Example
+        from grpo_verifiers.maths.examples import LINES
+
+        return [
+            Example(
+                line.answer if line.whole else f"\\boxed{{{line.answer}}}",
+                {"answer": line.gold},
+                line.shows,
+                line.options,
+            )
+            for line in LINES
+        ]
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order; never raises on model text."""

@@ -1,0 +1,70 @@
+"""`grpo explain` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo_verifiers import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+ENV = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'verifiers'}", "NO_COLOR": "1"}
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "grpo_cli", "explain", *args]
+    return subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_without_a_name_it_lists_the_names() -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "math" in done.stdout
+
+
+def test_every_option_of_math_is_documented_with_its_default() -> None:
+    described = json.loads(run("math", "--json").stdout)
+    assert {option["name"] for option in described["options"]} >= {
+        "extract",
+        "units",
+        "percent",
+        "tolerance",
+        "order",
+        "max_chars",
+    }
+    assert all(option["about"] for option in described["options"])
+
+
+def test_the_examples_carry_todays_verdicts() -> None:
+    examples = json.loads(run("math", "--json").stdout)["examples"]
+    by_shows = {example["shows"]: example for example in examples}
+    assert by_shows["equal in value"]["outcome"] == "right"
+    assert by_shows["a hedge"] | {"row": None, "completion": None} == {
+        "row": None,
+        "completion": None,
+        "options": {},
+        "shows": "a hedge",
+        "outcome": "wrong",
+        "score": 0.0,
+        "reason": "hedge",
+    }
+    assert all(example["score"] is not None for example in examples)
+
+
+def test_an_unknown_name_is_a_usage_error_with_a_hint() -> None:
+    done = run("maths")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "did you mean `math`?" in done.stderr
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_verifier_can_be_explained(kind: str) -> None:
+    from grpo_cli.commands.explain import describe_verifier, render_verifier
+
+    assert kind in render_verifier(describe_verifier(kind))
