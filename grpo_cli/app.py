@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Annotated
 
@@ -76,9 +77,12 @@ def main() -> None:
     if not is_rank():
         sys.exit(_run(lambda err: print(err.render(), file=sys.stderr)))
     enter_rank()
-    told: list[UserError] = []
-    code = _run(told.append)
-    leave_rank(told[0] if told else None, code)
+    told: list[str] = []
+    try:
+        code = _run(lambda err: told.append(err.render()))
+    except Exception:  # noqa: BLE001 - the parent tells what failed first; a traceback from each rank would bury it
+        told, code = [traceback.format_exc()], 1
+    leave_rank(told[0] if told else "", code)
     sys.stdout.flush()
     os._exit(code)  # the process group may wait for ranks that will not come
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from grpo_cli.errors import Exit, SetupError, UserError
+from grpo_cli.errors import Exit, SetupError
 
 CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 PR_SET_PDEATHSIG = 1
@@ -112,10 +112,10 @@ def enter_rank() -> None:
         os.close(handle)
 
 
-def leave_rank(err: UserError | None, code: int) -> None:
+def leave_rank(text: str, code: int) -> None:
     """In a rank: leave word of how it ended, for the parent to tell."""
     rank = os.environ["RANK"]
-    word = {"rank": int(rank), "code": code, "text": err.render() if err else "", "at": time.time()}
+    word = {"rank": int(rank), "code": code, "text": text, "at": time.time()}
     (Path(os.environ[CONTROL]) / f"rank-{rank}.end").write_text(json.dumps(word))
 
 
