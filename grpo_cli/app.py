@@ -13,6 +13,7 @@ import typer
 from grpo_cli import __version__
 from grpo_cli.commands.audit import audit
 from grpo_cli.commands.check import check
+from grpo_cli.commands.doctor import doctor
 from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.explain import explain
 from grpo_cli.commands.export import export
@@ -53,6 +54,7 @@ app.command()(train)
 app.command()(check)
 app.add_typer(audit, name="audit")
 app.command()(init)
+app.command()(doctor)
 app.command("eval")(evaluate)
 app.command()(explain)
 app.command()(export)
