@@ -21,7 +21,7 @@ def card_lines(card: Card, width: int) -> list[str]:
         lines += _held_out(evaluations)
     if history:
         lines += _training(history)
-    lines += _time(card)
+    lines += _time(card, width)
     for word, value in (("best", card.best), ("report", card.report), ("next", card.next)):
         if value:
             lines.append(f" {word:<7} {visible(value)}")
@@ -115,10 +115,15 @@ def _kinds(history: Sequence[Metrics], gap: str, named: bool) -> str:
     return gap.join(shares)
 
 
-def _time(card: Card) -> list[str]:
+def _time(card: Card, width: int) -> list[str]:
     spent = dict(card.seconds) or {p: sum(m.get(f"time/{p}") or 0.0 for m in card.history) for p in PHASES}
     total = sum(spent.values())
     if total <= 0:
         return []
     shown = [f"{phase} {percent(value / total)}" for phase, value in spent.items() if value >= 0.005 * total]
-    return [f"   {'time':<17} {'  '.join(shown)}"]
+    lines = [f"   {'time':<17}"]
+    for part in shown:
+        if len(lines[-1]) + 2 + len(part) > width:
+            lines.append(" " * 20)
+        lines[-1] += (" " if len(lines[-1]) == 20 else "  ") + part
+    return lines

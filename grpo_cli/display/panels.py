@@ -14,7 +14,19 @@ from grpo_cli.display.info import Source
 from grpo_cli.display.lines import Piece, columns, fit, fit_tail, head, line, rule, tail
 from grpo_cli.display.plain import shown_sources, timing
 from grpo_cli.display.state import FrameState, Note
-from grpo_cli.display.text import BLOCKS, bar, duration, half, number, percent, score, spark, two, visible
+from grpo_cli.display.text import (
+    BLOCKS,
+    bar,
+    duration,
+    half,
+    number,
+    percent,
+    score,
+    spark,
+    two,
+    visible,
+    whole,
+)
 from grpo_verifiers.verdict import Outcome
 
 DOING = {
@@ -307,7 +319,7 @@ def completions(state: FrameState, width: int) -> Block:
     at = min(35, width // 2)
     cap = f"  cap {state.info.max_tokens}" if state.info.max_tokens else ""
     memory = memory_text(state, "/")
-    lengths = f"right {number(last.get('length/right'))}  wrong {number(last.get('length/wrong'))}"
+    lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     truncated = last.get("truncated")
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""

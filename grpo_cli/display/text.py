@@ -90,6 +90,11 @@ def two(value: float | None) -> str:
     return f"{value:.2f}"
 
 
+def whole(value: float | None) -> str:
+    """No decimals; — for None."""
+    return number(value) if value is None or not math.isfinite(value) else f"{value:.0f}"
+
+
 def half(value: float | None) -> str:
     """A half-width as `±.061`, nothing where it was not measured."""
     if value is None or not math.isfinite(value):
