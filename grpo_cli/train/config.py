@@ -13,6 +13,9 @@ from trl import GRPOConfig, GRPOTrainer
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.models import Recipe
 
+BIG = 50_000_000
+"""Parameters from which bfloat16 autocast pays on a CPU that has it."""
+
 GPU_TOKENS_A_FORWARD = (
     32_768  # prompt and completion tokens of one micro-batch where the recipe leaves it open
 )
@@ -84,12 +87,10 @@ def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: i
 
 
 def grpo_config(
-    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, is_big: bool
+    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, half: bool
 ) -> GRPOConfig:
     """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
     train, on_cpu = recipe.train, device.type == "cpu"
-    dtype = recipe.model.dtype
-    half = dtype == "bfloat16" or (dtype == "auto" and (not on_cpu or (is_big and cpu_has_bf16())))
     fields: dict[str, Any] = {
         "output_dir": str(folder),
         "per_device_train_batch_size": batch.micro,
@@ -131,6 +132,14 @@ def grpo_config(
 
 def _scheduler(name: str) -> str:
     return "constant_with_warmup" if name == "constant" else name
+
+
+def uses_bf16(recipe: Recipe, device: torch.device, parameters: int) -> bool:
+    """Whether forward passes run in bfloat16 (autocast), in training and generation alike."""
+    dtype = recipe.model.dtype
+    if dtype != "auto":
+        return dtype == "bfloat16"
+    return device.type == "cuda" or (parameters >= BIG and cpu_has_bf16())
 
 
 def cpu_has_bf16() -> bool:

@@ -26,7 +26,7 @@ from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train import checkpoint
 from grpo_cli.train.coldstart import cold_start
-from grpo_cli.train.config import batching, check_hooks, grpo_config
+from grpo_cli.train.config import batching, check_hooks, grpo_config, uses_bf16
 from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
@@ -38,9 +38,6 @@ from grpo_cli.train.stopping import StopRules
 from grpo_cli.train.threads import choose_threads
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.watch import Watch
-
-BIG = 50_000_000
-"""Parameters from which bfloat16 autocast pays on a CPU that has it."""
 
 
 @dataclass
@@ -123,10 +120,12 @@ class Job:
         if start is None or recipe.train.kl.beta > 0:  # KL is to the warmed-up model, also after a resume
             with self.ranks.main_first():
                 self._cold_start(loaded, train)
+        self.half = uses_bf16(recipe, self.device, sum(p.numel() for p in loaded.model.parameters()))
         engine = make_engine(
             recipe.sample.engine,
             loaded.model,
             loaded.tokenizer,
+            autocast=torch.bfloat16 if self.half else None,
             say=lambda text: self.display.note("info", text),
         )
         step = GrpoStep(
@@ -170,14 +169,13 @@ class Job:
     ) -> tuple[Trainer, Watch]:
         longest = max((len(encode(loaded.tokenizer, row)) for row in train.rows[:2000]), default=0)
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
-        is_big = sum(p.numel() for p in loaded.model.parameters()) >= BIG
         partial = self.folder.path / "checkpoints" / ".partial"
         checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))
         watch = Watch(self, step, evaluator)
         trainer = Trainer(
             step,
             model=loaded.model,
-            args=grpo_config(self.recipe, partial, batch, self.device, is_big),
+            args=grpo_config(self.recipe, partial, batch, self.device, self.half),
             tokenizer=loaded.tokenizer,
             callbacks=[watch],
             on_checkpoint=self._seal,

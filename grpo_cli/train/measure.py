@@ -15,6 +15,7 @@ from grpo_cli.estimate import Comparison, mcnemar_exact, min_detectable, paired_
 from grpo_cli.evaluate import Evaluation, Evaluator, Measured
 from grpo_cli.judge import Judge
 from grpo_cli.records import SampleRecord, dump_line
+from grpo_cli.train.config import uses_bf16
 from grpo_cli.train.model import pick_device
 from grpo_cli.train.opened import Place, open_model
 from grpo_cli.train.rollout.make import make_engine
@@ -46,8 +47,16 @@ def measure_place(
         audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold)
         if audit.dropped:
             say(f"dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold")
-        loaded = open_model(place, pick_device())
-        engine = make_engine(recipe.sample.engine, loaded.model, loaded.tokenizer, say=say)
+        device = pick_device()
+        loaded = open_model(place, device)
+        half = uses_bf16(recipe, device, sum(p.numel() for p in loaded.model.parameters()))
+        engine = make_engine(
+            recipe.sample.engine,
+            loaded.model,
+            loaded.tokenizer,
+            autocast=torch.bfloat16 if half else None,
+            say=say,
+        )
         evaluator = Evaluator(
             recipe.eval,
             audit.rows,

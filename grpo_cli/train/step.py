@@ -243,7 +243,7 @@ class GrpoStep:
         step, records = self.generation, self.records()
         metrics: dict[str, Any] = {"step": step}
         metrics |= step_stats(records, self.recipe.sample.group, [1, self.recipe.sample.group])
-        metrics |= trained | self.select.metrics() | self.thrown
+        metrics |= trained | self.select.metrics() | self.thrown | gpu_memory()
         metrics["tokens/drawn"] = sum(group.tokens for group in self.drawn)
         phases, whole = self.clock.lap()
         metrics |= timing_stats(
@@ -303,6 +303,14 @@ class GrpoStep:
                 f"{share:.1%} of {self.samples_seen} samples went without a verdict (limit {allowed:.0%}): {cause}",
                 hint="a verifier or its sandbox fails; `stop.verifier_errors` sets the limit",
             )
+
+
+def gpu_memory() -> dict[str, float]:
+    """Peak and whole memory of this process's GPU in GiB; nothing on a CPU."""
+    if not torch.cuda.is_available():
+        return {}
+    whole = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    return {"memory/peak_gib": torch.cuda.max_memory_allocated() / 2**30, "memory/total_gib": whole / 2**30}
 
 
 def _score(verdict: Verdict) -> float:
