@@ -39,6 +39,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+SIZES = (64, 128, 256, 512, 1024)
+
+
 def build_model(shape: str, device: str, dtype: torch.dtype) -> LlamaForCausalLM:
     """Random weights of a known shape."""
     torch.manual_seed(0)
@@ -133,6 +136,9 @@ def main() -> None:
     parser.add_argument("--max-rows", type=int, default=None)
     parser.add_argument("--profile", action="store_true", help="then where the engine's time goes")
     parser.add_argument("--ablate", action="store_true", help="also with each fused part left out (CUDA)")
+    parser.add_argument(
+        "--table", action="store_true", help="also the engine alone at 64 to 1024 samples and tokens"
+    )
     parser.add_argument("--engine-only", action="store_true")
     args = parser.parse_args()
     dtype = getattr(torch, args.dtype or ("bfloat16" if args.device == "cuda" else "float32"))
@@ -143,6 +149,7 @@ def main() -> None:
     start = time.perf_counter()
     autocast = torch.bfloat16 if args.autocast else None
     engine = make_engine("graph", model, end_ids=ends, max_rows=args.max_rows, autocast=autocast)
+    made = time.perf_counter() - start
     settings = SamplingSettings(args.new)
 
     def rollout() -> int:
@@ -155,7 +162,8 @@ def main() -> None:
         "settings": {**vars(args), "dtype": str(dtype), "threads": torch.get_num_threads()},
         "versions": {"torch": torch.__version__, "device": device_name(args.device)},
         "engine": ours,
-        "first_call_extra_seconds": first - ours["seconds"],
+        "make_seconds": made,
+        "first_call_extra_seconds": first - made - ours["seconds"],
     }
     if args.device == "cuda":
         report["steps"] = decode_steps(engine, settings)
@@ -169,6 +177,12 @@ def main() -> None:
             **decode_steps(engine, settings),
         }
         setattr(engine, part, kept)
+    if args.table:
+        report["table"] = [
+            scale(engine, args, vocabulary, samples, new)
+            for samples, new in [(s, args.new) for s in SIZES]
+            + [(args.prompts * args.group, n) for n in SIZES]
+        ]
     engine.release()
     if not args.engine_only:
         trl_default(model, requests, ends, min(args.new, 4))
@@ -181,6 +195,20 @@ def main() -> None:
     if args.profile:
         rollout()
         profile(rollout, args.device)
+
+
+def scale(engine: Any, args: argparse.Namespace, vocabulary: int, samples: int, new: int) -> dict[str, float]:
+    """The engine's seconds for `samples` samples of `new` tokens, after a first call that captures."""
+    sized = argparse.Namespace(**{**vars(args), "prompts": max(1, samples // args.group)})
+    requests = build_requests(sized, vocabulary)
+    settings = SamplingSettings(new)
+    engine.generate(requests, settings)
+    call = measure(
+        lambda: sum(len(c.token_ids) for row in engine.generate(requests, settings) for c in row),
+        2,
+        args.device,
+    )
+    return {"samples": samples, "new": new, **call}
 
 
 def profile(call: Any, device: str) -> None:

@@ -94,32 +94,45 @@ def norm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl
 def rotate_kernel(
     query, key, cosine, sine, new_query, new_key,
     query_batch, query_head, query_token, key_batch, key_head, key_token, angle_batch, angle_token,
-    tokens, QUERY_HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+    tokens, QUERY_HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, QUERY_WIDE: tl.constexpr, KEY_WIDE: tl.constexpr,
+    HALF: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Rotary embedding of one token's query and key heads; the results are [batch, heads, tokens, width]."""
     place = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
     batch, token = place // tokens, place % tokens
     at = tl.arange(0, BLOCK)
     inside = at < HALF
     angle = batch * angle_batch + token * angle_token + at
-    if head < QUERY_HEADS:
-        source = query + batch * query_batch + head * query_head + token * query_token
-        target = new_query + ((batch * QUERY_HEADS + head) * tokens + token) * (2 * HALF)
-    else:
-        source = key + batch * key_batch + (head - QUERY_HEADS) * key_head + token * key_token
-        target = new_key + ((batch * KEY_HEADS + head - QUERY_HEADS) * tokens + token) * (2 * HALF)
+    cos_first = tl.load(cosine + angle, mask=inside, other=0.0).to(tl.float32)[None, :]
+    cos_second = tl.load(cosine + angle + HALF, mask=inside, other=0.0).to(tl.float32)[None, :]
+    sin_first = tl.load(sine + angle, mask=inside, other=0.0).to(tl.float32)[None, :]
+    sin_second = tl.load(sine + angle + HALF, mask=inside, other=0.0).to(tl.float32)[None, :]
     kind = new_query.dtype.element_ty
-    first = tl.load(source + at, mask=inside, other=0.0).to(tl.float32)
-    second = tl.load(source + HALF + at, mask=inside, other=0.0).to(tl.float32)
-    cos_first = tl.load(cosine + angle, mask=inside, other=0.0).to(tl.float32)
-    cos_second = tl.load(cosine + angle + HALF, mask=inside, other=0.0).to(tl.float32)
-    sin_first = tl.load(sine + angle, mask=inside, other=0.0).to(tl.float32)
-    sin_second = tl.load(sine + angle + HALF, mask=inside, other=0.0).to(tl.float32)
-    left = (first * cos_first).to(kind).to(tl.float32) + (-second * sin_first).to(kind).to(tl.float32)
-    right = (second * cos_second).to(kind).to(tl.float32) + (first * sin_second).to(kind).to(tl.float32)
-    tl.store(target + at, left.to(kind), mask=inside)
-    tl.store(target + HALF + at, right.to(kind), mask=inside)
+    for part in tl.static_range(2):
+        if part == 0:
+            head = tl.arange(0, QUERY_WIDE)
+            live = (head < QUERY_HEADS)[:, None] & inside[None, :]
+            source = (
+                query + batch * query_batch + token * query_token + head[:, None] * query_head + at[None, :]
+            )
+            target = (
+                new_query
+                + ((batch * QUERY_HEADS + head)[:, None] * tokens + token) * (2 * HALF)
+                + at[None, :]
+            )
+        else:
+            head = tl.arange(0, KEY_WIDE)
+            live = (head < KEY_HEADS)[:, None] & inside[None, :]
+            source = key + batch * key_batch + token * key_token + head[:, None] * key_head + at[None, :]
+            target = (
+                new_key + ((batch * KEY_HEADS + head)[:, None] * tokens + token) * (2 * HALF) + at[None, :]
+            )
+        first = tl.load(source, mask=live, other=0.0).to(tl.float32)
+        second = tl.load(source + HALF, mask=live, other=0.0).to(tl.float32)
+        left = (first * cos_first).to(kind).to(tl.float32) + (-second * sin_first).to(kind).to(tl.float32)
+        right = (second * cos_second).to(kind).to(tl.float32) + (first * sin_second).to(kind).to(tl.float32)
+        tl.store(target, left.to(kind), mask=live)
+        tl.store(target + HALF, right.to(kind), mask=live)
 
 
 @triton.jit

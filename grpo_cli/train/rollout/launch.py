@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from grpo_cli.train.rollout.state import Batch
 
+ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 3
+
 
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, position: Tensor, scale: float
@@ -35,9 +37,9 @@ def fused_attention(
         WIDE=max(16, triton.next_power_of_2(width)),
         VALUE_WIDTH=value_width,
         VALUE_WIDE=max(16, triton.next_power_of_2(value_width)),
-        BLOCK=64,
-        num_warps=4,
-        num_stages=3,
+        BLOCK=ATTENTION_BLOCK,
+        num_warps=ATTENTION_WARPS,
+        num_stages=ATTENTION_STAGES,
     )  # fmt: skip
     return out
 
@@ -77,11 +79,13 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 
     new_q = torch.empty((batch, heads, tokens, width), dtype=kind, device=q.device)
     new_k = torch.empty((batch, kept, tokens, width), dtype=kind, device=q.device)
     angle_batch = cos.stride(0) if cos.shape[0] > 1 else 0
-    rotate_kernel[batch * tokens, heads + kept](
+    rotate_kernel[(batch * tokens,)](
         q, k, cos, sin, new_q, new_k,
         q.stride(0), q.stride(1), q.stride(2), k.stride(0), k.stride(1), k.stride(2),
         angle_batch, cos.stride(1), tokens,
-        QUERY_HEADS=heads, KEY_HEADS=kept, HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), num_warps=1,
+        QUERY_HEADS=heads, KEY_HEADS=kept,
+        QUERY_WIDE=triton.next_power_of_2(heads), KEY_WIDE=triton.next_power_of_2(kept),
+        HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), num_warps=2,
     )  # fmt: skip
     return new_q, new_k
 

@@ -123,6 +123,8 @@ def decode(
 
 def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     """Samples from `logits`, writes tokens and log-probs out, and moves the rows on; ended rows go to the sink."""
+    import torch
+
     state, out = batch.rows, batch.out
     sample_id, step = state.sample[where], state.step[where]
     seen = None if batch.seen is None else batch.seen[where]
@@ -131,7 +133,8 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
     out.logps[sample_id, step] = logp
     out.count[sample_id] = step + 1
     if batch.seen is not None:
-        batch.seen[state.index[where], token] = True
+        # A Python `True` would be copied from the host, which a capture does not allow.
+        batch.seen[state.index[where], token] = torch.ones_like(token, dtype=torch.bool)
     going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
     state.token[where] = token
     state.position[where] = (state.position[where] + 1) * going
