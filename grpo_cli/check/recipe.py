@@ -23,6 +23,9 @@ from grpo_cli.errors import UserError
 from grpo_cli.judge import Judge
 from grpo_cli.recipe import BatchPlan, Recipe, plan
 
+GOLDS_S = 0.7
+"""Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
+
 
 @dataclass
 class Check:
@@ -103,9 +106,9 @@ class Check:
             for which, read in (("train", self._train), ("eval", self._held_out)):
                 if read is None:
                     continue
-                whole = f"{len(read.rows):,} {which} rows"
+                budget_s = None if self.is_full else GOLDS_S
                 drops = self.recipe.data.on_bad_gold == "drop"
-                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, whole)
+                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s)
                 yield finding
                 self._audit = self._audit or audit
             if self._audit is not None and self._audit.rows:
@@ -138,13 +141,19 @@ class Check:
             return Finding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
         return check_lengths(lengths, self.recipe, sizes.context if sizes else None), lengths
 
+    def _bad_share(self) -> float:
+        """Share of the rows looked at that have a bad gold and will be left out."""
+        if self._audit is None:
+            return 0.0
+        return len(self._audit.dropped) / (len(self._audit.rows) + len(self._audit.dropped))
+
     def _hint(self) -> str:
         return "" if self.is_full else "`--full` asks transformers"
 
     def _batches(self, sizes: Sizes | None, lengths: Lengths | None) -> Iterator[Finding]:
         if self._train is None:
             return
-        bad = len(self._audit.dropped) / len(self._train.rows) if self._audit else 0.0
+        bad = self._bad_share()
         try:
             batches: BatchPlan = plan(self.recipe, round(self._train.total * (1 - bad)))
         except UserError as err:

@@ -14,11 +14,13 @@ from typing import Any
 from grpo_cli.check.findings import Finding, Level, failed
 from grpo_cli.data.audit import Audit, audit_golds
 from grpo_cli.data.rows import Row
-from grpo_cli.errors import Exit, UserError
+from grpo_cli.errors import DataError, Exit, Mistake, UserError
 from grpo_cli.judge import Judge
 from grpo_verifiers import Outcome, Sample, Verifier
 
 CROSSED = 64
+FIRST_PART = 250
+SHOWN = 10
 MANY = 0.1
 
 
@@ -34,32 +36,57 @@ def check_start(judge: Judge) -> list[Finding]:
 
 
 def check_golds(
-    which: str, rows: Sequence[Row], verifiers: Mapping[str, Verifier], drops: bool, whole: str
+    which: str, rows: Sequence[Row], verifiers: Mapping[str, Verifier], drops: bool, budget_s: float | None
 ) -> tuple[Audit | None, Finding]:
-    """Every gold of one split through its own verifier; `whole` says how many rows these are of how many."""
+    """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
     check = f"golds {which}"
     began = time.perf_counter()
-    try:
-        audit = audit_golds(rows, verifiers, "drop")
-    except UserError as err:
-        return None, failed(check, err)
-    data: dict[str, Any] = {
-        "rows": len(rows),
-        "bad": len(audit.dropped),
-        "seconds": time.perf_counter() - began,
-    }
-    if not audit.dropped:
-        return audit, Finding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
-    lines = tuple(f"{m.place}: {m.message}" for m in audit.dropped[:10])
-    if len(audit.dropped) > 10:
-        lines += (f"… and {len(audit.dropped) - 10:,} more",)
-    message = f"{len(audit.dropped):,} of {whole} have a bad gold"
+    audited = Audit([], {name: [] for name in verifiers}, [])
+    seen = 0
+    for part in _parts(rows):
+        try:
+            found = audit_golds(part, verifiers, "drop")
+        except DataError as err:  # every row of this part is bad
+            found = Audit([], {name: [] for name in verifiers}, err.mistakes)
+        except UserError as err:
+            return None, failed(check, err)
+        seen += len(part)
+        audited.rows.extend(found.rows)
+        audited.dropped.extend(found.dropped)
+        for name, golds in found.golds.items():
+            audited.golds[name].extend(golds)
+        if budget_s is not None and time.perf_counter() - began > budget_s:
+            break
+    seconds = time.perf_counter() - began
+    return audited, _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
+
+
+def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """All rows in parts that each are spread over the whole; the first is small, to learn what one costs."""
+    stride = max(1, len(rows) // FIRST_PART)
+    yield rows[::stride]
+    for start in range(1, stride):
+        yield rows[start::stride]
+
+
+def _golds_finding(
+    check: str, which: str, total: int, seen: int, bad: Sequence[Mistake], drops: bool, seconds: float
+) -> Finding:
+    whole = f"{seen:,}{f' of {total:,}' if seen < total else ''} {which} rows"
+    data: dict[str, Any] = {"rows": total, "n": seen, "bad": len(bad), "seconds": seconds}
+    if not bad:
+        return Finding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
+    lines = tuple(f"{m.place}: {m.message}" for m in bad[:SHOWN])
+    if len(bad) > SHOWN:
+        lines += (f"… and {len(bad) - SHOWN:,} more",)
+    message = f"{len(bad):,} of {whole} have a bad gold"
+    if len(bad) == seen:
+        hint = "every row has one: look at `data.answer` first"
+        return Finding(check, Level.FAIL, message, lines, data, hint)
     if drops:
-        return audit, Finding(
-            check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data
-        )
+        return Finding(check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data)
     hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
-    return audit, Finding(check, Level.FAIL, message, lines, data, hint)
+    return Finding(check, Level.FAIL, message, lines, data, hint)
 
 
 def check_refusals(audit: Audit, verifiers: Mapping[str, Verifier]) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ def check(
         typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Load the tokenizer through transformers where it needs that.")
+        bool, typer.Option("--full", help="Run every gold, and load the tokenizer through transformers.")
     ] = False,
     most: Annotated[
         int, typer.Option(min=1, metavar="N", help="Look at about this many rows of each split.")

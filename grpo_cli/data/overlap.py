@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil
 
 from grpo_cli.data.rows import Row
@@ -30,7 +31,11 @@ class Pair:
     similarity: float
 
 
-def words(text: str) -> tuple[str, ...]:
+Words = tuple[str, ...]
+Triples = set[Words]
+
+
+def words(text: str) -> Words:
     """The words, numbers and signs of a text, without case and white space: equal for equal questions."""
     return tuple(_WORD.findall(text.casefold()))
 
@@ -38,74 +43,85 @@ def words(text: str) -> tuple[str, ...]:
 class Corpus:
     """Rows indexed for finding others like them.
 
-    Two sets of n and m triples that share so much must share one of their rarest members: of n only the rarest
-    n - ceil(threshold * n) + 1 are looked up (the prefix filter of set-similarity joins), then compared exactly.
+    A row whose rare triples mostly stand in no other row cannot be near one, which settles nearly all of them at
+    once; the rest are looked up by the rarest n - ceil(threshold * n) + 1 of their n triples, since two sets that
+    share so much must share one of those (the prefix filter of set-similarity joins), and compared exactly.
     """
 
     def __init__(self, rows: Sequence[Row], threshold: float = THRESHOLD) -> None:
         self.rows = rows
         self._threshold = threshold
-        self._number_of: dict[str, int] = {}
         self._words = [words(row.prompt) for row in rows]
-        self._first: dict[tuple[str, ...], int] = {}
+        self._first: dict[Words, int] = {}
         for index, text in enumerate(self._words):
             self._first.setdefault(text, index)
-        triples = {index: self._triples(text) for text, index in self._first.items()}
-        self._rows_with = Counter(triple for found in triples.values() for triple in found)
-        self._common = max(COMMON_ROWS, int(COMMON_SHARE * len(triples)))
-        self._own = {index: self._rarest_first(found) for index, found in triples.items()}
-        self._sets = {index: frozenset(own) for index, own in self._own.items() if own}
-        self._rows_of: dict[int, list[int]] = defaultdict(list)
-        for index, own in self._own.items():
-            for triple in self._prefix(own):
-                self._rows_of[triple].append(index)
+        triples = {index: _triples(text) for text, index in self._first.items()}
+        self._rows_with = Counter(chain.from_iterable(triples.values()))
+        limit = max(COMMON_ROWS, int(COMMON_SHARE * len(triples)))
+        self._common = {triple for triple, count in self._rows_with.items() if count > limit}
+        self._own = {index: found - self._common for index, found in triples.items()}
 
     def duplicates(self) -> list[Pair]:
         """Each row that repeats an earlier one, with the most similar such; exact ones first."""
-        exact, near = [], []
-        for index, text in enumerate(self._words):
-            first = self._first[text]
-            if first != index:
-                exact.append(Pair(self.rows[first], self.rows[index], 1.0))
-            elif found := self._nearest(self._own[index], before=index):
+        repeated = {triple for triple, count in self._rows_with.items() if count > 1}
+        near_rows = [index for index, own in self._own.items() if self._may_match(own, repeated)]
+        rows_of = self._rows_of(near_rows)
+        near = []
+        for index in near_rows:
+            if found := self._nearest(self._own[index], rows_of, before=index):
                 near.append(Pair(self.rows[found[0]], self.rows[index], found[1]))
+        exact = [
+            Pair(self.rows[self._first[text]], self.rows[index], 1.0)
+            for index, text in enumerate(self._words)
+            if self._first[text] != index
+        ]
         return exact + sorted(near, key=lambda pair: -pair.similarity)
 
     def overlap(self, held_out: Sequence[Row]) -> list[Pair]:
         """Each held-out row that is also one of these, with the most similar such; exact ones first."""
-        exact, near = [], []
+        exact, asked = [], []
         for row in held_out:
             text = words(row.prompt)
             if text in self._first:
                 exact.append(Pair(self.rows[self._first[text]], row, 1.0))
-            elif found := self._nearest(self._rarest_first(self._triples(text)), before=len(self.rows)):
+            else:
+                asked.append((row, _triples(text) - self._common))
+        theirs = set(chain.from_iterable(own for _, own in asked))
+        rows_of = self._rows_of([index for index, own in self._own.items() if self._may_match(own, theirs)])
+        near = []
+        for row, own in asked:
+            if found := self._nearest(own, rows_of, before=len(self.rows)):
                 near.append(Pair(self.rows[found[0]], row, found[1]))
         return exact + sorted(near, key=lambda pair: -pair.similarity)
 
-    def _triples(self, text: tuple[str, ...]) -> set[int]:
-        numbers = self._number_of
-        at = [numbers.setdefault(word, len(numbers)) for word in text]
-        if len(at) < 3:
-            at += [-1] * (3 - len(at))
-        return {(a << 64) + (b << 32) + c for a, b, c in zip(at, at[1:], at[2:], strict=False)}
+    def _may_match(self, own: Triples, others: Triples) -> bool:
+        return bool(own) and len(own & others) >= self._threshold * len(own)
 
-    def _rarest_first(self, found: set[int]) -> list[int]:
-        rows_with = self._rows_with
-        ranked = sorted((rows_with[triple], triple) for triple in found)
-        return [triple for count, triple in ranked if count <= self._common]
+    def _rows_of(self, indices: Sequence[int]) -> dict[Words, list[int]]:
+        rows_of: dict[Words, list[int]] = defaultdict(list)
+        for index in indices:
+            for triple in self._prefix(self._own[index]):
+                rows_of[triple].append(index)
+        return rows_of
 
-    def _prefix(self, own: list[int]) -> list[int]:
-        return own[: len(own) - ceil(self._threshold * len(own)) + 1]
+    def _prefix(self, own: Triples) -> list[Words]:
+        ranked = sorted(own, key=lambda triple: (self._rows_with[triple], triple))
+        return ranked[: len(own) - ceil(self._threshold * len(own)) + 1]
 
-    def _nearest(self, own: list[int], before: int) -> tuple[int, float] | None:
+    def _nearest(
+        self, own: Triples, rows_of: dict[Words, list[int]], before: int
+    ) -> tuple[int, float] | None:
         """The most similar row earlier than `before` and its similarity, the earliest of equals; None below the threshold."""
-        asked = frozenset(own)
-        candidates = {index for triple in self._prefix(own) for index in self._rows_of.get(triple, ())}
+        candidates = {index for triple in self._prefix(own) for index in rows_of.get(triple, ())}
         best: tuple[int, float] | None = None
         for index in sorted(index for index in candidates if index < before):
-            other = self._sets[index]
-            shared = len(asked & other)
-            similarity = shared / (len(asked) + len(other) - shared)
+            other = self._own[index]
+            shared = len(own & other)
+            similarity = shared / (len(own) + len(other) - shared)
             if similarity >= self._threshold and (best is None or similarity > best[1]):
                 best = index, similarity
         return best
+
+
+def _triples(text: Words) -> Triples:
+    return set(zip(text, text[1:], text[2:], strict=False)) if len(text) > 2 else {text}

@@ -216,7 +216,7 @@ class Says(Verifier):
 def refusals(accepts: Any) -> Finding:
     verifiers = {"v": Says(accepts)}
     audit, golds = check_golds(
-        "train", [row(str(i), answer=str(i)) for i in range(50)], verifiers, False, "50 train rows"
+        "train", [row(str(i), answer=str(i)) for i in range(50)], verifiers, False, None
     )
     assert audit is not None and golds.level is Level.OK
     (found,) = check_refusals(audit, verifiers)
@@ -240,10 +240,28 @@ def test_a_verifier_that_says_yes_to_any_answer_is_found_out() -> None:
 def test_bad_golds_are_a_failure_or_a_note_as_the_recipe_says() -> None:
     rows = [row("1", answer="1"), row("2", answer="13")]
     verifiers = {"v": Says(lambda completion, gold: completion == gold != "13")}
-    _, refused = check_golds("train", rows, verifiers, drops=False, whole="2 train rows")
-    _, noted = check_golds("train", rows, verifiers, drops=True, whole="2 train rows")
+    _, refused = check_golds("train", rows, verifiers, drops=False, budget_s=None)
+    _, noted = check_golds("train", rows, verifiers, drops=True, budget_s=None)
     assert (refused.level, noted.level) == (Level.FAIL, Level.NOTE)
     assert refused.lines[0].startswith("a.jsonl:2: `verify.v` cannot use this row")
+
+
+def test_a_slow_verifier_is_sampled_over_all_rows_and_the_count_is_said() -> None:
+    rows = [row(str(i), answer=str(i)) for i in range(1_000)]
+    verifiers = {"v": Says(lambda completion, gold: completion == gold)}
+    audit, found = check_golds("train", rows, verifiers, drops=False, budget_s=0.0)
+    assert audit is not None
+    assert found.message == "all of 250 of 1,000 train rows pass their own verifier"
+    assert (audit.rows[0].id, audit.rows[-1].id) == ("0", "996")
+    _, found = check_golds("train", rows, verifiers, drops=False, budget_s=None)
+    assert found.message == "all of 1,000 train rows pass their own verifier"
+
+
+def test_rows_that_are_all_bad_are_one_failure() -> None:
+    _, found = check_golds(
+        "train", [row("1", answer="1")], {"v": Says(lambda *_: False)}, drops=True, budget_s=None
+    )
+    assert (found.level, found.hint) == (Level.FAIL, "every row has one: look at `data.answer` first")
 
 
 def test_held_out_rows_among_the_training_rows_are_a_warning() -> None:

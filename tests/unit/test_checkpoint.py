@@ -71,4 +71,7 @@ def test_too_little_space_is_said_before_training(tmp_path: Path) -> None:
 
 def test_the_manifest_lists_every_file(tmp_path: Path) -> None:
     path = make(tmp_path, 4)
-    assert set(json.loads((path / "manifest.json").read_text())["files"]) == {"model.safetensors", "optimizer.pt"}
+    assert set(json.loads((path / "manifest.json").read_text())["files"]) == {
+        "model.safetensors",
+        "optimizer.pt",
+    }
