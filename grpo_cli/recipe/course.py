@@ -29,6 +29,22 @@ class Eval(Section):
     """Left out, `sample.max_tokens`."""
 
 
+class KlMonitor(Section):
+    """The KL to the model the run started from, measured where it is not penalised."""
+
+    every: Whole = 10
+    """Steps between measurements. Each scores its samples twice; a copy of the trained weights is kept."""
+    rows: Whole = 32
+    """Samples measured. Raising it makes the number steadier and costs time in proportion."""
+
+
+class Monitor(Section):
+    """What is measured beside training, without a part in it."""
+
+    kl: Annotated[KlMonitor | Literal["off"], one_of("`off`, or `every` and `rows`")] = KlMonitor()
+    """KL to the start; has no effect where `train.kl.beta` is above 0, which measures it every step."""
+
+
 class Stop(Section):
     """When to stop before the last step."""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_cli.recipe.course import Demonstration, Eval, Launch, Run, Stop, WarmupPhase
+from grpo_cli.recipe.course import Demonstration, Eval, KlMonitor, Launch, Monitor, Run, Stop, WarmupPhase
 from grpo_cli.recipe.fields import Section
 from grpo_cli.recipe.inputs import Data, Lora, Model, Source
 from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Sample, Train
@@ -28,10 +28,12 @@ __all__ = [
     "Estimator",
     "Eval",
     "Kl",
+    "KlMonitor",
     "Launch",
     "Lora",
     "Loss",
     "Model",
+    "Monitor",
     "Recipe",
     "Run",
     "Sample",
@@ -64,6 +66,7 @@ class Recipe(Section):
     sample: Sample = Sample()
     train: Train
     eval: Eval = Eval()
+    monitor: Monitor = Monitor()
     stop: Stop = Stop()
     run: Run = Run()
     launch: Launch = Launch()

@@ -30,7 +30,7 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
         out["warmup"] = [_phase(p) for p in out["warmup"]]
     elif isinstance(out.get("warmup"), dict):
         out["warmup"] = [_phase(out["warmup"])]
-    for section in ("sample", "eval", "stop", "run", "launch", "shaping", "combine"):
+    for section in ("sample", "eval", "monitor", "stop", "run", "launch", "shaping", "combine"):
         if section in out and out[section] is None:
             out[section] = {}
     return out

@@ -30,6 +30,7 @@ from grpo_cli.train.config import batching, check_hooks, grpo_config, uses_bf16
 from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
+from grpo_cli.train.monitor import keeps_reference
 from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.rollout.make import end_tokens, make_engine
 from grpo_cli.train.splits import Split, fit_split, load_split
@@ -117,7 +118,7 @@ class Job:
     def _train(self, loaded: Loaded, train: Split, held_out: Split | None, *, resumes: bool) -> Outcome:
         recipe, run = self.recipe, self.folder
         start = self._resume_point() if resumes else None
-        if start is None or recipe.train.kl.beta > 0:  # KL is to the warmed-up model, also after a resume
+        if start is None or keeps_reference(recipe):  # KL is to the warmed-up model, also after a resume
             with self.ranks.main_first():
                 self._cold_start(loaded, train)
         self.half = uses_bf16(recipe, self.device, sum(p.numel() for p in loaded.model.parameters()))
@@ -144,6 +145,8 @@ class Job:
         if evaluator is not None and start is None:
             self.evaluate(evaluator, 0)
         trainer, watch = self._trainer(loaded, step, evaluator, train)
+        if not keeps_reference(recipe):
+            self.display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
         if start is not None:
             self.stop_rules.load_state(checkpoint.restore(trainer, start)["stop_rules"])
         step.clock.lap()

@@ -26,7 +26,7 @@ class Reference:
     @property
     def megabytes(self) -> float:
         """What the copy takes."""
-        return sum(f.numel() * f.element_size() for f in self.frozen) / 2**20
+        return sum(float(f.numel() * f.element_size()) for f in self.frozen) / 2**20
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:

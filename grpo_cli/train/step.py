@@ -58,9 +58,11 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
     def lap(self) -> tuple[dict[str, float], float]:
-        """Seconds by phase and of the whole step; `update` is what is neither generation nor verification."""
+        """Seconds by phase and of the whole step; `update` is what is in no other phase."""
         whole = time.perf_counter() - self.began - self.seconds.pop("pause", 0.0)
         phases = {name: self.seconds.get(name, 0.0) for name in ("generate", "verify")}
+        if "monitor" in self.seconds:
+            phases["monitor"] = self.seconds["monitor"]
         phases["update"] = max(0.0, whole - sum(phases.values()))
         self.began, self.seconds = time.perf_counter(), {}
         return phases, whole
@@ -95,6 +97,7 @@ class GrpoStep:
         self.groups: list[Group] = []  # the batch that is trained on
         self.drawn: list[Group] = []  # all that was sampled for it
         self.thrown: dict[str, float] = {}
+        self.monitored: dict[str, float] = {}  # what monitors measured of this batch
         self.calls = 0  # of the engine in this step
         self.advantages_PG = torch.zeros(0)
 
@@ -243,7 +246,8 @@ class GrpoStep:
         step, records = self.generation, self.records()
         metrics: dict[str, Any] = {"step": step}
         metrics |= step_stats(records, self.recipe.sample.group, [1, self.recipe.sample.group])
-        metrics |= trained | self.select.metrics() | self.thrown | gpu_memory()
+        metrics |= trained | self.select.metrics() | self.thrown | self.monitored | gpu_memory()
+        self.monitored = {}
         metrics["tokens/drawn"] = sum(group.tokens for group in self.drawn)
         phases, whole = self.clock.lap()
         metrics |= timing_stats(

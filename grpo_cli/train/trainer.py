@@ -20,6 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
+from grpo_cli.train.monitor import KlWatch
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.train.step import GrpoStep
@@ -56,6 +57,8 @@ class Trainer(GRPOTrainer):
         self.objective = Objective.of(step.recipe.train)
         self.scored: Scored | None = None
         self.reference = Reference(model) if self.objective.needs_reference else None
+        watch = step.recipe.monitor.kl
+        self.kl_watch = KlWatch(watch, model) if watch != "off" and self.reference is None else None
         self._updates: list[dict[str, float]] = []
         self.guard = NonFinite(
             "non_finite" in step.recipe.stop.on, lambda text: self.grpo.display.note("warn", text)
@@ -80,6 +83,9 @@ class Trainer(GRPOTrainer):
         out: dict[str, Any] = super()._generate_and_score_completions(
             [{"prompt": row.messages or row.prompt} for row in rows]
         )
+        if self.kl_watch is not None and self.kl_watch.is_due(self.grpo.generation):
+            with self.grpo.clock.phase("monitor"):
+                self.grpo.monitored = self.kl_watch.measure(self, out)
         advantages = self.grpo.advantages(self.rewards - self._score_reference(out))
         out["advantages"] = advantages[mine.start : mine.stop].to(out["advantages"])
         out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)

@@ -17,6 +17,7 @@ from trl import GRPOTrainer
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.train.builtin import byte_tokenizer
 from grpo_cli.train.config import Batching, grpo_config
+from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.trainer import Trainer
 
 MAX_TOKENS = 8
@@ -58,7 +59,7 @@ def trainer(micro_batches: int = 1, **train: Any) -> Trainer:
     """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
     model, tokenizer = _tiny()
     made = recipe(**train)
-    step: Any = SimpleNamespace(recipe=made, generation=0)
+    step: Any = SimpleNamespace(recipe=made, generation=0, ranks=Ranks())
     args = grpo_config(
         made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
     )
