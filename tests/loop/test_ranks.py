@@ -28,7 +28,10 @@ def weights(run: Path, step: int) -> dict[str, torch.Tensor]:
 
 def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path, steps=4, save_every=2)
-    keep = ("--set", "train.dead_groups=keep")  # all rows are forwarded, so that the entropy is over the same tokens
+    keep = (
+        "--set",
+        "train.dead_groups=keep",
+    )  # all rows are forwarded, so that the entropy is over the same tokens
     finish(train(recipe, tmp_path / "one", "--set", "run.name=run", *keep))
     finish(train(recipe, tmp_path / "two", *TWO, *keep))
     one, two = tmp_path / "one/run", tmp_path / "two/run"
@@ -42,7 +45,9 @@ def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     for a, b in zip(what(one)["metrics"], what(two)["metrics"], strict=True):
         assert {k: a[k] for k in keys if k in a} == pytest.approx({k: b[k] for k in keys if k in b}, abs=1e-4)
 
-    kill_after(train(recipe, tmp_path / "broken", *TWO, *keep), tmp_path / "broken/run/checkpoints/step-000002")
+    kill_after(
+        train(recipe, tmp_path / "broken", *TWO, *keep), tmp_path / "broken/run/checkpoints/step-000002"
+    )
     finish(train(recipe, tmp_path / "broken", *TWO, *keep, "--resume"))
     broken = tmp_path / "broken/run"
     assert what(two) == what(broken)
@@ -72,7 +77,9 @@ def test_the_first_failing_rank_tells_its_own_error(tmp_path: Path) -> None:
         "if os.environ.get('RANK') == '1':\n    raise ImportError('rank one has no such thing')\n"
     )
     recipe = small_recipe(tmp_path, steps=3)
-    recipe.write_text(recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:score"'))
+    recipe.write_text(
+        recipe.read_text().replace('regex: {pattern: "[02468].*[13579]"}', 'python: "judge:score"')
+    )
     process = train(recipe, tmp_path / "run", *TWO)
     out, _ = process.communicate(timeout=120)
     assert process.returncode not in (0, None)

@@ -12,4 +12,15 @@ from grpo_verifiers.reward import as_reward
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier
 
-__all__ = ["KINDS", "BadGold", "BadOption", "Outcome", "Sample", "Unavailable", "Verdict", "Verifier", "as_reward", "build"]
+__all__ = [
+    "KINDS",
+    "BadGold",
+    "BadOption",
+    "Outcome",
+    "Sample",
+    "Unavailable",
+    "Verdict",
+    "Verifier",
+    "as_reward",
+    "build",
+]

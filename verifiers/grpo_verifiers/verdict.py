@@ -60,7 +60,9 @@ def right(answer: str | None = None, reason: str = "", seconds: float = 0.0, sco
     return Verdict(Outcome.RIGHT, score, answer, reason, seconds)
 
 
-def wrong(answer: str | None = None, reason: str = "", seconds: float = 0.0, score: float = 0.0, detail: str = "") -> Verdict:
+def wrong(
+    answer: str | None = None, reason: str = "", seconds: float = 0.0, score: float = 0.0, detail: str = ""
+) -> Verdict:
     """A wrong answer; `score` may be above 0 where a verifier gives partial credit."""
     return Verdict(Outcome.WRONG, score, answer, reason, seconds, detail)
 
