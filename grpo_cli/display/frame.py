@@ -19,8 +19,11 @@ SMALLEST = (60, 12)
 
 
 def frame(state: FrameState, width: int, height: int, *, ascii: bool = False) -> Group:
-    """The frame for a terminal of this size."""
-    return Group(*frame_lines(state, width, height, ascii=ascii))
+    """The frame for a terminal of this size, as something rich can print."""
+    lines = frame_lines(state, width, height, ascii=ascii)
+    for text in lines:
+        text.end = "\n"
+    return Group(*lines)
 
 
 def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = False) -> list[Text]:

@@ -131,7 +131,7 @@ def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
         spent = timing(state.last) if state.history else ""
         if is_wide and doing is not None and doing.done is not None and doing.total:
             full, empty = bar(doing.done / doing.total, 21)
-            text = f"{text:<18}"
+            text = f"{text:<18} "
             at = 1 + len(text)
             return line(
                 width,

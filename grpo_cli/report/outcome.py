@@ -50,7 +50,8 @@ def findings_html(run: RunData) -> str:
         f"<tr><td>{f.code}</td><td>step {f.step}</td><td>{_text(f.text)}</td><td>{_text(f.hint)}</td></tr>"
         for f in run.findings[:40]
     )
-    return f'<details class="findings"><summary>{len(run.findings)} findings in {_text(run.name)}</summary><table>{rows}</table></details>'
+    count = "1 finding" if len(run.findings) == 1 else f"{len(run.findings)} findings"
+    return f'<details class="findings"><summary>{count} in {_text(run.name)}</summary><table>{rows}</table></details>'
 
 
 def setup_html(run: RunData, index: int) -> str:

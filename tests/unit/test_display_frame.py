@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import random
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from display_state import BEGAN, INFO, full_state, run_state, step_metrics, view
+from rich.console import Console
 
-from grpo_cli.display.frame import frame_lines
+from grpo_cli.display.frame import frame, frame_lines
 from grpo_cli.display.info import Source
 from grpo_cli.display.sample import SampleView
 from grpo_cli.display.state import FrameState, RunState
@@ -45,6 +47,14 @@ def check(name: str, text: str) -> None:
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (160, 50), (60, 12), (59, 24), (100, 11)])
 def test_the_frame_is_the_one_in_the_picture(width: int, height: int) -> None:
     check(f"{width}x{height}", drawn(full_state(), width, height))
+
+
+def test_the_frame_can_be_printed_by_rich() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80).print(frame(full_state(), 80, 24))
+    assert "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()) == drawn(
+        full_state(), 80, 24
+    )
 
 
 def test_the_frame_in_ascii_is_the_one_in_the_picture() -> None:

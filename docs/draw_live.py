@@ -1,0 +1,55 @@
+"""The README's picture of the live display, drawn from a recorded run: `python docs/draw_live.py RUN [STEP] > docs/live.svg`.
+
+The frame is the one a terminal of 100 x 30 showed after that step; nothing in it is made up.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from grpo_cli.display.frame import frame
+from grpo_cli.display.sample import view_samples
+from grpo_cli.display.state import RunState
+from grpo_cli.display.watching import info_of, seconds_of
+from grpo_cli.run.find import find_run
+from grpo_cli.run.follow import is_evaluation, is_step
+
+WIDTH, HEIGHT = 100, 30
+
+
+def main() -> None:
+    folder = find_run(sys.argv[1])
+    lines = folder.metrics()
+    last = int(sys.argv[2]) if len(sys.argv) > 2 else max(folder.steps())
+    began = seconds_of(folder.manifest().get("started")) or 0.0
+    state = RunState(began)
+    state.start(replace(info_of(folder), command="train"))
+    at = began
+    for metrics in lines:
+        if is_evaluation(metrics) and metrics["step"] < last:
+            state.evaluated(metrics)
+        if is_step(metrics) and metrics["step"] <= last:
+            state.step(
+                metrics,
+                view_samples(list(folder.samples(metrics["step"]))) if metrics["step"] == last else None,
+            )
+            at = seconds_of(metrics.get("at")) or at
+    info = state.snapshot(at).info
+    total = info.prompts * info.group
+    state.act("generate", total * 3 // 4, total, at)
+    console = Console(
+        record=True, width=WIDTH, file=open("/dev/null", "w"), force_terminal=True, color_system="truecolor"
+    )  # noqa: SIM115 - lives as long as the script
+    console.print(frame(state.snapshot(at), WIDTH, HEIGHT))
+    svg = console.export_svg(title="grpo train", theme=MONOKAI, unique_id="grpo")
+    # rich names a font on the net; the reader's own fixed-width font does as well
+    sys.stdout.write(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S))
+
+
+if __name__ == "__main__":
+    main()
