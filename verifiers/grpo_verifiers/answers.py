@@ -21,7 +21,8 @@ Where = Literal["box_or_line", "boxed", "answer_line", "last_line", "whole"]
 MOST_CHARS = 200_000
 _TAIL = 20_000
 _TAGS = re.compile(
-    r"<answer>([^<]*)</answer>\s*,?\s*(?:or|alternatively)\s*:?\s*<answer>([^<]*)</answer>\s*\.?\s*$", re.I
+    r"<answer>([^<]*)</answer>[\s,]{0,9}(?:or|alternatively)[\s:]{0,9}<answer>([^<]*)</answer>[\s.]{0,9}$",
+    re.I,
 )
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
-_SENTENCE_END = re.compile(r"[.!?…。！？]+(?:[\"'”’)\]]+)?(?:\s|$)")
-_BULLET = re.compile(r"^\s*(?:[*+•-])\s+\S", re.MULTILINE)
-_NUMBERED = re.compile(r"^\s*\d{1,3}[.)]\s+\S", re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?:[\"'”’)\]]{1,9})?(?:\s|$)")
+_BULLET = re.compile(r"^[ \t]*[*+•-][ \t]+\S", re.MULTILINE)
+_NUMBERED = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+\S", re.MULTILINE)
 _HIGHLIGHT = re.compile(r"\*\*[^\s*][^*\n]*\*\*|(?<!\*)\*[^\s*][^*\n]*\*(?!\*)")
 _TITLE = re.compile(r"<<[^<>\n]+>>")
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]+\]")
-_HEADING = re.compile(r"^#{1,6}\s+\S", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 
 Check = Callable[[str, "Args"], bool]
 
@@ -132,10 +132,10 @@ CHECKS: dict[str, Check] = {
     ),
     "title": lambda text, args: bool(_TITLE.search(text)),
     "postscript": lambda text, args: bool(
-        re.search(rf"^\s*{re.escape(args.text or 'P.S.')}", text, re.M | re.I)
+        re.search(rf"^[ \t]*{re.escape(args.text or 'P.S.')}", text, re.M | re.I)
     ),
     "sections": lambda text, args: args.allows(
-        len(re.findall(rf"^\W*{re.escape(args.text)}\s*\d+", text, re.M | re.I))
+        len(re.findall(rf"^[^\w\n]{{0,10}}{re.escape(args.text)}[ \t]*\d+", text, re.M | re.I))
     ),
     "json": lambda text, args: _is_json(text),
     "script": _in_script,

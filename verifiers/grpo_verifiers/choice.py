@@ -90,7 +90,7 @@ class ChoiceVerifier(AnswerVerifier):
 
     def _named(self, text: str, gold: Gold) -> frozenset[str]:
         """The options a text names; empty where it names none, or contradicts itself."""
-        text = unwrapped(text[:2000]).strip()
+        text = " ".join(unwrapped(text[:2000]).split())
         known = set(gold.words) or set(LETTERS)
         one = self._letter(text, known)
         if one:

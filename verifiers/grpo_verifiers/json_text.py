@@ -12,8 +12,7 @@ from typing import Any
 
 from grpo_verifiers.maths.extract import after_thinking
 
-_FENCE = re.compile(r"```[ \t]*([\w+-]*)[ \t]*\r?\n(.*?)(?:\r?\n)?[ \t]*```", re.S)
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.S | re.I)
+_FENCE = re.compile(r"```([\w+-]{0,20})[ \t]{0,20}\r?\n(.*?)```", re.S)
 _HEDGE = re.compile(r"(?:[}\]]|```|</answer>)\s*,?\s*(?:or|alternatively)\s*:?\s*$", re.I)
 _DEEPEST = 100
 
@@ -74,9 +73,10 @@ def find_json(completion: str, how: str) -> tuple[str | None, str]:
         return _unless_hedged(text, fences[-1].start(), fences[-1][2].strip())
     if how == "fence":
         return None, "no_fence"
-    tagged = list(_TAG.finditer(text))
-    if tagged:
-        return _unless_hedged(text, tagged[-1].start(), tagged[-1][1].strip())
+    end = text.rfind("</answer>")
+    start = text.rfind("<answer>", 0, max(end, 0))
+    if start >= 0:
+        return _unless_hedged(text, start, text[start + len("<answer>") : end].strip())
     found = last_value(text)
     return (None, "no_json") if found is None else _unless_hedged(text, text.rfind(found), found)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import Example, StatedAnswer, Where
 from grpo_verifiers.exact import stated
-from grpo_verifiers.maths.units import canonical_unit, conversion, units_agree
+from grpo_verifiers.maths.units import SCALES, canonical_unit, conversion, find_unit, units_agree
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption
 
@@ -44,6 +44,76 @@ _SIGNS = {
     "¢": " cent",
 }
 _SIGNS |= {sign: f" {word}" for sign, word in _MONEY.items()}
+_NOT_UNITS = frozenset(
+    [
+        "and",
+        "or",
+        "plus",
+        "minus",
+        "times",
+        "over",
+        "divided",
+        "by",
+        "into",
+        "half",
+        "third",
+        "quarter",
+        "thirds",
+        "quarters",
+        "fourths",
+        "fifths",
+        "tenths",
+        "factorial",
+        "pi",
+        "root",
+        "sqrt",
+        "mod",
+        "modulo",
+        "negative",
+        "positive",
+        "not",
+        "if",
+        "else",
+        "to",
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "hundred",
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "dozen",
+        "infinity",
+        "inf",
+        "nan",
+        "power",
+        "exponent",
+        "than",
+        "false",
+        "true",
+        "wrong",
+        "incorrect",
+        "maybe",
+        "perhaps",
+        "through",
+    ]
+)
+"""Words that make arithmetic, another number or a doubt of what follows a number."""
 _LONGEST = 400
 _LARGEST_EXPONENT = 400
 
@@ -238,6 +308,9 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 def _with_unit(value: Fraction, rest: str, money: str | None, is_percent: bool) -> Quantity | None:
     rest = rest.strip().strip("$").strip()
+    scale, _, after = rest.partition(" ")
+    if scale.lower() in SCALES and not is_percent:
+        value, rest = value * SCALES[scale.lower()], after.strip()
     if money is not None:
         return Quantity(value, _MONEY[money.lstrip("\\")], is_percent) if not rest else None
     if not rest:
@@ -259,6 +332,13 @@ def unit_name(text: str) -> str | None:
     for sign, word in _SIGNS.items():
         text = text.replace(sign, word)
     words = _WORD.findall(text)
-    if not words or len(words) > 6 or _WORD.sub("", text).strip(" .{}-"):
+    if not words or len(words) > 6 or _WORD.sub("", text).strip(" .{}"):
+        return None
+    if any(
+        word.lower() in _NOT_UNITS or (len(word) == 1 and word.isalpha() and find_unit(word) is None)
+        for word in words
+    ):
+        return None
+    if words[0].startswith(("^", "/")) or words[0].lower() in ("squared", "cubed"):
         return None
     return canonical_unit(tuple(words))

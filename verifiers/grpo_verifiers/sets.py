@@ -19,8 +19,11 @@ from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold
 
 _SEPARATORS = re.compile(r"\s*(?:[,;\n|]|\\\\)\s*(?:(?:and|&)\s+)?|\s+(?:and|&)\s+")
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
+_BULLET = re.compile(r"^ ?(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
+_BLANKS = re.compile(r"[^\S\n]+")
+_LINES = re.compile(r" ?\n[ \n]*")
 MOST_ITEMS = 1000
+MOST_CHARS = 20_000
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ def _gold_items(gold: Any) -> list[str]:
 
 def split(text: str) -> list[str]:
     """The items of a written list: JSON, bullets, or separated by commas, semicolons, lines or `and`."""
-    text = text.strip()
+    text = _BLANKS.sub(" ", text[:MOST_CHARS]).strip()
+    text = _LINES.sub("\n", text)
     if text[:1] == "[" and text[-1:] == "]":
         try:
             parsed = json.loads(text)

@@ -1,0 +1,80 @@
+"""No text, however it repeats itself, takes a verifier of short answers or forms longer than a moment."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from grpo_verifiers import build
+
+SIZE = 190_000
+BOUND_S = 2.0
+"""CPU seconds for the largest text that is read at all; linear work takes a tenth of it."""
+
+ALL_CHECKS = [
+    {"kind": kind, **more}
+    for kind, more in [
+        *((kind, {"least": 0}) for kind in (
+            "words", "sentences", "paragraphs", "lines", "bullets", "numbered", "headings", "highlights", "placeholders", "capital_words",
+        )),
+        ("sections", {"text": "PART", "least": 0}), ("letter", {"text": "a", "least": 0}), ("keyword", {"text": "a b", "least": 0}),
+        ("include", {"words": ["a"]}), ("ends_with", {"text": "x"}), ("title", {}), ("postscript", {"text": "P.S."}), ("json", {}),
+        ("script", {"text": "LATIN"}), ("nth_paragraph", {"n": 3, "text": "a"}), ("repeats", {"text": "a"}), ("quoted", {}),
+        ("upper_case", {}), ("one_of", {"words": ["a"]}), ("two_answers", {}), ("starts_with", {"text": "a"}),
+    ]
+]  # fmt: skip
+SETUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "exact": ({}, {"answer": "Paris"}),
+    "set": ({"partial": "f1"}, {"answer": ["red", "green"]}),
+    "choice": ({}, {"answer": "B", "choices": ["Paris", "Rome", "Berlin"]}),
+    "numeric": ({"units": "convert"}, {"answer": "5 km"}),
+    "json": ({"partial": True, "order": "free"}, {"answer": {"a": [1, 2]}}),
+    "format": ({"partial": True, "boxes": "one"}, {}),
+    "equation": ({}, {"target": 24, "numbers": [3, 8]}),
+    "instructions": ({"partial": True, "lenient": True}, {"instructions": ALL_CHECKS}),
+}
+UNITS = [
+    " ", "\n", "\t", "\r\n", "a", "A ", "5", ",", "*", "**", "* ", "- ", "#", "# ", "[", "]", "[a", "(", ")", "{", "}", "<", "<<", "`", "```",
+    "```json\n", "``` \n", "<think>", "</think>", "<answer>", "</answer>", "</answer> ", "\\text{", "\\text", "\\boxed{", "\\boxed{}", "\\frac{",
+    "$", "\"", "'", "\\", "or ", " or", "and ", "option ", "answer is ", "The answer is ", "P.S. ", "PART ", "1.", "1. ", "1,", "e", "^", "/", "-", ".", "!",
+    "\u3000", "\u200b", "é", "\x00", '{"a":', "[1,", '"a",', "PART 1\n", "\n\n", "\n \n", "***\n", "=", "~", "_",
+]  # fmt: skip
+WRAPPERS = [
+    ("", ""),
+    ("\\boxed{", "}"),
+    ("<answer>", "</answer>"),
+    ("```json\n", "\n```"),
+    ("a", "b"),
+    ("option", "B"),
+    ("* ", "x"),
+    ("{", "}"),
+]
+
+
+@pytest.mark.parametrize("kind", SETUPS)
+def test_no_repeating_text_takes_long(kind: str) -> None:
+    options, row = SETUPS[kind]
+    verifier = build(kind, **options)
+    gold = verifier.compile(row)
+    slow = []
+    for unit in UNITS:
+        for head, tail in WRAPPERS if kind != "instructions" else (("", ""), ("a", "b")):
+            took = _cpu_s(verifier, gold, head + unit * (SIZE // 8 // len(unit)) + tail)
+            if took < BOUND_S / 30:  # quadratic work on an eighth of the text shows already
+                continue
+            took = _cpu_s(verifier, gold, head + unit * (SIZE // 4 // len(unit)) + tail) * 4
+            if took > BOUND_S:
+                slow.append((head, unit, tail, round(took, 2)))
+                if len(slow) > 3:
+                    break
+    assert not slow
+
+
+def _cpu_s(verifier: Any, gold: Any, text: str) -> float:
+    from grpo_verifiers import Sample
+
+    began = time.process_time()
+    verifier.judge([Sample(text, gold)])
+    return time.process_time() - began
