@@ -48,6 +48,7 @@ _PHRASE_TREES: dict[str, Node] = {
     "positive infinity": ("inf",),
     "negative infinity": ("neg", ("inf",)),
     "minus infinity": ("neg", ("inf",)),
+    "infinitely many": ("inf",),
     "all real": ("all", "R"),
     "no solution": ("set", ()),
     "positive real": ("all", "R+"),

@@ -8,12 +8,13 @@ from grpo_verifiers.maths.exact import Undefined
 from grpo_verifiers.maths.numeric import NoValue, approximate
 from grpo_verifiers.maths.realsets import NotReal, real_set, same_sets
 from grpo_verifiers.maths.scalars import Trial, proportional, same_scalar, value_of
-from grpo_verifiers.maths.tree import SCALARS, Node, choose_signs, contains, mul, number, symbols
+from grpo_verifiers.maths.tree import SCALARS, Node, choose_signs, contains, mul, number, rename, symbols
 from grpo_verifiers.maths.units import conversion, units_agree
 
 _SIGNS = frozenset(("pm", "mp"))
 _SETLIKE = frozenset(("cup", "cap", "minus", "all", "builder"))
 _ORDERED = frozenset(("<", ">", "<=", ">=", "!="))
+_REGIONS = _SETLIKE | {"set", "tuple"}
 MOST_MATCHED = 12
 """Unordered lists up to this length are matched exhaustively, longer ones greedily."""
 
@@ -76,6 +77,14 @@ def _spread(node: Node) -> Node:
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
         return ("list", ",", tuple(row[0] for row in node[1]))
+    if (
+        node[0] == "+"
+        and len(node) == 3
+        and node[2][0] == "neg"
+        and node[1][0] in _REGIONS
+        and node[2][1][0] in _REGIONS
+    ):
+        return ("minus", node[1], node[2][1])
     if node[0] == "matrix" and len(node[1]) == 1 and len(node[1][0]) == 1:
         return _spread(node[1][0][0])
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
@@ -162,6 +171,14 @@ def _gold_value(gold: Node, answer: Node, trial: Trial) -> bool:
             return False
         return _real_sets(gold, answer, trial)
     name, values, signs = _chain(answer)
+    if (
+        name is not None
+        and name[0] == "tuple"
+        and gold[0] == "list"
+        and len(values) == 1
+        and values[0][0] == "tuple"
+    ):
+        return _in_order(gold[2], values[0][3], trial)
     if name is not None and gold == name and gold[0] == "s" and len(values) == 1 and values[0][0] != "s":
         return False
     if (
@@ -195,12 +212,26 @@ def _plain(node: Node) -> Node:
 
 
 def _roughly(a: Node, b: Node) -> bool:
-    """Within one per cent, or a half of the last decimal shown."""
+    """Whether one is the other rounded or cut to the digits shown."""
     try:
         x, y = approximate(_plain(a), {}), approximate(_plain(b), {})
     except (NoValue, KeyError):
         return False
-    return abs(x.value - y.value) <= 0.01 * max(abs(x.value), abs(y.value))
+    shown = [_shown_places(side) for side in (a, b)]
+    places = min((p for p in shown if p is not None), default=None)
+    return places is not None and abs(x.value - y.value) < 10.0**-places
+
+
+def _shown_places(node: Node) -> int | None:
+    """Decimals of a number as written; None for an expression."""
+    while node[0] in ("unit", "neg"):
+        node = node[1]
+    if node[0] == "pct":
+        inner = _shown_places(node[1])
+        return None if inner is None else inner + 2
+    if node[0] != "n" or (node[2] is None and node[1].denominator != 1):
+        return None
+    return int(node[2] or 0)
 
 
 def _gold_equation(gold: Node, answer: Node, trial: Trial) -> bool:
@@ -215,12 +246,26 @@ def _gold_equation(gold: Node, answer: Node, trial: Trial) -> bool:
     if name is None and "~" in signs:
         return any(same(v, answer, trial) for v in values)
     if name is not None and other is not None:
+        if _same_function(name, other) and not any(name[2][0][1] in symbols(part) for part in parts):
+            parts = [rename(part, {other[2][0][1]: name[2][0][1]}) for part in parts]
+            other = name
         if name == other or _loosely_named(name, other):
             return any(_any_part(v, parts, others, trial) for v in values)
         if len(values) == 1 and len(parts) == 1 and values[0][0] in SCALARS and parts[0][0] in SCALARS:
             return _same_equation(gold, answer, trial)
         return False
     return _same_equation(gold, answer, trial)
+
+
+def _same_function(a: Node, b: Node) -> bool:
+    """`f(x)` and `f(z)`."""
+    return (
+        a[0] == b[0] == "f"
+        and a != b
+        and a[1] == b[1]
+        and len(a[2]) == len(b[2]) == 1
+        and a[2][0][0] == b[2][0][0] == "s"
+    )
 
 
 def _loosely_named(a: Node, b: Node) -> bool:
@@ -350,7 +395,7 @@ def _one_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
             return bool(
                 len(named) == len(gold[3]) and _in_order(gold[3], [named[k] for k in sorted(named)], trial)
             )
-        if answer[1] in (",", "and") and not any(item[0] == "rel" for item in items):
+        if answer[1] in (",", "and") and gold[1] in "(<" and not any(item[0] == "rel" for item in items):
             return _in_order(gold[3], items, trial)
         return _real_sets(gold, answer, trial)
     if gold[0] == "set":
@@ -424,7 +469,9 @@ def _list_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
         and len({k[:1] for k in second}) == len(second)
         and not any(i[0] == "rel" for i in g)
     ):
-        return _in_order(g, [second[k] for k in sorted(second)], trial)
+        return _in_order(g, [second[k] for k in sorted(second)], trial) or _in_order(
+            g, list(second.values()), trial
+        )
     if any(item[0] == "dots" for item in (*g, *a)):
         return _in_order(_written_out(g), _written_out(a), trial)
     g, a = _values(g), _values(a)
@@ -737,9 +784,9 @@ def _measures(gold: Node, answer: Node, trial: Trial) -> bool:
     if answer[0] == "unit":
         unit_a, answer = answer[2], answer[1]
     if gold[0] == "pct" or answer[0] == "pct":
-        return (trial.options.units == "ignore" or units_agree(unit_g, unit_a)) and _percentages(
-            gold, answer, trial
-        )
+        if trial.options.units != "ignore" and (unit_g if answer[0] == "pct" else unit_a):
+            return False
+        return _percentages(gold, answer, trial)
     if trial.options.units != "ignore" and not units_agree(unit_g, unit_a):
         if trial.options.units == "convert":
             factor = conversion(unit_a, unit_g)
@@ -809,7 +856,7 @@ def _ratios(gold: Node, answer: Node, trial: Trial) -> bool:
         elif half_a == "pm" and not half_g:
             second[0] = second[0] % 12 + 12
         return first == second
-    first_items, second_items = _ratio_items(gold), _ratio_items(answer)
+    first_items, second_items = _ratio_items(gold), _ratio_items(answer, whole=gold[0] == "ratio")
     if (
         gold[0] == "clock"
         or first_items is None
@@ -833,13 +880,13 @@ def _is_zero(node: Node) -> bool:
         return True
 
 
-def _ratio_items(node: Node) -> tuple[Node, ...] | None:
+def _ratio_items(node: Node, whole: bool = False) -> tuple[Node, ...] | None:
     if node[0] == "ratio":
         items: tuple[Node, ...] = node[1]
         return items
     if node[0] == "clock":
         return tuple(number(part) for part in node[1])
-    if node[0] in SCALARS:
+    if node[0] in SCALARS and (whole or not (node[0] == "n" and node[1].denominator == 1)):
         return (node, number(1))
     return None
 

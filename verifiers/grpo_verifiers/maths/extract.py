@@ -50,7 +50,7 @@ _WITHDRAWN = re.compile(
     re.I,
 )
 _LABEL = re.compile(
-    r"(?:\bfinal\s+|\bcorrect\s+|\bthe\s+)?\banswer\b\s*(?:is|was|should be|equals|[:=]|\*\*\s*[:=]|[:=]\s*\*\*|\*\*\s*is)"
+    r"(?:\bfinal\s+|\bcorrect\s+|\bthe\s+)?\b(?:answer|correct (?:option|choice))\b\s*(?:is|was|should be|equals|[:=]|\*\*\s*[:=]|[:=]\s*\*\*|\*\*\s*is)"
     r"\s*:?\s*(?:\*\*)?",
     re.I,
 )

@@ -118,11 +118,7 @@ def _compile_text(text: str) -> Gold:
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
-    if (
-        answer.tree is None
-        and not answer.words
-        and ("brace" in answer.fault or "missing" in answer.fault or "match" in answer.fault)
-    ):
+    if answer.tree is None and not answer.words and "never closed" in answer.fault:
         raise BadGold(f"the gold answer `{text[:40]}` cannot be read: {answer.fault}")
     if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
         raise BadGold(f"the gold answer `{text[:40]}` has no value")

@@ -266,6 +266,9 @@ _CONTINENTAL = re.compile(
 )
 _DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+_ESCAPED = re.compile(
+    r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])"
+)
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _UNIT_TEXT = frozenset(LETTERS)
 
@@ -341,7 +344,12 @@ def lex(text: str, commas: bool = True) -> list[Token]:
         TooBig: more than the limits allow.
     """
     tokens: list[Token] = []
+    if "\\\\" in text and "begin" not in text:
+        text = _ESCAPED.sub(r"\\\1", text)
     _lex(tidy_numbers(text, commas), tokens, False, 0)
+    if any(token.kind == "u" for token in tokens):
+        alone = [t.kind for t in tokens if t.value not in "+-"] == ["n", "u"]
+        return tokens if alone else [t._replace(kind="s") if t.kind == "u" else t for t in tokens]
     return tokens
 
 

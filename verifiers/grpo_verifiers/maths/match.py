@@ -12,7 +12,7 @@ from grpo_verifiers.maths.golds import Gold
 from grpo_verifiers.maths.lexer import TooBig
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.scalars import Trial
-from grpo_verifiers.maths.tree import Node
+from grpo_verifiers.maths.tree import Node, contains, rename, symbols
 from grpo_verifiers.maths.words import plain_words, same_words
 
 _INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
@@ -91,7 +91,7 @@ def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -
 
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
-    pairs = [(wanted.tree, answer.tree)]
+    pairs = [(wanted.tree, _with_names_of(wanted.tree, answer.tree))]
     if _DECIMAL_COMMA.fullmatch(answer.text):
         pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
     if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
@@ -122,6 +122,25 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         }:
             return Match(False, "kind")
     return _UNEQUAL
+
+
+_INTEGERS = frozenset("kmnjl")
+_CONSTANTS = frozenset(("C", "K", "c", "D", "C_1", "c_1"))
+
+
+def _with_names_of(gold: Node | None, answer: Node | None) -> Node | None:
+    """The answer with its one integer (in `k pi`) or constant of integration named as in the gold."""
+    if gold is None or answer is None:
+        return answer
+    ours, theirs = symbols(gold), symbols(answer)
+    if len(ours - theirs) != 1 or len(theirs - ours) != 1:
+        return answer
+    (wanted,), (found,) = ours - theirs, theirs - ours
+    is_period = (
+        wanted in _INTEGERS and found in _INTEGERS and contains(gold, {"c"}) and contains(gold, {"+", "*"})
+    )
+    is_constant = wanted in _CONSTANTS and found in _CONSTANTS and len(ours) > 1 and contains(gold, {"+"})
+    return rename(answer, {found: wanted}) if is_period or is_constant else answer
 
 
 def is_same_text(gold: Gold, text: str) -> bool:

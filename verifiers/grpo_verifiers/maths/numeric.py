@@ -28,13 +28,17 @@ class NoValue(ArithmeticError):
     """Overflow, a pole, or something floats cannot say."""
 
 
-def sample_points(names: list[str], positive: bool) -> list[dict[str, float]]:
-    """Two points for the free symbols: the first positive, the second of mixed signs unless `positive`."""
+def sample_points(names: list[str], positive: bool, small: bool = False) -> list[dict[str, float]]:
+    """Two points for the free symbols: the first positive, the second of mixed signs unless `positive`.
+
+    `small`: inside (0, 1), where inverse sines are real.
+    """
     points = []
     for round_ in range(2):
         point = {}
         for i, name in enumerate(sorted(names)):
             value = 0.37 + ((i + 1) * (0.6180339887498949 if round_ == 0 else 0.7548776662466927)) % 1.0 * 2.1
+            value = 0.1 + value / 3 if small else value
             point[name] = value if positive or round_ == 0 or i % 2 else -value
         points.append(point)
     return points

@@ -186,6 +186,7 @@ class Reader:
         items = [self.relation()]
         joiner = ","
         while True:
+            self._skip_qualifier()
             joined = self._separator()
             if not joined:
                 break
@@ -195,11 +196,31 @@ class Reader:
             if token is _END or (token.value in _CLOSERS and not (token.value == "|" and not self.bars)):
                 break
             items.append(self.relation())
+        items = _without_ranges(items)
         return items[0] if len(items) == 1 else ("list", joiner, tuple(items))
+
+    def _at_qualifier(self) -> bool:
+        word = self.peek().value
+        return word == "forall" or (word == "for" and self.peek(1).value in ("all", "every", "any", "each"))
+
+    def _skip_qualifier(self) -> None:
+        """`for all x in R` after an item says nothing about its value."""
+        word = self.peek().value
+        if not (
+            word == "forall" or (word == "for" and self.peek(1).value in ("all", "every", "any", "each"))
+        ):
+            return
+        depth = 0
+        while self.peek() is not _END:
+            token = self.peek()
+            depth += (token.value in ("(", "{", "[")) - (token.value in (")", "}", "]"))
+            if depth < 0 or token.value == "newline" or (depth == 0 and token.value in ("and", "or")):
+                return
+            self.at += 1
 
     def relation(self) -> Node:
         """An item: an expression, a chain of relations, with its unit."""
-        while self.peek().value in ("=", "approx", "to", "therefore", "because"):
+        while self.peek().value in ("=", "approx", "therefore"):
             self.at += 1
         self._skip_label()
         if self.peek().value == "&":
@@ -207,8 +228,7 @@ class Reader:
         first = self._measured()
         links: list[tuple[str, Node]] = []
         while True:
-            while self.peek().value == "&" and self.peek(1).value in _RELATIONS:
-                self.at += 1
+            self._join_rows()
             token = self.peek()
             op = _RELATIONS.get(token.value)
             if op is None or token.kind == "s" or (token.kind == "w"):
@@ -220,6 +240,14 @@ class Reader:
                 self.at += 1
             links.append((op, self._measured()))
         return ("rel", first, tuple(links)) if links else first
+
+    def _join_rows(self) -> None:
+        """In aligned rows a relation that starts a row goes on from the row before."""
+        ahead = 0
+        while self.peek(ahead).value in ("&", "newline"):
+            ahead += 1
+        if ahead and self.peek(ahead).value in _RELATIONS and self.peek(ahead).kind in ("o", "c"):
+            self.at += ahead
 
     def _skip_label(self) -> None:
         """`Area = 5` and `Answer: 5`: words before the sign name the value and go."""
@@ -260,7 +288,9 @@ class Reader:
         self.currency = None
         node = self.sets()
         token = self.peek()
-        if token.kind == "u" or (token.kind == "w" and token.value not in _UNIT_STOP):
+        if token.kind == "u" or (
+            token.kind == "w" and token.value not in _UNIT_STOP and not self._at_qualifier()
+        ):
             node = self._unit(node)
         elif token.kind == "c" and token.value in _CURRENCIES:
             self.at += 1
@@ -902,6 +932,8 @@ class Reader:
             return self.signed_power()
         if name == "overline":
             inner = self._short_argument()
+            if inner[0] in ("n", "+", "/", "^", "root"):
+                raise Unreadable("a bar over a formula")
             return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
         if name == "cis":
             angle = self._call_argument()
@@ -1103,6 +1135,27 @@ class Reader:
         if closer != "end:cases" and len({len(row) for row in rows}) != 1:
             raise Unreadable("a ragged matrix")
         return tuple(rows)
+
+
+def _without_ranges(items: list[Node]) -> list[Node]:
+    """`x = k pi, k in Z` without its last part: the range of a whole number that occurs before."""
+    if len(items) < 2:
+        return items
+    last = items[-1]
+    is_range = (
+        last[0] == "rel"
+        and last[1][0] == "s"
+        and len(last[2]) == 1
+        and last[2][0][0] == "in"
+        and last[2][0][1][0] == "all"
+    )
+    if (
+        is_range
+        and last[2][0][1][1] in ("Z", "N")
+        and all(last[1][1] in symbols(item) for item in items[:-1])
+    ):
+        return items[:-1]
+    return items
 
 
 def _marked(left: Node, right: Node) -> Node:

@@ -13,7 +13,7 @@ from grpo_verifiers.maths.field import Field, NoImage, Pair, _inverse, _times
 from grpo_verifiers.maths.lexer import TooBig
 from grpo_verifiers.maths.numeric import NoValue, approximate, differ, sample_points
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.tree import Node, children, contains, symbols
+from grpo_verifiers.maths.tree import Node, children, contains, rename, symbols
 
 MOST_SYMBOLS = 64
 _RADICAL = frozenset(("root", "log"))
@@ -85,6 +85,17 @@ def has_radical(node: Node) -> bool:
     return False
 
 
+def _has_arc(node: Node) -> bool:
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] == "f" and at[1] in ("arcsin", "arccos"):
+            return True
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return False
+
+
 def _has_bare_log(node: Node) -> bool:
     stack: list[object] = [node]
     while stack:
@@ -99,7 +110,8 @@ def _has_bare_log(node: Node) -> bool:
 def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: Trial) -> bool | None:
     """False: apart at some point. True: together at all points that have a value. None: no point has one."""
     seen = False
-    for point in sample_points(names, positive)[: 2 if names else 1]:
+    small = bool(names) and (_has_arc(gold) or _has_arc(answer))
+    for point in sample_points(names, positive or small, small)[: 2 if names else 1]:
         try:
             a = approximate(gold, point, trial.log10)
         except NoValue:
@@ -231,7 +243,8 @@ def proportional(gold: Node, answer: Node, trial: Trial, positive: bool = False)
     images = Field(trial.log10)
     try:
         first = _cross(images, gold, answer)
-        renamed = _cross(images, _rename(gold), _rename(answer))
+        other = {name: name + " again" for name in names}
+        renamed = _cross(images, rename(gold, other), rename(answer, other))
     except (NoImage, TooBig, RecursionError):
         return False
     if first is None or renamed is None or first != renamed:
@@ -250,18 +263,3 @@ def _cross(images: Field, gold: Node, answer: Node) -> Pair | None:
     if a == (0, 0) or b == (0, 0):
         return None
     return _times(a, _inverse(b))
-
-
-def _rename(node: Node) -> Node:
-    if node[0] == "s":
-        return ("s", node[1] + " again")
-    if node[0] in ("n", "c"):
-        return node
-    return tuple(
-        _rename(part)
-        if isinstance(part, tuple) and part and isinstance(part[0], str)
-        else tuple(_rename(p) for p in part)
-        if isinstance(part, tuple)
-        else part
-        for part in node
-    )

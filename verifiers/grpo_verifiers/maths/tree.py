@@ -94,6 +94,24 @@ def symbols(node: Node) -> set[str]:
     return names
 
 
+def rename(node: Node, names: dict[str, str]) -> Node:
+    """The node with symbols renamed."""
+    kind = node[0]
+    if kind == "s":
+        return ("s", names.get(node[1], node[1]))
+    if kind in ("n", "c", "inf"):
+        return node
+    return tuple(_renamed(entry, names) for entry in node)
+
+
+def _renamed(entry: Any, names: dict[str, str]) -> Any:
+    if isinstance(entry, tuple) and entry:
+        if isinstance(entry[0], str):
+            return rename(entry, names)
+        return tuple(_renamed(part, names) for part in entry)
+    return entry
+
+
 def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
     """Whether a node of one of these kinds occurs."""
     stack = [node]

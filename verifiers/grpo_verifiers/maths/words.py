@@ -173,6 +173,7 @@ _PHRASES = {
     "every real number": "all real",
     "infinitely many solution": "infinitely many",
     "infinite solution": "infinitely many",
+    "infinite number of solution": "infinitely many",
 }
 _MONTHS = frozenset(
     [
@@ -257,7 +258,7 @@ def number_of(words: list[str]) -> int | None:
 def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
     text = re.sub(r"(\d)(?:st|nd|rd|th)\b", r"\1", text.lower().replace("'", ""))
-    words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES]
+    words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES and w != "and"]
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
