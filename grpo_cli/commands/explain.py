@@ -31,11 +31,12 @@ def explain(
     name: Annotated[str | None, typer.Argument(help="A name; without one the names are listed.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
 ) -> None:
-    """Say what a verifier does: its options, their defaults and reasons, and examples with today's verdicts.
+    """Say what a verifier does, with examples judged now, or what an algorithm computes and which fields it sets.
 
     Examples:
       grpo explain
       grpo explain math
+      grpo explain dapo
       grpo explain math --json
     """
     if name is None:
@@ -184,5 +185,29 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-SUBJECTS: tuple[Subject, ...] = (Subject("verifiers", verifier_names, describe_verifier, render_verifier),)
-"""What can be explained; algorithms, metrics and findings join by adding a line."""
+def algorithm_names() -> Iterable[str]:
+    """Named methods of `train.algorithm`."""
+    from grpo_cli.recipe.presets import PRESETS
+
+    return PRESETS
+
+
+def describe_algorithm(name: str) -> dict[str, Any]:
+    """Formula, source and the fields its preset sets."""
+    from grpo_cli.recipe.algorithms import describe
+
+    return describe(name)
+
+
+def render_algorithm(described: dict[str, Any]) -> str:
+    """The text form of `describe_algorithm`."""
+    from grpo_cli.recipe.algorithms import render
+
+    return render(described)
+
+
+SUBJECTS: tuple[Subject, ...] = (
+    Subject("verifiers", verifier_names, describe_verifier, render_verifier),
+    Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
+)
+"""What can be explained; metrics and findings join by adding a line."""
