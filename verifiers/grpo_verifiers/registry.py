@@ -14,6 +14,8 @@ KINDS: dict[str, str] = {
     "regex": "grpo_verifiers.pattern:RegexVerifier",
     "code": "grpo_verifiers.program:CodeVerifier",
     "python": "grpo_verifiers.custom:PythonVerifier",
+    "sql": "grpo_verifiers.sql:SqlVerifier",
+    "command": "grpo_verifiers.command:CommandVerifier",
     "json": "grpo_verifiers.structured:JsonVerifier",
     "choice": "grpo_verifiers.choice:ChoiceVerifier",
     "numeric": "grpo_verifiers.quantity:NumericVerifier",

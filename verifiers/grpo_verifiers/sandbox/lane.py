@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_verifiers.sandbox.view import HostView, host_view, landlock_paths
+from grpo_verifiers.sandbox.view import PACKAGES, HostView, host_view, landlock_paths
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 BOOT = "import sys; sys.path.insert(0, {root!r}); from inside import server; server.main()"
@@ -31,7 +31,13 @@ STANDARD = """
 ast bisect collections copy decimal fractions functools heapq itertools json math operator random re
 string threading typing atexit inside.child inside.wire inside.extract inside.objects inside.probe
 """.split()  # noqa: SIM905
-KINDS: dict[str, tuple[str, ...]] = {"plain": (), "numpy": ("numpy",), "pandas": ("numpy", "pandas")}
+KINDS: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "numpy": ("numpy",),
+    "pandas": ("numpy", "pandas"),
+    "sql": ("sqlite3", "inside.query"),
+    "programs": ("inside.programs",),
+}
 
 
 class LaneFailed(RuntimeError):
@@ -97,7 +103,7 @@ class Lane:
     """A running lane. Not for two threads at once."""
 
     def __init__(self, tier: str, kind: str = "plain", role: str = "runner") -> None:
-        view = host_view(KINDS[kind] if kind == "plain" else _packages(kind))
+        view = host_view(PACKAGES if kind in ("numpy", "pandas") else (), role == "command")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.tier, self.kind, self.role, self.runs = tier, kind, role, 0
         self._socket = ours
@@ -216,12 +222,6 @@ class Lane:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def _packages(kind: str) -> tuple[str, ...]:
-    from grpo_verifiers.sandbox.view import PACKAGES
-
-    return PACKAGES if kind != "plain" else ()
 
 
 def _settings(view: HostView, tier: str, kind: str, role: str, fd: int) -> dict[str, Any]:

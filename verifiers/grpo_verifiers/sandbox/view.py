@@ -16,6 +16,15 @@ from dataclasses import dataclass
 from importlib import metadata
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
+PROGRAMS = (
+    "/bin",
+    "/usr/bin",
+    "/usr/include",
+    "/usr/libexec",
+    "/usr/local/bin",
+    "/usr/local/lib/ocaml",
+    "/etc/alternatives",
+)
 COMPANIONS = (
     "ssl",
     "crypto",
@@ -46,12 +55,12 @@ class HostView:
 
 
 @functools.cache
-def host_view(packages: tuple[str, ...] = ()) -> HostView:
-    """The view for lanes of this interpreter, with these packages and what they need."""
+def host_view(packages: tuple[str, ...] = (), programs: bool = False) -> HostView:
+    """The view for lanes of this interpreter, with these packages and what they need, or with the system's programs."""
     stdlib = os.path.realpath(sysconfig.get_path("stdlib"))
     dynload = next((p for p in sys.path if p.endswith("lib-dynload")), os.path.join(stdlib, "lib-dynload"))
     readable, links = set[str](), list[tuple[str, str]]()
-    for path in SYSTEM:
+    for path in (*SYSTEM, *PROGRAMS) if programs else SYSTEM:
         if os.path.islink(path):
             links.append((path, os.readlink(path)))
             readable.add(os.path.realpath(path))

@@ -20,7 +20,6 @@ from . import extract, libc, seccomp, wire
 
 NO_CODE, CRASHED, NO_MEMORY = 97, 1, 96
 MAX_OPEN_FILES = 64
-MAX_TASKS = 512
 STACK_BYTES = 100 << 20
 
 
@@ -69,11 +68,12 @@ def _limit(limits: Any) -> None:
     memory = limits.memory_mb << 20
     cpu = int(limits.cpu_s * limits.steps) + 2
     for what, soft in (
-        (resource.RLIMIT_AS, memory),
+        # other languages' run-time systems reserve address space that they never use
+        (resource.RLIMIT_DATA if limits.data_only else resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, cpu),
         (resource.RLIMIT_FSIZE, limits.output_bytes),
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
-        (resource.RLIMIT_NPROC, MAX_TASKS),
+        (resource.RLIMIT_NPROC, limits.tasks),
     ):
         _, hard = resource.getrlimit(what)
         soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
@@ -202,9 +202,26 @@ def run_probe(payload: dict[str, Any], out: int) -> int:
     return 0
 
 
+def run_query(payload: dict[str, Any], out: int) -> int:
+    """One SQL query on a database made for it; rows as one line of JSON."""
+    from . import query
+
+    os.write(out, query.answer(payload["schema"], payload["query"], payload["most"]).encode() + b"\n")
+    return 0
+
+
+def run_program(payload: dict[str, Any], out: int) -> int:
+    """Replace this process by a program, in a scratch folder with the given files."""
+    from . import programs
+
+    return programs.run(payload, out)
+
+
 STYLES: dict[str, Callable[[dict[str, Any], int], int]] = {
     "stdio": run_stdio,
     "calls": run_calls,
     "served": run_served,
     "probe": run_probe,
+    "query": run_query,
+    "program": run_program,
 }

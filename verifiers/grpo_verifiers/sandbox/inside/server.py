@@ -52,6 +52,8 @@ class Limits:
     memory_mb: int
     output_bytes: int
     steps: int = 1
+    data_only: bool = False
+    tasks: int = 512  # threads and processes of the sandbox's user, over all lanes
 
 
 class PackageFinder:
@@ -260,7 +262,7 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
     _, status, usage = os.wait4(pid, 0)
     os.close(ends)
     if killed == "hangup":
-        os._exit(0)
+        os._exit(0)  # pid 1 of the namespace: whatever is left ends with it
     cpu_s = usage.ru_utime + usage.ru_stime
     wall_s = time.monotonic() - started
     return {

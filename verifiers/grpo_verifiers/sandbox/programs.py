@@ -1,0 +1,112 @@
+"""Programs of other languages in a lane of their own kind: `namespaces` only, since they need exec, fork and files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.lane import Lane, Report, empty_file, read_file, sealed_file
+from grpo_verifiers.verifier import Unavailable
+
+OUTPUT_BYTES = 16 << 20
+PRODUCT_BYTES = 64 << 20
+TAIL = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one run of a program; wall time may be three times its CPU time."""
+
+    cpu_s: float
+    memory_mb: int
+    output_bytes: int = OUTPUT_BYTES
+
+    def as_json(self) -> dict[str, Any]:
+        """As a lane takes them."""
+        return {
+            "cpu_s": self.cpu_s,
+            "wall_s": 3 * self.cpu_s,
+            "memory_mb": self.memory_mb,
+            "output_bytes": self.output_bytes,
+            "data_only": True,
+            "tasks": 128,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a program ended, what it printed, whether that was cut, and what file it made."""
+
+    report: Report
+    stdout: bytes
+    stderr: str
+    is_cut: bool = False
+    product: bytes = b""
+
+
+def need_programs(names: Sequence[str], what: str) -> tiers.Tier:
+    """The tier `namespaces`, with these programs there.
+
+    Raises:
+        Unavailable: no such tier on this machine, or a program is missing.
+    """
+    found = tiers.try_tier("namespaces")
+    if isinstance(found, str):
+        raise Unavailable(
+            f"{what} needs the sandbox tier `namespaces`, which this machine refuses ({found})", tiers.FIXES
+        )
+    for name in names:
+        if shutil.which(name) is None:
+            raise Unavailable(
+                f"{what} needs `{name}`, which is not installed", f"install the package that has `{name}`"
+            )
+    return found
+
+
+def run_program(
+    lane: Lane,
+    argv: Sequence[str],
+    files: Mapping[str, str],
+    limits: Limits,
+    stdin: bytes = b"",
+    keep: str | None = None,
+    product: tuple[str, bytes] | None = None,
+) -> Ran:
+    """Run a program over these files. `keep`: hand out a file it makes; `product`: lay out one that was kept before.
+
+    Raises:
+        LaneFailed: the sandbox broke.
+    """
+    payload = {"argv": list(argv), "files": dict(files), "keep": keep, "product": product and product[0]}
+    with _memory_files(
+        json.dumps(payload).encode(), stdin, product[1] if product else None if keep else b""
+    ) as fds:
+        report = lane.run("program", fds, limits.as_json())
+        out_size = os.fstat(fds["stdout"]).st_size
+        return Ran(
+            report,
+            read_file(fds["stdout"], limits.output_bytes),
+            read_file(fds["stderr"], 1 << 16)[-TAIL:].decode("utf-8", "replace"),
+            out_size >= limits.output_bytes,
+            read_file(fds["results"], PRODUCT_BYTES) if keep else b"",
+        )
+
+
+@contextlib.contextmanager
+def _memory_files(payload: bytes, stdin: bytes, product: bytes | None) -> Iterator[dict[str, int]]:
+    fds: dict[str, int] = {}
+    try:
+        fds["payload"] = sealed_file(payload, "payload")
+        fds["stdin"] = sealed_file(stdin, "stdin")
+        fds["stdout"], fds["stderr"] = empty_file("stdout"), empty_file("stderr")
+        fds["results"] = empty_file("results") if product is None else sealed_file(product, "product")
+        yield fds
+    finally:
+        for fd in fds.values():
+            os.close(fd)
