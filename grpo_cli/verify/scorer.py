@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_cli.verify.fields import BadLine, Keys, completions_of, group_of, prompt_of, row_of
+from grpo_cli.verify.golds import GoldCache
 from grpo_cli.verify.lines import Line
 from grpo_cli.verify.plan import Plan
 from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome
@@ -21,7 +22,6 @@ from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
 OURS = ("verdicts", "outcome", "reward", "shaping")
-MOST_GOLDS = 4096
 MOST_REASONS = 200
 
 
@@ -96,7 +96,7 @@ class Scorer:
         self._keys = keys
         self._verifiers = verifiers
         self._shapers = plan.shapers()
-        self._golds: dict[tuple[Any, ...], Any] = {}
+        self._golds = {name: GoldCache(verifier) for name, verifier in verifiers.items()}
 
     def score(self, lines: Sequence[Line]) -> Scored:
         """Judge all completions of a chunk, each verifier in one batch."""
@@ -134,23 +134,10 @@ class Scorer:
         )
 
     def _gold(self, name: str, row: Mapping[str, Any]) -> Any:
-        verifier = self._verifiers[name]
-        key: tuple[Any, ...] | None = None
-        if verifier.columns and self._plan.entries[name].kind != "python":
-            values = [row.get(column) for column in verifier.columns]
-            if all(isinstance(value, str | int) for value in values):
-                key = (name, *values, *map(type, values))
-        if key is not None and key in self._golds:
-            return self._golds[key]
         try:
-            gold = verifier.compile(row)
+            return self._golds[name].gold(row)
         except BadGold as err:
             raise BadLine(f"verifier `{name}`: {err}") from None
-        if key is not None:
-            if len(self._golds) >= MOST_GOLDS:
-                self._golds.clear()
-            self._golds[key] = gold
-        return gold
 
     def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
         samples = [Sample(text, read.golds[name], read.prompt) for read in reads for text in read.completions]

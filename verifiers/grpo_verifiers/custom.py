@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
+from grpo_verifiers.answers import Example
 from grpo_verifiers.pool import Done, Killed, Limits, LoadFailed, Pool, Raised, Result
 from grpo_verifiers.verdict import Outcome, Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
@@ -47,7 +48,10 @@ class PythonOptions:
 
 
 class PythonVerifier(Verifier):
-    """A user's function. `columns` is known after `start()`, which loads it in a worker and checks its signature."""
+    """A function of yours: `def verify(completion, answer) -> bool | float | None | dict | Verdict`, run in workers.
+
+    `columns` is known after `start()`, which loads the function in a worker and checks its signature.
+    """
 
     Options = PythonOptions
     options: PythonOptions
@@ -116,6 +120,18 @@ class PythonVerifier(Verifier):
             if name not in row:
                 raise BadGold(f"no column `{name}`, which the option `gold` names")
         return self.options.gold.format(**{name: row[name] for name in names})
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain python`."""
+        options = {"function": "grpo_verifiers.custom_example:verify"}
+        return [
+            Example("4", {"answer": 4}, "true is right", options),
+            Example("5", {"answer": 4}, "a number from 0 to 1 is the score", options),
+            Example(
+                "four", {"answer": 4}, "it raised, and does not on the gold: the completion is wrong", options
+            ),
+        ]
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order, from all workers."""

@@ -51,7 +51,7 @@ class EquationVerifier(StatedAnswer):
 
     Options: ClassVar[type] = EquationOptions
     options: EquationOptions
-    columns: tuple[str, ...] = ("target", "numbers")
+    columns: tuple[str, ...] = ()  # several spellings are read; `compile` names what is missing
 
     def compile(self, row: Mapping[str, Any]) -> Gold:
         """Target and numbers (columns `target`, and `numbers` or `nums`, also inside `metadata`)."""

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import regex
 
+from grpo_verifiers.answers import Example
 from grpo_verifiers.pool import Done, Limits, Pool
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
@@ -78,6 +79,26 @@ class RegexVerifier(Verifier):
         if self.options.compare == "numeric" and number(text) is None:
             raise BadGold(f"the answer {text[:80]!r} is not a number, and `compare` is `numeric`")
         return text
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """None: what text a pattern takes cannot be told from the pattern."""
+        return None
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain regex`."""
+        group: dict[str, Any] = {"pattern": r"answer: (?P<answer>.*)", "match": "answer_group", "flags": ""}
+        return [
+            Example("<think>a</think> b", {}, "found anywhere", {"pattern": "<think>.*</think>"}),
+            Example("<a>", {}, "half of the patterns", {"pattern": ["<a>", "<b>"]}),
+            Example(
+                "answer: 3\nanswer: 4", {"answer": "4"}, "the last match is compared with the gold", group
+            ),
+            Example("answer: 1,000", {"answer": "1000"}, "as numbers", {**group, "compare": "numeric"}),
+            Example(
+                "a" * 5000 + "!", {}, "backtracking is cut off", {"pattern": "^(a|a)*$", "timeout_s": 0.1}
+            ),
+        ]
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order."""

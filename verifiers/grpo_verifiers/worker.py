@@ -27,6 +27,7 @@ from grpo_verifiers import wire
 
 _MEMORY = b'{"raised": ["MemoryError", "out of memory", ""], "seconds": 0.0}'
 _PR_SET_PDEATHSIG = 1
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def keep(control_fd: int, parent: int) -> None:
@@ -132,7 +133,18 @@ def _described(err: BaseException) -> list[str]:
         text = str(err)
     except Exception:  # noqa: BLE001 - an exception of the user's may even fail to print
         text = "?"
-    return [type(err).__name__, text[:2000], "".join(traceback.format_exception(err))[-8000:]]
+    trace = err.__traceback__
+    while (
+        trace is not None
+        and trace.tb_next is not None
+        and trace.tb_frame.f_code.co_filename.startswith(_HERE)
+    ):
+        trace = trace.tb_next  # our own frames say nothing about the user's function
+    return [
+        type(err).__name__,
+        text[:2000],
+        "".join(traceback.format_exception(type(err), err, trace))[-8000:],
+    ]
 
 
 def _cap_memory(memory_mb: int) -> None:

@@ -1,0 +1,9 @@
+"""A verifier function in a few lines, the one that `grpo explain python` shows: copy it and change it."""
+
+
+def verify(completion: str, answer: int) -> bool | float:
+    """Right where the completion is the number; half the score for one off."""
+    found = int(completion)  # raises on anything else, which makes the completion wrong
+    if abs(found - answer) == 1:
+        return 0.5
+    return found == answer
