@@ -22,6 +22,7 @@ from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
 from grpo_cli.judge import Judge
 from grpo_cli.recipe import BatchPlan, Recipe, plan
+from grpo_verifiers.combine import Rule
 
 GOLDS_S = 0.7
 """Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
@@ -93,6 +94,8 @@ class Check:
                 yield Finding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")
 
     def _verifiers(self) -> Iterator[Finding]:
+        combine = self.recipe.combine
+        rule = Rule(combine.method, dict(combine.gate), combine.by)
         try:
             judge = Judge(self.recipe.verify, self.base)
         except UserError as err:
@@ -108,11 +111,11 @@ class Check:
                     continue
                 budget_s = None if self.is_full else GOLDS_S
                 drops = self.recipe.data.on_bad_gold == "drop"
-                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s)
+                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, rule)
                 yield finding
                 self._audit = self._audit or audit
             if self._audit is not None and self._audit.rows:
-                yield from check_refusals(self._audit, judge.verifiers)
+                yield from check_refusals(self._audit, judge.verifiers, rule)
         finally:
             judge.close()
 

@@ -17,6 +17,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, UserError
 from grpo_cli.judge import Judge
 from grpo_verifiers import Outcome, Sample, Verifier
+from grpo_verifiers.combine import SUM, Rule, judges_of
 
 CROSSED = 64
 FIRST_PART = 250
@@ -36,7 +37,12 @@ def check_start(judge: Judge) -> list[Finding]:
 
 
 def check_golds(
-    which: str, rows: Sequence[Row], verifiers: Mapping[str, Verifier], drops: bool, budget_s: float | None
+    which: str,
+    rows: Sequence[Row],
+    verifiers: Mapping[str, Verifier],
+    drops: bool,
+    budget_s: float | None,
+    rule: Rule = SUM,
 ) -> tuple[Audit | None, Finding]:
     """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
     check = f"golds {which}"
@@ -45,7 +51,7 @@ def check_golds(
     seen = 0
     for part in _parts(rows):
         try:
-            found = audit_golds(part, verifiers, "drop")
+            found = audit_golds(part, verifiers, "drop", rule)
         except DataError as err:  # every row of this part is bad
             found = Audit([], {name: [] for name in verifiers}, err.mistakes)
         except UserError as err:
@@ -89,10 +95,14 @@ def _golds_finding(
     return Finding(check, Level.FAIL, message, lines, data, hint)
 
 
-def check_refusals(audit: Audit, verifiers: Mapping[str, Verifier]) -> Iterator[Finding]:
+def check_refusals(audit: Audit, verifiers: Mapping[str, Verifier], rule: Rule = SUM) -> Iterator[Finding]:
     """Completions that must not be right: nothing at all, and the golds of other rows."""
     for name, verifier in verifiers.items():
-        yield _refusals(name, verifier, audit.rows, audit.golds[name])
+        mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
+        if mine:
+            yield _refusals(
+                name, verifier, [audit.rows[i] for i in mine], [audit.golds[name][i] for i in mine]
+            )
 
 
 def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> Finding:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from grpo_cli.data.rows import Row
 from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, Mistake, SetupError
+from grpo_verifiers.combine import SUM, NoVerifier, Rule, judges_of
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
@@ -39,27 +40,32 @@ class _Gold:
 
 
 def audit_golds(
-    rows: Sequence[Row], verifiers: Mapping[str, Verifier], on_bad_gold: Literal["error", "drop"] = "error"
+    rows: Sequence[Row],
+    verifiers: Mapping[str, Verifier],
+    on_bad_gold: Literal["error", "drop"] = "error",
+    rule: Rule = SUM,
 ) -> Audit:
-    """Compile the gold of every row for every verifier and run each gold through its own verifier.
+    """Compile the gold of every row for every verifier that judges it, and run each gold through its own verifier.
+
+    With the rule `by` a row has a gold only for the verifier that it names; for the others it has None.
 
     Raises:
         DataError: a gold is bad and `on_bad_gold` is `error`, or no row is left.
         SetupError: a verifier cannot run on this machine.
     """
-    golds: dict[str, list[_Gold]] = {}
+    mistakes: dict[int, Mistake] = {}
+    rows_of = _rows_of(rows, verifiers, rule, mistakes)
+    golds: dict[str, list[Any]] = {name: [None] * len(rows) for name in verifiers}
     for name, verifier in verifiers.items():
         try:
-            golds[name] = _compile(rows, verifier)
+            found = _compile([rows[index] for index in rows_of[name]], verifier)
         except Unavailable as err:
             raise SetupError(str(err), place=f"verify.{name}", hint=err.hint) from err
-    mistakes: dict[int, Mistake] = {}
-    for name, found in golds.items():
-        for index, gold in enumerate(found):
+        for index, gold in zip(rows_of[name], found, strict=True):
+            golds[name][index] = gold.gold
             if gold.problem and index not in mistakes:
-                mistakes[index] = Mistake(
-                    rows[index].place, f"`verify.{name}` cannot use this row: {gold.problem}"
-                )
+                message = f"`verify.{name}` cannot use this row: {gold.problem}"
+                mistakes[index] = Mistake(rows[index].place, message)
     dropped = [mistakes[index] for index in sorted(mistakes)]
     if dropped and on_bad_gold == "error":
         raise DataError(dropped, hint="mend the rows, or set `data.on_bad_gold: drop` to leave them out")
@@ -67,10 +73,24 @@ def audit_golds(
     if rows and not kept:
         raise DataError(dropped, hint="every row has a bad gold: look at `data.answer` first")
     return Audit(
-        [rows[i] for i in kept],
-        {name: [found[i].gold for i in kept] for name, found in golds.items()},
-        dropped,
+        [rows[i] for i in kept], {name: [found[i] for i in kept] for name, found in golds.items()}, dropped
     )
+
+
+def _rows_of(
+    rows: Sequence[Row], verifiers: Mapping[str, Verifier], rule: Rule, mistakes: dict[int, Mistake]
+) -> dict[str, list[int]]:
+    """Which rows each verifier judges; rows that name none are added to the mistakes."""
+    if rule.method != "by":
+        return {name: list(range(len(rows))) for name in verifiers}
+    rows_of: dict[str, list[int]] = {name: [] for name in verifiers}
+    for index, row in enumerate(rows):
+        try:
+            for name in judges_of(row.fields, verifiers, rule):
+                rows_of[name].append(index)
+        except NoVerifier as err:
+            mistakes[index] = Mistake(row.place, str(err))
+    return rows_of
 
 
 def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:

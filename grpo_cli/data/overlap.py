@@ -17,7 +17,7 @@ from math import ceil
 from grpo_cli.data.rows import Row
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
-COMMON_ROWS = 50
+COMMON_ROWS = 5
 COMMON_SHARE = 0.05
 THRESHOLD = 0.8
 

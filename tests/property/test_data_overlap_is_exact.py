@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grpo_cli.data import overlap
 from grpo_cli.data.overlap import THRESHOLD, Corpus, words
 from grpo_cli.data.rows import Row
 
@@ -16,6 +18,11 @@ def rows(texts: list[str]) -> list[Row]:
 def similarity(first: str, second: str) -> float:
     a, b = (set(zip(w, w[1:], w[2:], strict=False)) for w in (words(first), words(second)))
     return len(a & b) / len(a | b)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlap, "COMMON_ROWS", 1_000)
 
 
 @given(TEXTS)

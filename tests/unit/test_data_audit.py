@@ -8,6 +8,7 @@ import pytest
 
 from grpo_cli.data import Row, audit_golds, drop_overlong
 from grpo_cli.errors import DataError, SetupError
+from grpo_verifiers.combine import Rule
 from grpo_verifiers.verdict import Verdict, error, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
@@ -47,6 +48,13 @@ class Whole(Verifier):
             if sample.gold != 13 and sample.completion == str(sample.gold)
             else wrong(reason="not_equal")
         )
+
+
+class Anything(Whole):
+    """Golds are any text."""
+
+    def compile(self, row: Mapping[str, Any]) -> Any:
+        return row["answer"]
 
 
 def row(n: int, answer: Any = None) -> Row:
@@ -126,6 +134,27 @@ def test_a_verifier_that_cannot_run_here_is_a_matter_of_the_machine() -> None:
     with pytest.raises(SetupError, match="no sandbox") as caught:
         audit_golds([row(1)], {"code": NoSandbox()})
     assert (caught.value.hint, caught.value.mistakes[0].place) == ("do this", "verify.code")
+
+
+def test_with_the_rule_by_a_row_has_a_gold_only_for_the_verifier_it_names() -> None:
+    rows = [
+        Row(str(i), "q", None, {"answer": a, "kind": k}, f"a:{i}")
+        for i, (a, k) in enumerate([("1", "a"), ("x", "b")])
+    ]
+    verifiers = {"a": Whole(), "b": Anything()}
+    audit = audit_golds(rows, verifiers, rule=Rule("by", by="kind"))
+    assert audit.golds == {"a": [1, None], "b": [None, "x"]}
+
+
+def test_with_the_rule_by_a_row_that_names_no_verifier_is_a_bad_row() -> None:
+    rows = [
+        Row("1", "q", None, {"answer": "1", "kind": "c"}, "a:1"),
+        Row("2", "q", None, {"answer": "1"}, "a:2"),
+    ]
+    with pytest.raises(DataError) as caught:
+        audit_golds(rows, {"a": Whole()}, rule=Rule("by", by="kind"))
+    assert [m.place for m in caught.value.mistakes] == ["a:1", "a:2"]
+    assert "`kind` is 'c'" in caught.value.mistakes[0].message
 
 
 def test_overlong_prompts_are_dropped_whole_and_counted() -> None:

@@ -31,7 +31,7 @@ def test_a_shared_instruction_makes_no_near_copies() -> None:
     instruction = (
         "Work step by step, check the result twice, and put the final answer into a box at the end. "
     )
-    assert ids(*(f"{instruction}{n} times {n * n} minus {n + 1}" for n in range(200))) == []
+    assert ids(*(f"{instruction}{n} times {n * n} minus {n + 1}" for n in range(20))) == []
 
 
 def test_a_held_out_row_in_the_training_set_is_found() -> None:
