@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TextIO
 
@@ -23,6 +23,7 @@ from grpo_cli.display.sample import SampleView
 from grpo_cli.display.state import RunState
 from grpo_cli.display.terminal import Painter, screen_size
 from grpo_cli.display.text import as_ascii, visible
+from grpo_cli.run.follow import is_evaluation, is_step
 
 FRAME_S = 0.4
 STILL_S = 1.0
@@ -76,6 +77,14 @@ class LiveDisplay:
         """All panels."""
         self._open()
         self._state.step(metrics, view)
+
+    def recall(self, lines: Sequence[Metrics]) -> None:
+        """What an earlier process of this run recorded."""
+        for metrics in lines:
+            if is_step(metrics):
+                self._state.step(metrics, None)
+            if is_evaluation(metrics):
+                self._state.evaluated(metrics)
 
     def evaluated(self, metrics: Metrics) -> None:
         """The held-out row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,11 @@ class Follower:
         return news
 
 
-def is_step(metrics: dict[str, Any]) -> bool:
+def is_step(metrics: Mapping[str, Any]) -> bool:
     """Whether a line of `metrics.jsonl` is about a training step."""
     return "group/count" in metrics
 
 
-def is_evaluation(metrics: dict[str, Any]) -> bool:
+def is_evaluation(metrics: Mapping[str, Any]) -> bool:
     """Whether a line of `metrics.jsonl` is about held-out rows."""
     return any(key.startswith("eval/") for key in metrics)

@@ -6,19 +6,25 @@ import io
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from display_state import BEGAN, INFO, full_state, run_state, step_metrics, view
 from rich.console import Console
 
+from grpo_cli.display import info as info_module
 from grpo_cli.display.frame import frame, frame_lines
 from grpo_cli.display.info import Source
 from grpo_cli.display.sample import SampleView
 from grpo_cli.display.state import FrameState, RunState
+from grpo_cli.records import SampleRecord
+from grpo_cli.stats import step_stats, timing_stats
+from grpo_verifiers.verdict import Outcome, right, wrong
 
 FRAMES = Path(__file__).parent.parent / "cases" / "frames"
 
@@ -165,3 +171,35 @@ def test_a_long_run_keeps_its_first_step_and_a_bounded_history() -> None:
     snapshot = state.snapshot(BEGAN)
     assert snapshot.first is not None and snapshot.first["step"] == 1
     assert len(snapshot.history) == 240
+
+
+class Asked(dict[str, Any]):
+    """Metrics that remember which of them were looked at."""
+
+    keys_asked: ClassVar[set[str]] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.keys_asked.add(key)
+        return super().get(key, default)
+
+
+def test_every_number_on_the_screen_has_the_name_of_a_recorded_metric() -> None:
+    verdicts = {"math": right("1", "equal", 0.1), "format": wrong("2", "no_match", 0.1)}
+    records = [
+        SampleRecord(1, "r", g, "q", "<think>a</think>b", {}, verdicts, Outcome.RIGHT, 1.0, 0.0, 9)
+        for g in (0, 0, 1, 1)
+    ]
+    timing = timing_stats(
+        {"generate": 1.0, "verify": 1.0, "update": 1.0}, 36, step_s=3.0, recent_s=[], steps_left=1
+    )
+    recorded = step_stats(records, 2, (1, 2)) | timing
+    documented = set(re.findall(r"`([a-z_]+(?:/[a-z_@]+)*)`", info_module.__doc__ or ""))
+    state = RunState(BEGAN)
+    state.start(INFO)
+    state.step(Asked({"step": 1} | recorded), view())
+    snapshot = replace(state.snapshot(BEGAN), first=Asked(recorded), history=(Asked({"step": 1} | recorded),))
+    for width, height in ((80, 24), (100, 30), (50, 10)):
+        frame_lines(snapshot, width, height)
+    asked = {key for key in Asked.keys_asked if not re.fullmatch(r"group/hist/\d+", key)}
+    assert {"reward/total/mean", "group/mixed", "verify/math/p95_s", "think"} <= asked
+    assert asked - recorded.keys() - documented == set()

@@ -12,9 +12,12 @@ import pytest
 from grpo_cli.display import Card, RunInfo, Source, make_display
 from grpo_cli.display.choose import choose_mode
 from grpo_cli.display.jsonlines import JsonDisplay
+from grpo_cli.display.live import LiveDisplay
+from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.text import duration, number, percent, spark, visible
 from grpo_cli.errors import UsageError
+from grpo_cli.run import RunFolder
 
 INFO = RunInfo(
     run="1127-gsm8k-k3f9", recipe="recipes/gsm8k.yaml", sha="9f2c1e", model="Qwen2.5-0.5B", steps=500, prompts=16, group=8,
@@ -197,3 +200,19 @@ def test_a_curve_keeps_to_its_width_and_shows_gaps() -> None:
 def test_hostile_text_is_shown_and_not_obeyed(hostile: str) -> None:
     shown = visible(hostile)
     assert shown.isprintable()
+
+
+def test_a_resumed_run_is_shown_with_its_past(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "r", "", {})
+    for step in range(1, 4):
+        folder.write_metrics({"step": step, "group/count": 4, "reward/total/mean": 0.1 * step})
+    folder.write_metrics({"step": 0, "eval/pass@1": 0.2})
+    live = LiveDisplay(io.StringIO(), keys=False)
+    display = LoggedDisplay(live)
+    display.start(RunInfo("r", folder=str(folder.path)))
+    display.step({"step": 3, "group/count": 4, "reward/total/mean": 0.9})
+    display.close()
+    shown = live._state.snapshot(0.0)
+    assert [m["step"] for m in shown.history] == [1, 2, 3]
+    assert shown.first is not None and shown.first["reward/total/mean"] == 0.1
+    assert [m["eval/pass@1"] for m in shown.evaluations] == [0.2]
