@@ -66,7 +66,9 @@ def build_requests(args: argparse.Namespace, vocabulary: int) -> list[Request]:
     ]
 
 
-def trl_default(model: LlamaForCausalLM, requests: list[Request], ends: list[int], new: int) -> int:
+def trl_default(
+    model: LlamaForCausalLM, requests: list[Request], ends: list[int], new: int, autocast: bool = False
+) -> int:
     """What TRL's trainer calls; returns the number of tokens kept."""
     device = next(model.parameters()).device
     longest = max(len(r.prompt_ids) for r in requests)
@@ -83,7 +85,7 @@ def trl_default(model: LlamaForCausalLM, requests: list[Request], ends: list[int
         eos_token_id=ends or None,
         pad_token_id=0,
     )
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=autocast):
         out = model.generate(
             input_ids=torch.tensor(ids, device=device),
             attention_mask=torch.tensor(mask, device=device),
@@ -132,7 +134,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="")
-    parser.add_argument("--autocast", action="store_true", help="the engine in bf16 over float32 weights")
+    parser.add_argument("--autocast", action="store_true", help="both in bf16 over float32 weights")
     parser.add_argument("--max-rows", type=int, default=None)
     parser.add_argument("--profile", action="store_true", help="then where the engine's time goes")
     parser.add_argument("--ablate", action="store_true", help="also with each fused part left out (CUDA)")
@@ -185,9 +187,11 @@ def main() -> None:
         ]
     engine.release()
     if not args.engine_only:
-        trl_default(model, requests, ends, min(args.new, 4))
+        trl_default(model, requests, ends, min(args.new, 4), args.autocast)
         theirs = measure(
-            lambda: trl_default(model, requests, ends, args.new), min(2, args.repeat), args.device
+            lambda: trl_default(model, requests, ends, args.new, args.autocast),
+            min(2, args.repeat),
+            args.device,
         )
         report["trl_default"] = theirs
         report["ratio"] = ours["tokens_per_second"] / theirs["tokens_per_second"]

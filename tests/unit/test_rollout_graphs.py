@@ -11,8 +11,10 @@ from grpo_cli.train.rollout.cuda import GraphStepper
 from grpo_cli.train.rollout.engine import Request, SamplingSettings
 from grpo_cli.train.rollout.graph import GraphEngine
 from grpo_cli.train.rollout.modelseat import Forward
-from grpo_cli.train.rollout.prove import attention_error
+from grpo_cli.train.rollout.prove import attention_error, proven_shadow
+from grpo_cli.train.rollout.shadow import Shadow
 from grpo_cli.train.rollout.supports import measure_layout
+from grpo_cli.train.rollout.swaps import swapped
 
 ENDS = {3, 11}
 
@@ -124,3 +126,40 @@ def test_a_fused_attention_that_forgets_to_store_is_caught():
         return plain_fused(query, key, value, keys.clone(), values.clone(), position, scale)
 
     assert attention_error(forgetful, measure_layout(tiny()), 4) == float("inf")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_half_precision_copies_give_the_logits_of_autocast_and_follow_an_update(family):
+    model = tiny(family)
+    shadow = Shadow(model, torch.bfloat16)
+    ids = torch.arange(12)[None]
+    for _ in range(2):
+        shadow.refresh()
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            expected = model(ids, use_cache=False).logits
+            with swapped(shadow.swaps()):
+                got = model(ids, use_cache=False).logits
+        assert (got - expected).norm() < 0.02 * expected.norm()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    assert "forward" not in vars(model.lm_head)
+
+
+def test_projections_of_one_input_run_as_one_product():
+    shadow = Shadow(tiny("Llama"), torch.bfloat16)
+    assert sorted(len(group.modules) for group in shadow.groups) == [1] * 5 + [2, 2, 3, 3]
+
+
+def test_captured_steps_under_autocast_run_through_the_copies():
+    model = tiny(initializer_range=0.05)
+    shadow = proven_shadow(model, torch.bfloat16, pytest.fail)
+    engine, _ = captured(model, autocast=torch.bfloat16, shadow=shadow)
+    done = engine.generate([Request([4, 9, 5], 16)], SamplingSettings(20, seed=3))
+    apart = []
+    with torch.autocast("cpu", torch.bfloat16):
+        for sample in done[0]:
+            apart.append(torch.tensor(sample.logps) - plain_logps(model, [4, 9, 5], sample.token_ids))
+    assert torch.cat(apart).abs().mean() < 0.02
+    engine.release()
+    assert engine.generate([Request([4, 9, 5], 16)], SamplingSettings(20, seed=3)) == done

@@ -18,6 +18,7 @@ from grpo_cli.train.rollout.modelseat import Forward, causal_model, fingerprint,
 from grpo_cli.train.rollout.noise import sample_keys, uniforms
 from grpo_cli.train.rollout.run import Run
 from grpo_cli.train.rollout.schedule import Schedule
+from grpo_cli.train.rollout.shadow import Shadow
 from grpo_cli.train.rollout.state import Batch, Outputs, Rows
 from grpo_cli.train.rollout.stepper import EagerStepper, Stepper
 from grpo_cli.train.rollout.supports import measure_layout
@@ -61,10 +62,12 @@ class GraphEngine:
         stepper: Stepper | None = None,
         swaps: Sequence[Swap] = (),
         accept: Callable[[Batch, Tensor], None] | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self.model, self.end_ids = model, sorted(end_ids)
         self.max_rows, self.prefill_tokens, self.cache_bytes = max_rows, prefill_tokens, cache_bytes
         self.autocast, self.attention, self.swaps, self.accept = autocast, attention, swaps, accept
+        self.shadow = shadow
         self.forward = Forward(model)
         self.stepper: Stepper = stepper or EagerStepper(self.forward)
         base: Any = causal_model(model)
@@ -89,7 +92,9 @@ class GraphEngine:
         schedule = Schedule(requests)
         if not schedule.total:
             return [[] for _ in requests]
-        with numerics(self.model, self.autocast), seated(self.model), swapped(self.swaps):
+        if self.shadow is not None:
+            self.shadow.refresh()
+        with numerics(self.model, self.autocast), seated(self.model), swapped(self._all_swaps()):
             batch = self._batch(requests, settings, schedule.total)
             run = Run(batch, self.forward, self.stepper, requests, schedule)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
@@ -98,8 +103,16 @@ class GraphEngine:
             done[schedule.request_of[sample]].append(completion)
         return done
 
+    def _all_swaps(self) -> list[Swap]:
+        return [*self.swaps, *(self.shadow.swaps() if self.shadow is not None else [])]
+
     def release(self) -> None:
-        """Gives the cache and the graphs back; the next call makes them anew."""
+        """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
+        self._forget()
+        if self.shadow is not None:
+            self.shadow.release()
+
+    def _forget(self) -> None:
         self._batches.clear()
         self._store = self._out = None
 
@@ -160,7 +173,7 @@ class GraphEngine:
         kept = self._store
         if kept is not None and kept.layout == layout and kept.rows >= rows and kept.columns >= columns:
             return
-        self.release()
+        self._forget()
         kept = None
         columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
         budget = self.cache_bytes

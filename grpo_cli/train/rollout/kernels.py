@@ -136,15 +136,16 @@ def rotate_kernel(
 
 
 @triton.jit
-def gate_kernel(gate, up, out, count, BLOCK: tl.constexpr):
-    """silu(gate) x up."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < count
+def gate_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
+    """silu(gate) x up, a row and a block of its columns a program."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < width
     kind = out.dtype.element_ty
-    g = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
-    u = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(gate + row * gate_row + at, mask=inside, other=0.0).to(tl.float32)
+    u = tl.load(up + row * up_row + at, mask=inside, other=0.0).to(tl.float32)
     activated = (g / (1.0 + tl.exp(-g))).to(kind).to(tl.float32)
-    tl.store(out + at, (activated * u).to(kind), mask=inside)
+    tl.store(out + row * width + at, (activated * u).to(kind), mask=inside)
 
 
 @triton.jit

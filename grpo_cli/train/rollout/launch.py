@@ -91,16 +91,19 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate) x up."""
+    """silu(gate) x up; both may be halves of one tensor."""
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
     from grpo_cli.train.rollout.kernels import gate_kernel
 
-    gate, up = gate.contiguous(), up.contiguous()
-    out = torch.empty_like(gate)
-    count = gate.numel()
-    gate_kernel[(triton.cdiv(count, 1024),)](gate, up, out, count, BLOCK=1024, num_warps=4)
+    width = gate.shape[-1]
+    flat_gate, flat_up = gate.reshape(-1, width), up.reshape(-1, width)
+    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    block = min(1024, triton.next_power_of_2(width))
+    gate_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
+        flat_gate, flat_up, out, flat_gate.stride(0), flat_up.stride(0), width, BLOCK=block, num_warps=4
+    )
     return out
 
 

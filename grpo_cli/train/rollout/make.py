@@ -78,15 +78,17 @@ def _graph(
     from grpo_cli.train.rollout.engine import Request, SamplingSettings
     from grpo_cli.train.rollout.graph import GraphEngine, numerics
     from grpo_cli.train.rollout.modelseat import Forward
-    from grpo_cli.train.rollout.prove import proven_accept, proven_attention, proven_swaps
+    from grpo_cli.train.rollout.prove import proven_accept, proven_attention, proven_shadow, proven_swaps
 
     if next(model.parameters()).device.type != "cuda":
         return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast)
     with numerics(model, autocast):
+        shadow = proven_shadow(model, autocast, say)
         fused: dict[str, Any] = {
             "attention": proven_attention(model, say),
             "swaps": proven_swaps(model, say),
             "accept": proven_accept(model, say),
+            "shadow": shadow,
         }
     rows = max_rows or CUDA_ROWS
     options: dict[str, Any] = {

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.train.rollout.attention import attend_one
 from grpo_cli.train.rollout.cache import FusedAttention, Layout
-from grpo_cli.train.rollout.modelseat import causal_model
+from grpo_cli.train.rollout.modelseat import causal_model, evaluating
 from grpo_cli.train.rollout.supports import measure_layout
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from grpo_cli.train.rollout.shadow import Shadow
     from grpo_cli.train.rollout.state import Batch
     from grpo_cli.train.rollout.swaps import Swap
 
@@ -138,3 +139,33 @@ def proven_swaps(model: nn.Module, say: Callable[[str], None]) -> list[Swap]:
     except Exception as err:  # noqa: BLE001
         say(f"decoding without fused kernels: {type(err).__name__}: {str(err)[:80]}")
         return []
+
+
+def proven_shadow(
+    model: nn.Module, autocast: torch.dtype | None, say: Callable[[str], None]
+) -> Shadow | None:
+    """Half-precision copies of float32 matrices if the logits stay those of autocast; None where there are none."""
+    import torch
+
+    from grpo_cli.train.rollout.shadow import Shadow
+    from grpo_cli.train.rollout.swaps import swapped
+
+    if autocast is None:
+        return None
+    base: Any = causal_model(model)
+    shadow = Shadow(model, autocast)
+    if not shadow.groups:
+        return None
+    tokens = (
+        torch.arange(12, device=next(base.parameters()).device)[None]
+        % base.get_input_embeddings().num_embeddings
+    )
+    with evaluating(base):
+        expected = base(input_ids=tokens, use_cache=False).logits.float()
+        with swapped(shadow.swaps()):
+            got = base(input_ids=tokens, use_cache=False).logits.float()
+    shadow.release()
+    if float((got - expected).norm()) > 2e-2 * float(expected.norm()):
+        say("casting weights at every token: the half-precision copies give other logits")
+        return None
+    return shadow
