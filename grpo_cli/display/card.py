@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grpo_cli.display.info import Card, Metrics
 from grpo_cli.display.text import duration, half, number, percent, score, spark, two, visible
@@ -65,15 +65,17 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
         if key.startswith("eval/pass@") and key[10:].isdigit() and key != "eval/pass@1"
     )
     if ks:
-        parts = [
-            f"pass@{k} {two(first.get(f'eval/pass@{k}'))} → {two(last.get(f'eval/pass@{k}'))}" for k in ks
-        ]
+        parts = [f"pass@{k} {_from_to(evaluations, f'eval/pass@{k}', two)}" for k in ks]
         lines.append(f"   {'held-out':<17} {'  '.join(parts)}")
     if last.get("eval/think") is not None:
-        lines.append(
-            f"   {'thinks':<17} {percent(first.get('eval/think'))} → {percent(last.get('eval/think'))} of held-out samples"
-        )
+        lines.append(f"   {'thinks':<17} {_from_to(evaluations, 'eval/think', percent)} of held-out samples")
     return lines
+
+
+def _from_to(evaluations: Sequence[Metrics], key: str, form: Callable[[float | None], str]) -> str:
+    """Before and after, or the one number there is."""
+    after = form(evaluations[-1].get(key))
+    return after if len(evaluations) == 1 else f"{form(evaluations[0].get(key))} → {after}"
 
 
 def _training(history: Sequence[Metrics]) -> list[str]:

@@ -55,7 +55,7 @@ class Block:
 def blocks(state: FrameState, width: int) -> list[Block]:
     """The narrow frame's panels from top to bottom."""
     if not state.history:
-        return [header(state, width, False), notes(state, width, 2), footer(state, width)]
+        return beginning(state, width, False)
     return [
         header(state, width, False),
         reward(state, width),
@@ -66,6 +66,13 @@ def blocks(state: FrameState, width: int) -> list[Block]:
         notes(state, width, 1),
         footer(state, width),
     ]
+
+
+def beginning(state: FrameState, width: int, is_wide: bool) -> list[Block]:
+    """Before the first step: what is being done, and the run once it has a name."""
+    if not state.info.run:
+        return [Block((_activity(state, width, is_wide),), 0, 1), notes(state, width, 2)]
+    return [header(state, width, is_wide), notes(state, width, 2), footer(state, width)]
 
 
 def header(state: FrameState, width: int, is_wide: bool) -> Block:

@@ -8,6 +8,7 @@ from grpo_cli.display.lines import Piece, columns, line, rule
 from grpo_cli.display.panels import (
     LOTS_TRUNCATED,
     Block,
+    beginning,
     footer,
     header,
     histogram,
@@ -38,7 +39,7 @@ OUTCOMES = (
 def blocks(state: FrameState, width: int) -> list[Block]:
     """The wide frame's panels from top to bottom."""
     if not state.history:
-        return [header(state, width, True), notes(state, width, 2), footer(state, width)]
+        return beginning(state, width, True)
     return [
         header(state, width, True),
         reward_block(state, width, 33),

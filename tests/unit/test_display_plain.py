@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.display import Card, RunInfo, Source, make_display
+from grpo_cli.display.card import card_lines
 from grpo_cli.display.choose import choose_mode
 from grpo_cli.display.jsonlines import JsonDisplay
 from grpo_cli.display.live import LiveDisplay
@@ -216,3 +217,23 @@ def test_a_resumed_run_is_shown_with_its_past(tmp_path: Path) -> None:
     assert [m["step"] for m in shown.history] == [1, 2, 3]
     assert shown.first is not None and shown.first["reward/total/mean"] == 0.1
     assert [m["eval/pass@1"] for m in shown.evaluations] == [0.2]
+
+
+def test_a_card_with_one_evaluation_claims_no_change() -> None:
+    lines = card_lines(
+        Card(
+            "interrupted", 1.0, (), ({"step": 0, "eval/pass@1": 0.2, "eval/pass@4": 0.4, "eval/think": 0.1},)
+        ),
+        80,
+    )
+    assert not any("→" in line for line in lines)
+
+
+def test_a_card_keeps_to_its_width() -> None:
+    seconds = dict.fromkeys(("setup", "warmup", "evaluate", "generate", "verify", "update", "other"), 1.0)
+    lines = card_lines(
+        Card("done", 9.0, (STEP,), (), device="cpu " * 40, reason="why " * 60, seconds=seconds), 60
+    )
+    assert max(map(len, lines)) <= 60
+    assert sum("%" in line and "generate" in line for line in lines) == 1
+    assert " update 14%" in "".join(lines)
