@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
@@ -14,7 +13,7 @@ from grpo_cli.train.rollout.bounds import check_requests, check_settings
 from grpo_cli.train.rollout.cache import FusedAttention, KeyValueStore, Layout
 from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.train.rollout.memory import SHARE, free_bytes, rows_that_fit
-from grpo_cli.train.rollout.modelseat import Forward, causal_model, fingerprint, seated
+from grpo_cli.train.rollout.modelseat import Forward, causal_model, fingerprint, numerics, seated
 from grpo_cli.train.rollout.noise import sample_keys, uniforms
 from grpo_cli.train.rollout.run import Run
 from grpo_cli.train.rollout.schedule import Schedule
@@ -30,17 +29,6 @@ if TYPE_CHECKING:
 
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
-
-
-def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
-    """The model's own types, or an autocast around them."""
-    import torch
-
-    if autocast is None:
-        return nullcontext()
-    kind = next(model.parameters()).device.type
-    # A cast kept between forward passes would outlive the weights that a captured graph reads.
-    return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
 
 
 class GraphEngine:

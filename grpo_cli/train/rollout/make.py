@@ -76,8 +76,8 @@ def _graph(
     """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager."""
     from grpo_cli.train.rollout.cuda import GraphStepper
     from grpo_cli.train.rollout.engine import Request, SamplingSettings
-    from grpo_cli.train.rollout.graph import GraphEngine, numerics
-    from grpo_cli.train.rollout.modelseat import Forward
+    from grpo_cli.train.rollout.graph import GraphEngine
+    from grpo_cli.train.rollout.modelseat import Forward, numerics
     from grpo_cli.train.rollout.prove import proven_accept, proven_attention, proven_shadow, proven_swaps
 
     if next(model.parameters()).device.type != "cuda":

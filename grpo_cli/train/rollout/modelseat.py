@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.train.rollout.attention import ROLLOUT_ATTENTION, Current, register
 from grpo_cli.train.rollout.cache import Phase, hugging_face_cache
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 
@@ -53,6 +54,17 @@ def seated(model: nn.Module) -> Iterator[None]:
         Current.phase = None
         for config, name in before:
             config._attn_implementation_internal = name
+
+
+def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
+    """The model's own types, or an autocast around them."""
+    import torch
+
+    if autocast is None:
+        return nullcontext()
+    kind = next(model.parameters()).device.type
+    # A cast kept between forward passes would outlive the weights that a captured graph reads.
+    return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
 
 
 def fingerprint(model: nn.Module) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.train.rollout.attention import attend_one
 from grpo_cli.train.rollout.cache import FusedAttention, Layout
-from grpo_cli.train.rollout.modelseat import causal_model, evaluating
+from grpo_cli.train.rollout.modelseat import causal_model, evaluating, numerics
 from grpo_cli.train.rollout.supports import measure_layout
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def proven_shadow(
         torch.arange(12, device=next(base.parameters()).device)[None]
         % base.get_input_embeddings().num_embeddings
     )
-    with evaluating(base):
+    with evaluating(base), numerics(model, autocast):
         expected = base(input_ids=tokens, use_cache=False).logits.float()
         with swapped(shadow.swaps()):
             got = base(input_ids=tokens, use_cache=False).logits.float()
