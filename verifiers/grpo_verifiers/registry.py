@@ -16,6 +16,7 @@ KINDS: dict[str, str] = {
     "python": "grpo_verifiers.custom:PythonVerifier",
     "sql": "grpo_verifiers.sql:SqlVerifier",
     "command": "grpo_verifiers.command:CommandVerifier",
+    "metamath": "grpo_verifiers.metamath:MetamathVerifier",
     "json": "grpo_verifiers.structured:JsonVerifier",
     "choice": "grpo_verifiers.choice:ChoiceVerifier",
     "numeric": "grpo_verifiers.quantity:NumericVerifier",

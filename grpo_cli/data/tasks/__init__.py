@@ -16,6 +16,7 @@ Split = Literal["train", "test"]
 
 TASKS: dict[str, str] = {
     "addition3": "grpo_cli.data.tasks.addition3",
+    "metamath": "grpo_cli.data.tasks.metamath",
 }
 
 
