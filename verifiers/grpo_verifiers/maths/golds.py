@@ -118,8 +118,8 @@ def _compile_text(text: str) -> Gold:
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
-    if answer.tree is None and not answer.words and "never closed" in answer.fault:
-        raise BadGold(f"the gold answer `{text[:40]}` cannot be read: {answer.fault}")
+    if answer.tree is None and not _is_balanced(answer.text):
+        raise BadGold(f"the gold answer `{text[:40]}` cannot be read: its braces do not match")
     if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
         raise BadGold(f"the gold answer `{text[:40]}` has no value")
     letter = _LETTER.fullmatch(answer.text)
@@ -131,6 +131,11 @@ def _compile_text(text: str) -> Gold:
             if found == sorted(set(found)):
                 letters = "".join(found)
     return Gold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
+
+
+def _is_balanced(text: str) -> bool:
+    bare = text.replace("\\{", "").replace("\\}", "")
+    return bare.count("{") == bare.count("}")
 
 
 _read_once = lru_cache(maxsize=20_000)(read_answer)

@@ -10,6 +10,19 @@ import re
 from typing import NamedTuple
 
 from grpo_verifiers.maths.units import LETTERS, SHORT
+from grpo_verifiers.maths.vocabulary import (
+    ALIGNED_ENVIRONMENTS,
+    COLOUR_MACROS,
+    FONT_MACROS,
+    FUNCTIONS,
+    GREEK,
+    HIDDEN_MACROS,
+    MATRIX_ENVIRONMENTS,
+    SPELT_SYMBOLS,
+    SYNONYMS,
+    TEXT_MACROS,
+    VARIANTS,
+)
 from grpo_verifiers.maths.words import SHORT_WORDS
 
 MOST_TOKENS = 3_000
@@ -43,220 +56,6 @@ _LEX = re.compile(
     r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
     re.DOTALL,
 )
-_TEXT = frozenset(
-    ["text", "mbox", "textrm", "textup", "textnormal", "textsf", "texttt", "hbox", "textmd", "mathtext"]
-)
-_FONT = frozenset(
-    [
-        "mathrm",
-        "mathbf",
-        "textbf",
-        "boldsymbol",
-        "bold",
-        "bm",
-        "pmb",
-        "mathit",
-        "mathsf",
-        "mathtt",
-        "mathcal",
-        "mathscr",
-        "mathfrak",
-        "textit",
-        "underline",
-        "emph",
-        "operatorname",
-        "mathop",
-        "boxed",
-        "fbox",
-        "framebox",
-        "ensuremath",
-        "displaylines",
-        "substack",
-        "smash",
-        "uline",
-        "textsc",
-        "mathnormal",
-        "vec",
-        "hat",
-        "widehat",
-        "tilde",
-        "widetilde",
-        "overrightarrow",
-        "mathbin",
-        "mathord",
-        "mathrel",
-        "mathopen",
-        "mathclose",
-        "mathpunct",
-        "llap",
-        "rlap",
-        "underbar",
-    ]
-)
-_DROPPED = frozenset(
-    [
-        "phantom",
-        "hphantom",
-        "vphantom",
-        "label",
-        "tag",
-        "cancel",
-        "bcancel",
-        "xcancel",
-        "hspace",
-        "vspace",
-        "sout",
-        "footnote",
-        "ref",
-        "eqref",
-        "st",
-        "kern",
-        "cellcolor",
-    ]
-)
-_COLOURED = frozenset(["textcolor", "colorbox", "fcolorbox", "href"])
-_MATRICES = frozenset(
-    [
-        "matrix",
-        "pmatrix",
-        "bmatrix",
-        "Bmatrix",
-        "vmatrix",
-        "Vmatrix",
-        "smallmatrix",
-        "array",
-        "psmallmatrix",
-        "bsmallmatrix",
-    ]
-)
-_ALIGNED = frozenset(
-    [
-        "aligned",
-        "align",
-        "alignedat",
-        "equation",
-        "gather",
-        "gathered",
-        "split",
-        "multline",
-        "eqnarray",
-        "center",
-        "flalign",
-    ]
-)
-FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "arccot",
-        "arcsec",
-        "arccsc",
-        "sinh",
-        "cosh",
-        "tanh",
-        "coth",
-        "ln",
-        "log",
-        "lg",
-        "exp",
-        "sqrt",
-        "abs",
-        "min",
-        "max",
-        "gcd",
-        "lcm",
-        "floor",
-        "ceil",
-        "asin",
-        "acos",
-        "atan",
-        "det",
-        "lim",
-        "mod",
-        "cbrt",
-        "cis",
-        "tg",
-        "ctg",
-        "arctg",
-        "cosec",
-        "arg",
-        "sgn",
-    ]
-)
-_SPELT_SYMBOLS = {
-    "pi": ("c", "pi"), "Pi": ("s", "Pi"), "infinity": ("c", "infty"), "inf": ("c", "infty"), "infty": ("c", "infty"), "oo": ("c", "infty"),
-    "theta": ("s", "theta"), "alpha": ("s", "alpha"), "beta": ("s", "beta"), "gamma": ("s", "gamma"), "lambda": ("s", "lambda"),
-    "sigma": ("s", "sigma"), "omega": ("s", "omega"), "phi": ("s", "phi"), "delta": ("s", "delta"), "epsilon": ("s", "epsilon"),
-}  # fmt: skip
-_GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Sigma",
-        "Upsilon",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-        "hbar",
-        "aleph",
-        "imath",
-        "jmath",
-        "Pi",
-    ]
-)
-_SAME = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "nicefrac": "frac", "sfrac": "frac", "dbinom": "binom", "tbinom": "binom",
-    "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge", "geqq": "ge", "neq": "ne", "lt": "<", "gt": ">",
-    "varnothing": "emptyset", "O": "emptyset", "land": "and", "wedge": "and", "lor": "or", "vee": "or", "lbrace": "{", "rbrace": "}", "lvert": "|", "rvert": "|",
-    "vert": "|", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "dots": "ldots", "cdots": "ldots", "dotsc": "ldots",
-    "dotsb": "ldots", "vdots": "ldots", "ddots": "ldots", "dotso": "ldots", "ast": "*", "times": "*", "cdot": "*", "bullet": "*", "div": "/", "colon": ":", "slash": "/",
-    "degree": "circ", "textdegree": "circ", "percent": "%", "rightarrow": "to", "longrightarrow": "to", "Longrightarrow": "to", "Rightarrow": "to", "implies": "to", "iff": "to",
-    "smallsetminus": "setminus", "backslash": "setminus", "bigcup": "cup", "bigcap": "cap", "isin": "in", "reals": "Reals", "asin": "arcsin",
-    "acos": "arccos", "atan": "arctan", "thickapprox": "approx", "simeq": "approx", "doteq": "approx", "approxeq": "approx",
-    "prime": "'", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec": "csc", "mid": "mid", "textbar": "|", "colonequals": "=", "coloneqq": "=",
-    "dollar": "$", "lang": "langle", "rang": "rangle", "bar": "overline", "cong": "=", "infin": "infty", "minus": "-", "plus": "+", "semicolon": ";", "plusmn": "pm", "ohm": "Omega",
-}  # fmt: skip
-_VARIANTS = {
-    "varphi": "phi",
-    "varepsilon": "epsilon",
-    "vartheta": "theta",
-    "varrho": "rho",
-    "varsigma": "sigma",
-    "varpi": "pi",
-}
 _MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
 _COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
@@ -387,12 +186,18 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
             )
         elif kind == "cmd":
             name = value[1:]
-            if name in _TEXT or name in _FONT or name in _DROPPED or name in _COLOURED or name == "color":
+            if (
+                name in TEXT_MACROS
+                or name in FONT_MACROS
+                or name in HIDDEN_MACROS
+                or name in COLOUR_MACROS
+                or name == "color"
+            ):
                 pos = _macro(text, pos, name, out, spaced, depth)
-            elif name in _GREEK:
+            elif name in GREEK:
                 out.append(Token("s", name, spaced))
-            elif name in _VARIANTS:
-                name = _VARIANTS[name]
+            elif name in VARIANTS:
+                name = VARIANTS[name]
                 out.append(Token("c" if name == "pi" else "s", name, spaced))
             elif name == "mathbb" or name == "Bbb":
                 argument, pos = _argument(text, pos)
@@ -404,7 +209,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
                 pos = rest.end()
                 out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
             else:
-                name = _SAME.get(name, name)
+                name = SYNONYMS.get(name, name)
                 if len(name) == 1:
                     out.append(Token("c" if name in "{}" else "o", name, spaced))
                 else:
@@ -441,12 +246,12 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
 
 
 def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -> int:
-    if name in _ALIGNED:
+    if name in ALIGNED_ENVIRONMENTS:
         if which == "begin" and name == "alignedat":
             return _argument(text, pos)[1]
         out.append(Token("c", which + "aligned"))
         return pos
-    if name not in _MATRICES and name != "cases" and name != "dcases" and name != "rcases":
+    if name not in MATRIX_ENVIRONMENTS and name != "cases" and name != "dcases" and name != "rcases":
         raise Unreadable(f"an environment {name[:20]}")
     if which == "begin" and name == "array":
         option = re.compile(r"\s*(?:\[[a-z]\])?\s*\{[^{}]*\}").match(text, pos)
@@ -462,24 +267,24 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     """A macro that dresses, hides or names its argument."""
     if name == "color":
         return _argument(text, pos)[1]
-    if name in _COLOURED:
+    if name in COLOUR_MACROS:
         _, pos = _argument(text, pos)
         if name == "fcolorbox":
             _, pos = _argument(text, pos)
     argument, pos = _argument(text, pos)
-    if name in _DROPPED:
+    if name in HIDDEN_MACROS:
         return pos
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()
     bare = argument.strip()
-    if name in _TEXT and not bare:
+    if name in TEXT_MACROS and not bare:
         return pos
     if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
         out.append(Token("w", bare, spaced))
         return pos
     if (
         name in ("textbf", "textit")
-        or name in _TEXT
+        or name in TEXT_MACROS
         or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
     ):
         _lex(argument, out, True, depth + 1)
@@ -518,10 +323,10 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
     if run in FUNCTIONS and not (upright and run in ("min", "sec", "mod") and out and out[-1].kind == "n"):
         after_number = bool(out) and out[-1].kind == "n"
         if not (run in ("min", "sec") and after_number and spaced):
-            out.append(Token("c", _SAME.get(run, run), spaced))
+            out.append(Token("c", SYNONYMS.get(run, run), spaced))
             return
-    if run in _SPELT_SYMBOLS:
-        kind, name = _SPELT_SYMBOLS[run]
+    if run in SPELT_SYMBOLS:
+        kind, name = SPELT_SYMBOLS[run]
         out.append(Token(kind, name, spaced))
         return
     previous = out[-1] if out else None

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.answers import Answer, is_hedge, is_placeholder, read_answer
 from grpo_verifiers.maths.choice import option_of, options_of
-from grpo_verifiers.maths.compare import same
+from grpo_verifiers.maths.compare import same, start_trial
 from grpo_verifiers.maths.golds import Gold
 from grpo_verifiers.maths.lexer import TooBig
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.scalars import Trial
 from grpo_verifiers.maths.tree import Node, contains, rename, symbols
 from grpo_verifiers.maths.words import plain_words, same_words
 
@@ -101,7 +100,7 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     for g, a in pairs:
         if g is None or a is None:
             continue
-        trial = Trial(options)
+        trial = start_trial(options)
         try:
             if same(g, a, trial):
                 if trial.pending:

@@ -5,6 +5,7 @@ What none of them settles is written down in `Trial.pending` and counts as equal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -24,10 +25,15 @@ class Trial:
     """One comparison of an answer with a gold: options, what is still to be proved, and why it was accepted."""
 
     options: MathOptions
+    compare: Callable[[Node, Node, Trial], bool]
     log10: bool = False
     bare_log: bool = False
     pending: list[tuple[Node, Node]] = field(default_factory=list)
     how: str = "equal:rational"
+
+    def same(self, gold: Node, answer: Node) -> bool:
+        """Compare parts of the two; what they leave open is kept only if they may be equal."""
+        return self.compare(gold, answer, self)
 
     def note(self, how: str) -> None:
         """Remember the dearest argument that was needed."""

@@ -62,6 +62,7 @@ class _Worker:
         self.tasks = 0
 
     def kill(self) -> None:
+        """End it at once."""
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
         self.link.close()
