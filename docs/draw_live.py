@@ -5,6 +5,7 @@ The frame is the one a terminal of 100 x 30 showed after that step; nothing in i
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from dataclasses import replace
@@ -43,8 +44,8 @@ def main() -> None:
     total = info.prompts * info.group
     state.act("generate", total * 3 // 4, total, at)
     console = Console(
-        record=True, width=WIDTH, file=open("/dev/null", "w"), force_terminal=True, color_system="truecolor"
-    )  # noqa: SIM115 - lives as long as the script
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     console.print(frame(state.snapshot(at), WIDTH, HEIGHT))
     svg = console.export_svg(title="grpo train", theme=MONOKAI, unique_id="grpo")
     # rich names a font on the net; the reader's own fixed-width font does as well

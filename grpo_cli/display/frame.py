@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.console import Group
 from rich.text import Text
 
-from grpo_cli.display import panels, wide
+from grpo_cli.display import narrow, panels, wide
 from grpo_cli.display.lines import Piece, line
 from grpo_cli.display.state import FrameState
 from grpo_cli.display.text import as_ascii, duration, number, percent, score
@@ -32,7 +32,7 @@ def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = Fal
         lines = [tiny(state, max(width - 1, 1))]
     else:
         is_wide = width >= WIDE[0] and height >= WIDE[1]
-        blocks = (wide.blocks if is_wide else panels.blocks)(state, min(width, 200) - 1)
+        blocks = (wide.blocks if is_wide else narrow.blocks)(state, min(width, 200) - 1)
         lines = _shrink(blocks, min(MOST_LINES, height - 1))
     return [_ascii(text) for text in lines] if ascii else lines
 

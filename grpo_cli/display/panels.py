@@ -1,4 +1,4 @@
-"""The panels of the narrow frame (80 x 24), and what both frames share. Every figure is a metric under its own name.
+"""What the narrow and the wide frame share. Every figure is a metric under its own name.
 
 — is "not measured". Colour marks a change of state only: good green, caution yellow, bad red; curves are dim.
 """
@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from grpo_cli.display.info import Source
-from grpo_cli.display.lines import Piece, columns, fit, fit_tail, head, line, rule, tail
+from grpo_cli.display.lines import Piece, fit, fit_tail, head, line, rule, tail
 from grpo_cli.display.plain import shown_sources, timing
 from grpo_cli.display.state import FrameState, Note
 from grpo_cli.display.text import (
@@ -25,7 +25,6 @@ from grpo_cli.display.text import (
     spark,
     two,
     visible,
-    whole,
 )
 from grpo_verifiers.verdict import Outcome
 
@@ -50,22 +49,6 @@ class Block:
     rank: int
     least: int = 0
     title: int = 0
-
-
-def blocks(state: FrameState, width: int) -> list[Block]:
-    """The narrow frame's panels from top to bottom."""
-    if not state.history:
-        return beginning(state, width, False)
-    return [
-        header(state, width, False),
-        reward(state, width),
-        groups(state, width),
-        completions(state, width),
-        samples(state, width, 2),
-        Block((rule(width),), 7),
-        notes(state, width, 1),
-        footer(state, width),
-    ]
 
 
 def beginning(state: FrameState, width: int, is_wide: bool) -> list[Block]:
@@ -234,11 +217,6 @@ def reward_block(state: FrameState, width: int, now_at: int) -> Block:
     return Block((top, *reward_lines(state, width, now_at)), 3, 2)
 
 
-def reward(state: FrameState, width: int) -> Block:
-    """The narrow reward panel."""
-    return reward_block(state, width, 20)
-
-
 def histogram(state: FrameState, which: str = "last") -> str:
     """`0/8 ▆▂▂▂▄▂▄▂█ 8/8`: groups by how many of their samples are right; many bins are joined."""
     metrics = state.last if which == "last" else state.first or {}
@@ -277,29 +255,6 @@ def pass_texts(state: FrameState) -> list[str]:
     return [f"pass@{k} {two(state.last.get(f'pass@{k}'))}" for k in shown]
 
 
-def groups(state: FrameState, width: int) -> Block:
-    """The narrow groups panel."""
-    last = state.last
-    parts = [
-        f"{word} {number(count)} {glyphs}".rstrip()
-        for word, count, glyphs in kind_bars(state, min(16, width - 50))
-    ]
-    if last.get("group/no_verdict"):
-        parts.append(f"no verdict {last['group/no_verdict']}")
-    parts.append(f"signal {percent(last.get('group/signal'))}")
-    second = [histogram(state), *pass_texts(state), f"group std {two(last.get('reward/std_in_group'))}"]
-    title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
-    return Block(
-        (
-            rule(width, (2, "groups"), (12, title)),
-            line(width, Piece(3, columns(width - 3, parts))),
-            line(width, Piece(3, columns(width - 3, second))),
-        ),
-        2,
-        2,
-    )
-
-
 def split_rule(width: int, at: int, left: str, right: str) -> Text:
     """A rule over two panels side by side, with a tee where they meet."""
     text = rule(width, (2, left)).plain
@@ -318,33 +273,6 @@ def memory_text(state: FrameState, gap: str) -> str:
     if peak is None:
         return ""
     return f"{number(peak)}{gap}{number(round(total))} GiB" if total is not None else f"{number(peak)} GiB"
-
-
-def completions(state: FrameState, width: int) -> Block:
-    """The narrow panels of completions and policy side by side."""
-    last = state.last
-    at = min(35, width // 2)
-    cap = f"  cap {state.info.max_tokens}" if state.info.max_tokens else ""
-    memory = memory_text(state, "/")
-    lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
-    speed = f"{number(last.get('tokens_per_s'))} tok/s"
-    truncated = last.get("truncated")
-    caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
-    failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
-    curve = spark(state.curve("entropy"), max(min(10, width - at - 30), 0))
-    rows = [
-        (f"len {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", "",
-         f"entropy {two(last.get('entropy'))} {curve}   kl {number(last.get('kl'))}", ""),
-        (f"truncated {percent(truncated)}  no answer {percent(last.get('no_answer'))}", caution,
-         f"clip {percent(last.get('clip/total'))}   grad {two(last.get('grad_norm'))}   lr {number(last.get('lr'))}", ""),
-        (f"{speed}  {memory or lengths}", "",
-         f"verifier errors {number(failed)}  over limit {number(over)}", "red" if failed else ""),
-    ]  # fmt: skip
-    body = [
-        line(width, Piece(3, left, left_style), Piece(at, "│", "dim"), Piece(at + 2, right, right_style))
-        for left, left_style, right, right_style in rows
-    ]
-    return Block((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)
 
 
 def verifier_names(state: FrameState) -> list[str]:
