@@ -39,8 +39,24 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def unwrapped_forward(model: nn.Module) -> Iterator[None]:
+    """The model's own `forward`, without the autocast that accelerate puts around it when it prepares a model: that
+    one keeps casts of the weights between calls, and a captured graph would read them after they are gone."""
+    base: Any = causal_model(model)
+    own, wrapper = base.__dict__.get("_original_forward"), base.__dict__.get("forward")
+    if own is None or wrapper is None:
+        yield
+        return
+    base.forward = own
+    try:
+        yield
+    finally:
+        base.forward = wrapper
+
+
+@contextmanager
 def seated(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients, rollout attention."""
+    """Evaluation mode, no gradients, rollout attention, nobody's wrapper."""
     register()
     found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in found if hasattr(config, "_attn_implementation")}
@@ -48,7 +64,7 @@ def seated(model: nn.Module) -> Iterator[None]:
     try:
         for config, _ in before:
             config._attn_implementation_internal = ROLLOUT_ATTENTION
-        with evaluating(model):
+        with evaluating(model), unwrapped_forward(model):
             yield
     finally:
         Current.phase = None
