@@ -114,11 +114,13 @@ def label_of(run: RunData, varying: Sequence[str]) -> str:
 def differing_keys(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys whose values are not the same in all recipes, where a run's own place and seed do not count."""
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
-    return [
+    varying = [
         key
         for key in keys
         if not key.startswith(NOT_AN_ARM) and len({repr(recipe.get(key)) for recipe in recipes}) > 1
     ]
+    # a key that only some recipes have may come from a newer schema: it names an arm last
+    return sorted(varying, key=lambda key: not all(key in recipe for recipe in recipes))
 
 
 def flat_recipe(text: str) -> dict[str, Any]:

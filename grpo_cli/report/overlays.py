@@ -37,11 +37,12 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
     n = next(
         (m["eval/n"] for arm in arms for run in arm.runs for m in run.evaluations if m.get("eval/n")), None
     )
-    caption = f"Held-out pass@1, sampled{f', {n} prompts' if n else ''}. " + (
-        "Band: 95 % interval clustered by prompt. Dotted: the model before training."
-        if len(traces) and len(arms) == 1 and len(arms[0].runs) == 1
-        else "Thick: mean over seeds, band: smallest to largest; thin: single runs."
-    )
+    says = "Bands: 95 % interval clustered by prompt."
+    if any(len(arm.runs) > 1 for arm in arms):
+        says += " Arms of several seeds: thick their mean, band from the smallest to the largest, thin single runs."
+    if sum(len(arm.runs) for arm in arms) == 1:
+        says += " Dotted: the model before training."
+    caption = f"Held-out pass@1, sampled{f', {n} prompts' if n else ''}. {says}"
     return Figure("held-out", "Held-out score", caption, traces, axes("step", "pass@1", share=True))
 
 

@@ -18,6 +18,7 @@ from grpo_verifiers.verdict import Outcome
 MOST_BYTES = 200_000_000
 MOST_FILES = 200
 MOST_MOMENTS = 5
+MOST_EVALUATIONS = 40
 MOST_PROMPTS = 60
 MOST_ROWS = 256
 MOST_CHARS = 4000
@@ -101,35 +102,43 @@ def surprises_of(group: Sequence[tuple[int, SampleRecord]]) -> list[tuple[str, f
 
 
 def _held_out(folder: RunFolder, reading: Reading) -> None:
-    """Rates of each prompt at each evaluation, and some prompts with their completions at a few of them."""
-    steps = folder.steps("eval")
-    by_step: dict[int, dict[str, list[tuple[int, SampleRecord]]]] = {}
-    for step in spread(steps, 40):
-        rows: dict[str, list[tuple[int, SampleRecord]]] = {}
-        for line, sample in enumerate(folder.samples(step, "eval"), 1):
-            rows.setdefault(sample.row, []).append((line, sample))
-        by_step[step] = rows
-    if not by_step:
+    """Rates of each prompt at each evaluation, then the completions of some prompts at a few of them.
+
+    Two passes, so that only one file of held-out samples is in memory at a time.
+    """
+    shown = spread(folder.steps("eval"), MOST_EVALUATIONS)
+    if not shown:
         return
-    shown = list(by_step)
-    names = [row for row in by_step[shown[0]] if row in by_step[shown[-1]]]
-    rates = {row: [_rate(by_step[s].get(row, [])) for s in shown] for row in names}
+    tables = [{row: _rate(samples) for row, samples in _by_row(folder, step).items()} for step in shown]
+    names = [row for row in tables[0] if row in tables[-1]]
+    rates = {row: [table.get(row) for table in tables] for row in names}
     names.sort(key=lambda row: (rates[row][-1] or 0.0, rates[row][0] or 0.0, row))
     kept = [names[i] for i in spread(range(len(names)), MOST_ROWS)]
     reading.heat = (kept, shown, [rates[row] for row in kept])
-    moments = spread(shown, MOST_MOMENTS)
-    for row in probes(names, rates):
-        first = by_step[moments[0]][row][0][1]
-        reading.prompts.append(
-            {
-                "row": row, "prompt": first.prompt[:MOST_CHARS], "expected": _expected(first),
-                "change": f"{_percent(rates[row][0])} → {_percent(rates[row][-1])} right",
-                "moments": [
-                    {"step": s, "rate": _rate(by_step[s].get(row, [])), "samples": [_shown(folder, s, "eval", line, x) for line, x in _pair(by_step[s].get(row, []))]}
-                    for s in moments
-                ],
-            }
-        )  # fmt: skip
+    chosen: dict[str, dict[str, Any]] = {
+        row: {
+            "row": row,
+            "change": f"{_percent(rates[row][0])} → {_percent(rates[row][-1])} right",
+            "moments": [],
+        }
+        for row in probes(names, rates)
+    }
+    for step in spread(shown, MOST_MOMENTS):
+        samples = _by_row(folder, step)
+        for row, entry in chosen.items():
+            found = samples.get(row, [])
+            if found and "prompt" not in entry:
+                entry |= {"prompt": found[0][1].prompt[:MOST_CHARS], "expected": _expected(found[0][1])}
+            pair = [_shown(folder, step, "eval", line, sample) for line, sample in _pair(found)]
+            entry["moments"].append({"step": step, "rate": _rate(found), "samples": pair})
+    reading.prompts = list(chosen.values())
+
+
+def _by_row(folder: RunFolder, step: int) -> dict[str, list[tuple[int, SampleRecord]]]:
+    rows: dict[str, list[tuple[int, SampleRecord]]] = {}
+    for line, sample in enumerate(folder.samples(step, "eval"), 1):
+        rows.setdefault(sample.row, []).append((line, sample))
+    return rows
 
 
 def probes(names: Sequence[str], rates: dict[str, list[float | None]], most: int = MOST_PROMPTS) -> list[str]:
