@@ -18,10 +18,12 @@ class Lengths:
     """The token counts of the prompts that were looked at, shortest first."""
 
     counts: list[int]
+    total: int
+    """Prompts there are, looked at or not."""
 
     @classmethod
-    def of(cls, counts: Sequence[int]) -> Lengths:
-        return cls(sorted(counts))
+    def of(cls, counts: Sequence[int], total: int) -> Lengths:
+        return cls(sorted(counts), total)
 
     @property
     def mean(self) -> float:
@@ -38,6 +40,7 @@ def check_lengths(lengths: Lengths, recipe: Recipe, context: int | None) -> Find
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
     data = {
         "n": len(lengths.counts),
+        "total": lengths.total,
         "mean": lengths.mean,
         "p50": lengths.quantile(0.5),
         "p95": lengths.quantile(0.95),
@@ -45,7 +48,10 @@ def check_lengths(lengths: Lengths, recipe: Recipe, context: int | None) -> Find
         "context": context,
         "limit": min(limits, default=None),
     }
-    spread = f"prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
+    seen = f"{len(lengths.counts):,} of {lengths.total:,} " if lengths.total > len(lengths.counts) else ""
+    spread = (
+        f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
+    )
     lines = histogram(lengths.counts)
     if room is not None and room < 1:
         message = f"`sample.max_tokens` {recipe.sample.max_tokens:,} leaves no room for a prompt in a context of {context:,}"

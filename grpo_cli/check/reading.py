@@ -6,7 +6,7 @@ are read from the front, because reaching their later rows costs as much as read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from grpo_cli.data.rows import DataLike, Layout, Row, make_rows, named_sources
 from grpo_cli.data.sources import SourceLike, Which, broken_lines, find_file, load_source, mix
 
 HEAD_BYTES = 1 << 18
+PART = 250
 SPREAD = "spread evenly"
 BOM = b"\xef\xbb\xbf"
 
@@ -127,3 +128,10 @@ def _spread(path: Path, source: SourceLike, share: float) -> _Part:
 def _falls(index: int, share: float) -> bool:
     """Whether an evenly spread sample of this share holds the row of this index."""
     return share >= 1 or int((index + 1) * share) > int(index * share)
+
+
+def spread_parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """All rows in parts that each are spread over the whole, so that whoever stops early has seen a fair sample."""
+    stride = max(1, len(rows) // PART)
+    for start in range(stride):
+        yield rows[start::stride]

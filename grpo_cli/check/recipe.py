@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from grpo_cli.check.cost import check_memory, check_time
 from grpo_cli.check.findings import Finding, Level, failed
 from grpo_cli.check.lengths import Lengths, check_lengths
 from grpo_cli.check.likeness import check_likeness
-from grpo_cli.check.reading import Read, read_rows
+from grpo_cli.check.reading import Read, read_rows, spread_parts
 from grpo_cli.check.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.check.tokens import UnknownTokens, counter, full_counter, model_files
 from grpo_cli.check.verifiers import check_golds, check_refusals, check_start
@@ -26,6 +27,10 @@ from grpo_verifiers.combine import Rule
 
 GOLDS_S = 0.7
 """Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
+
+
+TOKENS_S = 1.0
+"""The same for token counts, beside the other checks."""
 
 
 @dataclass
@@ -62,7 +67,7 @@ class Check:
             self._held_out = yield from self._read("eval")
         if self._train is not None:
             self.sample_row = self._train.rows[0]
-            yield from self._warmup(self._train.rows)
+        yield from self._warmup()
 
     def _read(self, which: Which) -> Generator[Finding, None, Read | None]:
         try:
@@ -77,21 +82,19 @@ class Check:
         yield Finding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", data=data)
         return found
 
-    def _warmup(self, rows: list[Row]) -> Iterator[Finding]:
+    def _warmup(self) -> Iterator[Finding]:
         for index, phase in enumerate(self.recipe.warmup or []):
-            if phase.data is not None:
-                continue
             check = f"warmup[{index}]"
-            for shown in phase.demonstration:
-                template = parse(shown.template)
+            read = self._train
+            if phase.data is not None:
+                data = self.recipe.data.model_copy(update={"train": [phase.data]})
                 try:
-                    for row in rows:
-                        template.fill(row.fields)
-                except FillError as err:
-                    yield Finding(check, Level.FAIL, f"{row.place}: `{shown.template}`: {err}")
-                    break
-            else:
-                yield Finding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")
+                    read = read_rows(data, "train", self.base, self.most)
+                except UserError as err:
+                    yield failed(check, err)
+                    continue
+            if read is not None:
+                yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
 
     def _verifiers(self) -> Iterator[Finding]:
         combine = self.recipe.combine
@@ -135,7 +138,14 @@ class Check:
         if not read:
             raise UnknownTokens("no rows to count")
         count = full_counter(model) if self.is_full else counter(model, model_files(model))
-        return Lengths.of(count([row for one in read for row in one.rows]))
+        rows = [row for one in read for row in one.rows]
+        counts: list[int] = []
+        began = time.perf_counter()
+        for part in spread_parts(rows):
+            counts += count(part)
+            if not self.is_full and time.perf_counter() - began > TOKENS_S:
+                break
+        return Lengths.of(counts, len(rows))
 
     def _tokens(self, sizes: Sizes | None, counting: Future[Lengths]) -> tuple[Finding, Lengths | None]:
         try:
@@ -180,3 +190,15 @@ class Check:
             return
         yield check_memory(self.recipe, sizes, batches, lengths)
         yield check_time(self.recipe, sizes, batches, lengths)
+
+
+def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -> Finding:
+    """Whether every demonstration can be filled from every row; a row draws one of them, so all must do."""
+    for shown in templates:
+        template = parse(shown)
+        for row in rows:
+            try:
+                template.fill(row.fields)
+            except FillError as err:
+                return Finding(check, Level.FAIL, f"{row.place}: `{shown}`: {err}")
+    return Finding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_cli.check.findings import Finding, Level, failed
+from grpo_cli.check.reading import spread_parts
 from grpo_cli.data.audit import Audit, audit_golds
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, UserError
@@ -19,8 +20,10 @@ from grpo_cli.judge import Judge
 from grpo_verifiers import Outcome, Sample, Verifier
 from grpo_verifiers.combine import SUM, Rule, judges_of
 
+if TYPE_CHECKING:
+    from grpo_verifiers.sandbox.tiers import Tier
+
 CROSSED = 64
-FIRST_PART = 250
 SHOWN = 10
 MANY = 0.1
 
@@ -33,7 +36,24 @@ def check_start(judge: Judge) -> list[Finding]:
     except UserError as err:
         return [failed("verify", err)]
     names = ", ".join(f"{name}{' (primary)' if name == judge.primary else ''}" for name in judge.verifiers)
-    return [Finding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")]
+    started = Finding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")
+    sandboxes = [
+        _sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))
+    ]
+    return [started, *sandboxes]
+
+
+def _sandbox(name: str, tier: Tier) -> Finding:
+    """What the sandbox of a verifier refused when it was tried, and what this tier never promises."""
+    check = f"verify.{name}"
+    forbidden = [one for one in tier.checks if one.asked == "refused"]
+    breaches = [one.name for one in forbidden if one.is_breach]
+    refused = len(forbidden) - len(breaches)
+    message = f"sandbox `{tier.name}` refused {refused} of {len(forbidden)} forbidden things that were tried"
+    if breaches:
+        return Finding(check, Level.FAIL, f"{message}; open: {', '.join(breaches)}", code=Exit.SETUP)
+    lines = tuple(f"not covered: {what}" for what in tier.warnings)
+    return Finding(check, Level.OK, message, lines, tier.as_json())
 
 
 def check_golds(
@@ -49,7 +69,7 @@ def check_golds(
     began = time.perf_counter()
     audited = Audit([], {name: [] for name in verifiers}, [])
     seen = 0
-    for part in _parts(rows):
+    for part in spread_parts(rows):
         try:
             found = audit_golds(part, verifiers, "drop", rule)
         except DataError as err:  # every row of this part is bad
@@ -65,14 +85,6 @@ def check_golds(
             break
     seconds = time.perf_counter() - began
     return audited, _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
-
-
-def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """All rows in parts that each are spread over the whole; the first is small, to learn what one costs."""
-    stride = max(1, len(rows) // FIRST_PART)
-    yield rows[::stride]
-    for start in range(1, stride):
-        yield rows[start::stride]
 
 
 def _golds_finding(

@@ -128,6 +128,18 @@ def test_a_demonstration_that_cannot_be_filled_fails(tmp_path: Path) -> None:
     assert "no column `worked`" in done.stdout
 
 
+def test_a_warm_ups_own_rows_are_read_too(tmp_path: Path) -> None:
+    phase = "warmup: {data: shown.jsonl, demonstration: '{worked}', steps: 1, lr: 1e-3}\n"
+    done = run(tmp_path, recipe=RECIPE + phase)
+    assert done.returncode == 3
+    assert "fail    warmup[0]    data.train: no file `shown.jsonl`" in done.stdout
+    (tmp_path / "shown.jsonl").write_text('{"question": "q", "worked": "w"}\n')
+    assert (
+        "ok      warmup[0]    demonstrations can be filled from 1 rows"
+        in run(tmp_path, recipe=RECIPE + phase).stdout
+    )
+
+
 def test_a_model_that_is_not_here_leaves_tokens_unknown(tmp_path: Path) -> None:
     done = run(tmp_path, recipe=RECIPE.replace("builtin:tiny", "nobody/nothing-here"))
     assert done.returncode == 0

@@ -102,12 +102,32 @@ def test_the_histogram_holds_every_count_in_at_most_nine_bars() -> None:
 
 
 def test_quantiles_are_counts_that_occur() -> None:
-    lengths = Lengths.of([4, 1, 3, 2])
+    lengths = Lengths.of([4, 1, 3, 2], 4)
     assert (lengths.quantile(0.5), lengths.quantile(0.95), lengths.quantile(0.0), lengths.mean) == (
         2,
         4,
         1,
         2.5,
+    )
+
+
+def test_a_sample_of_prompts_says_of_how_many() -> None:
+    from grpo_cli.check.lengths import check_lengths
+    from grpo_cli.recipe import Recipe
+
+    recipe = Recipe.model_validate(
+        {
+            "model": "x",
+            "data": {"train": "a.jsonl", "prompt": "{q}"},
+            "verify": {"math": {}},
+            "train": {"steps": 1},
+        }
+    )
+    found = check_lengths(Lengths.of([5, 9, 700], 30), recipe, context=1_000)
+    assert found.level is Level.WARN
+    assert found.message == (
+        "3 of 30 prompts 9 tokens at the median, p95 700, longest 700;"
+        " 1 of 3 are over 488 (context 1,000 - `sample.max_tokens`) and dropped"
     )
 
 
