@@ -148,37 +148,48 @@ class Report:
         return out
 
     def _group_lines(self) -> list[str]:
-        totals, found = self.totals, self.pass_1()
+        totals, size = self.totals, self.totals.usual_size()
         if not totals.groups:
             return []
-        kinds, size = totals.kinds(), totals.usual_size()
+        if max(totals.sizes) == 1:
+            return [
+                row("groups", f"one sample in each, by {self.grouping}"),
+                *self._pass_lines(),
+                *self._order_lines(),
+            ]
+        kinds = totals.kinds()
         of = f" of {size}" if len(totals.sizes) == 1 else f" of {min(totals.sizes)} to {max(totals.sizes)}"
-        out = [
-            row(
-                "groups",
-                f"{totals.groups:,}{of} by {self.grouping}   all wrong {kinds['all_wrong']:,}   mixed {kinds['mixed']:,}"
-                f"   all right {kinds['all_right']:,}"
-                + (f"   no verdict {kinds['no_verdict']:,}" if kinds["no_verdict"] else ""),
-            )
-        ]
-        if found is not None:
-            passes = [f"pass@{k} {shown(v)}" for k, v in totals.pass_k().items() if k > 1]
-            half = (found.high - found.low) / 2
-            out.append(
-                row("", "   ".join([f"pass@1 {shown(found.mean)} ±{half:.2g} (n {found.n:,})", *passes]))
-            )
-        if size > 1:
-            dead = totals.groups - totals.with_signal
-            out.append(row("dead", f"{dead:,} of {totals.groups:,} groups have equal rewards: no gradient"))
+        none = f"   no verdict {kinds['no_verdict']:,}" if kinds["no_verdict"] else ""
+        dead = totals.groups - totals.with_signal
         predicted = [f"{shown(totals.predicted_dead(g))} of groups of {g}" for g in self.sizes()]
-        out.append(row("" if size > 1 else "dead", f"predicted in training: {', '.join(predicted)}"))
+        out = [
+            row("groups", f"{totals.groups:,}{of} by {self.grouping}"),
+            row(
+                "",
+                f"all wrong {kinds['all_wrong']:,}   mixed {kinds['mixed']:,}   all right {kinds['all_right']:,}{none}",
+            ),
+            *self._pass_lines(),
+            row("dead", f"{dead:,} of {totals.groups:,} groups have equal rewards: no gradient"),
+            row("", f"predicted in training: {', '.join(predicted)}"),
+        ]
+        return [*out, *self._order_lines()]
+
+    def _order_lines(self) -> list[str]:
         if self.is_inexact:
-            out.append(row("", "groups came back after they were counted: use `--groups scattered`"))
-        elif self.is_scattered:
-            out.append(
+            return [row("", "groups came back after they were counted: use `--groups scattered`")]
+        if self.is_scattered:
+            return [
                 row("", f"lines of a group are scattered: about {BYTES_A_GROUP} bytes kept for each group")
-            )
-        return out
+            ]
+        return []
+
+    def _pass_lines(self) -> list[str]:
+        found = self.pass_1()
+        if found is None:
+            return []
+        passes = [f"pass@{k} {shown(v)}" for k, v in self.totals.pass_k().items() if k > 1]
+        half = (found.high - found.low) / 2
+        return [row("", "   ".join([f"pass@1 {shown(found.mean)} ±{half:.2g} (n {found.n:,})", *passes]))]
 
     def _speed_line(self) -> str:
         bad = f"   {self.bad_lines:,} bad" if self.bad_lines else ""

@@ -1,8 +1,9 @@
 """Group statistics of samples that pass once, in constant memory where groups are contiguous.
 
-Every closed group keeps a counter of about 130 bytes for a while. When 65,536 of them have passed and none has come
-back, the input is taken to be contiguous: they are folded into totals, and a fixed filter of 8 MiB notices should one
-come back after all. Where a group does come back the counters stay, one a group, and the memory grows with groups.
+Every closed group keeps a counter of about 150 bytes for a while. When 65,536 of them have passed, none has come back
+and most hold two samples or more, the input is taken to be contiguous: they are folded into totals, and a fixed filter
+of 8 MiB notices should one come back after all. Else (a group came back, or each had one sample so far, as in a file
+that goes through the prompts again and again) the counters stay, and the memory grows with the number of groups.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from grpo_cli.estimate import pass_at_k
 from grpo_verifiers.verdict import Outcome
 
 KEPT = 65_536
-BYTES_A_GROUP = 130
+BYTES_A_GROUP = 150
 SPREAD = 1e-9
 """Rewards closer than this are equal."""
 _FILTER_BITS = 1 << 26
@@ -128,6 +129,7 @@ class Tally:
         self._counts = array("Q")
         self._first = array("d")
         self._filter: bytearray | None = None
+        self._single = 0
         self._is_scattered = order == "scattered"
 
     @property
@@ -185,7 +187,9 @@ class Tally:
             self._counts.append(0)
             self._first.append(0.0)
         self._counts[at], self._first[at] = self._state.packed(), self._state.first
-        if len(self._counts) >= self._kept and not self._is_scattered:
+        self._single += self._state.size == 1
+        is_due = len(self._counts) % self._kept == 0
+        if is_due and not self._is_scattered and 2 * self._single < len(self._counts):
             self._filter = bytearray(_FILTER_BITS // 8)
             for group in self._index:
                 _mark(self._filter, group)

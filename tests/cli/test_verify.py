@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -366,3 +367,68 @@ def test_verifiers_that_take_back_what_the_other_gives_are_named() -> None:
     assert found["warnings"] == [
         "`regex` and `regex2` cancel: where one pays, the other does not (3000 samples)"
     ]
+
+
+def test_ctrl_c_stops_with_whole_lines_and_a_summary() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "-", *NUMBER, "--stream"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENV,
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    process.stdin.write(line("is 4").encode())
+    process.stdin.flush()
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    rest, talk = process.stdout.read(), process.stderr.read().decode()
+    assert process.wait(20) == 130
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+    assert json.loads(first)["outcome"] == "right" and rest == b""
+    assert "interrupted after 1 lines" in talk and "Traceback" not in talk
+
+
+def test_samples_of_a_run_are_read_back_to_the_same_numbers(tmp_path: Path) -> None:
+    from grpo_cli.records import SampleRecord, dump_line
+    from grpo_cli.stats import step_stats
+    from grpo_verifiers import Outcome, build
+
+    verifier = build("numeric")
+    records = []
+    for i in range(24):
+        text, fields = (
+            f"\\boxed{{{i % 5}}}" if i % 7 else "no idea",
+            {"answer": str(i // 8), "step": "of the row"},
+        )
+        verdict = verifier.verify(text, fields)
+        records.append(
+            SampleRecord(
+                3,
+                f"row-{i // 8}",
+                i // 8,
+                "p",
+                text,
+                fields,
+                {"numeric": verdict},
+                verdict.outcome,
+                verdict.score,
+                0.0,
+                5,
+            )
+        )
+    folder = tmp_path / "run" / "samples"
+    folder.mkdir(parents=True)
+    (folder / "step-000003.jsonl").write_text("".join(dump_line(record.as_json()) for record in records))
+    (tmp_path / "run" / "recipe.yaml").write_text(RECIPE.format("verify: {numeric: {}}"))
+    got = run(str(folder / "step-000003.jsonl"), "--json")
+    assert got.returncode == 0 and "verifiers of `" in got.stderr
+    found, wanted = json.loads(got.stdout), step_stats(records, 8, [1, 2, 8])
+    groups = found["groups"]
+    assert found["mean_reward"] == pytest.approx(wanted["reward/total/mean"])
+    assert [groups[key] for key in ("n", "all_wrong", "mixed", "all_right", "with_signal")] == [
+        wanted[f"group/{key}"] for key in ("count", "all_wrong", "mixed", "all_right", "with_signal")
+    ]
+    assert all(groups["pass@k"][str(k)] == pytest.approx(wanted[f"pass@{k}"]) for k in (1, 2, 8))
+    assert found["outcomes"]["no_answer"] == sum(record.outcome is Outcome.NO_ANSWER for record in records)

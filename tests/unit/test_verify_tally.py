@@ -67,6 +67,14 @@ def test_groups_that_come_back_after_folding_are_noticed() -> None:
     assert counted.is_inexact
 
 
+def test_a_file_that_goes_through_the_prompts_again_and_again_is_exact() -> None:
+    samples = [sample for i in range(4) for sample in groups(500)[i::4]]
+    counted = Tally(kept=50)
+    for sample in samples:
+        counted.add(*sample)
+    assert seen(counted.finish()) == seen(tally(groups(500))) and not counted.is_inexact
+
+
 def test_scattered_order_asked_for_is_exact_even_then() -> None:
     counted = Tally("scattered", kept=50)
     for sample in groups(100) * 2:
