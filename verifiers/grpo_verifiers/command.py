@@ -161,7 +161,8 @@ class CommandVerifier(Verifier):
 
     def _run(self, slot: Slot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         lane, o = slot.lane("programs", "command"), self.options
-        files, product = {self.language.source: source}, None
+        files: dict[str, str] = {self.language.source: source}
+        products: dict[str, bytes] = {}
         if self.language.compile:
             made = run_program(
                 lane, _found(self.language.compile), files, Limits(o.compile_timeout, 2048), keep=PRODUCT
@@ -171,12 +172,12 @@ class CommandVerifier(Verifier):
                 return over_limit("compile_time", source, seconds)
             if made.report.exit_code != 0:
                 return wrong(source, "does_not_compile", seconds, 0.0, made.stderr[-400:])
-            files, product = {}, (PRODUCT, made.product)
+            files, products = {}, {PRODUCT: made.product}
         passed, bad = 0, ""
         for test in tests:
             stdin = test.input.encode("utf-8", "surrogatepass")
             ran = run_program(
-                lane, _found(self.language.run), files, Limits(o.timeout, o.mem_mb), stdin, None, product
+                lane, _found(self.language.run), files, Limits(o.timeout, o.mem_mb), stdin, None, products
             )
             why = _failure(ran, test, o.compare == "strict")
             passed += not why

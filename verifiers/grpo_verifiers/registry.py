@@ -17,6 +17,7 @@ KINDS: dict[str, str] = {
     "sql": "grpo_verifiers.sql:SqlVerifier",
     "command": "grpo_verifiers.command:CommandVerifier",
     "metamath": "grpo_verifiers.metamath:MetamathVerifier",
+    "coq": "grpo_verifiers.coq:CoqVerifier",
     "json": "grpo_verifiers.structured:JsonVerifier",
     "choice": "grpo_verifiers.choice:ChoiceVerifier",
     "numeric": "grpo_verifiers.quantity:NumericVerifier",

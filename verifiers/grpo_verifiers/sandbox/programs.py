@@ -76,17 +76,18 @@ def run_program(
     limits: Limits,
     stdin: bytes = b"",
     keep: str | None = None,
-    product: tuple[str, bytes] | None = None,
+    products: Mapping[str, bytes] | None = None,
 ) -> Ran:
-    """Run a program over these files. `keep`: hand out a file it makes; `product`: lay out one that was kept before.
+    """Run a program over these files. `keep`: hand out a file it makes; `products`: lay out what was kept before.
 
     Raises:
         LaneFailed: the sandbox broke.
     """
-    payload = {"argv": list(argv), "files": dict(files), "keep": keep, "product": product and product[0]}
-    with _memory_files(
-        json.dumps(payload).encode(), stdin, product[1] if product else None if keep else b""
-    ) as fds:
+    given = dict(products or {})
+    sizes = [[name, len(data)] for name, data in given.items()]
+    payload = {"argv": list(argv), "files": dict(files), "keep": keep, "products": sizes}
+    contents = {"payload": json.dumps(payload).encode(), "stdin": stdin, "products": b"".join(given.values())}
+    with _memory_files(contents, keep is not None) as fds:
         report = lane.run("program", fds, limits.as_json())
         out_size = os.fstat(fds["stdout"]).st_size
         return Ran(
@@ -99,13 +100,13 @@ def run_program(
 
 
 @contextlib.contextmanager
-def _memory_files(payload: bytes, stdin: bytes, product: bytes | None) -> Iterator[dict[str, int]]:
+def _memory_files(contents: Mapping[str, bytes], keeps: bool) -> Iterator[dict[str, int]]:
     fds: dict[str, int] = {}
     try:
-        fds["payload"] = sealed_file(payload, "payload")
-        fds["stdin"] = sealed_file(stdin, "stdin")
-        fds["stdout"], fds["stderr"] = empty_file("stdout"), empty_file("stderr")
-        fds["results"] = empty_file("results") if product is None else sealed_file(product, "product")
+        for name, data in contents.items():
+            fds[name] = sealed_file(data, name)
+        for name in ("stdout", "stderr", *(["results"] if keeps else [])):
+            fds[name] = empty_file(name)
         yield fds
     finally:
         for fd in fds.values():

@@ -23,6 +23,9 @@ PROGRAMS = (
     "/usr/libexec",
     "/usr/local/bin",
     "/usr/local/lib/ocaml",
+    "/etc/ocamlfind.conf",
+    "/var/lib/coq",
+    "/usr/share/coq",
     "/etc/alternatives",
 )
 COMPANIONS = (

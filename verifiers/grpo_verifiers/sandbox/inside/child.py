@@ -20,6 +20,7 @@ from . import extract, libc, seccomp, wire
 
 NO_CODE, CRASHED, NO_MEMORY = 97, 1, 96
 MAX_OPEN_FILES = 64
+CHANNEL_FD, PRODUCTS_FD = 3, 4
 STACK_BYTES = 100 << 20
 
 
@@ -41,15 +42,26 @@ def _run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp
     for name, target in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         if name in fds:
             os.dup2(fds.pop(name), target)
-    channel = fds.pop("results", fds.pop("rpc", -1))
-    if channel >= 0:
-        os.dup2(channel, 3)
-        channel = 3
-    os.closerange(4 if channel == 3 else 3, 256)
+    channel = fds.pop("results", -1)
+    channel = fds.pop("rpc", channel)
+    _keep_only(channel, fds.pop("products", -1))
     _limit(limits)
     program.install(os.getpid())
     gc.enable()
-    return STYLES[job["style"]](payload, channel)
+    return STYLES[job["style"]](payload, CHANNEL_FD)
+
+
+def _keep_only(channel: int, products: int) -> None:
+    """Leave open 0, 1, 2, the channel as 3 and the products as 4, and nothing else."""
+    places = ((channel, CHANNEL_FD), (products, PRODUCTS_FD))
+    for fd, target in places:
+        if fd >= 0:
+            os.dup2(fd, target + 100)
+    os.closerange(3, 100)
+    for fd, target in places:
+        if fd >= 0:
+            os.dup2(target + 100, target)
+    os.closerange(100, 256)
 
 
 def _read(fd: int) -> bytes:

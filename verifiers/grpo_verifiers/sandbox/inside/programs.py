@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 FOLDER = "/tmp"
+PRODUCTS_FD = 4
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": FOLDER, "TMPDIR": FOLDER, "LANG": "C.UTF-8"}
 
 
@@ -18,12 +19,9 @@ def run(payload: dict[str, Any], out: int) -> int:
     for name, text in payload["files"].items():
         with open(name, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
             file.write(text)
-    keep = payload.get("keep")
+    _lay_out(PRODUCTS_FD, payload["products"])
+    keep = payload["keep"]
     if not keep:
-        if payload.get("product"):
-            _lay_out(out, payload["product"])
-        if out >= 0:
-            os.close(out)
         os.execve(payload["argv"][0], payload["argv"], ENVIRONMENT)
     child = os.fork()
     if child == 0:
@@ -40,12 +38,13 @@ def run(payload: dict[str, Any], out: int) -> int:
     return os.waitstatus_to_exitcode(status) & 0xFF
 
 
-def _lay_out(source: int, name: str) -> None:
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+def _lay_out(source: int, sizes: list[tuple[str, int]]) -> None:
+    """Write the products, which lie one after another in the source; then close it."""
     at = 0
-    while chunk := os.pread(source, 1 << 20, at):
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(fd, view) :]
-        at += len(chunk)
-    os.close(fd)
+    for name, size in sizes:
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+        end = at + size
+        while at < end:
+            at += os.write(fd, os.pread(source, min(1 << 20, end - at), at))
+        os.close(fd)
+    os.close(source)
