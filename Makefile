@@ -33,6 +33,10 @@ test-browser: setup  ## open the report in headless Chromium; installs Debian's 
 	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }
 	$(PYTEST) -m browser tests/browser $(ARGS)
 
+test-coq: setup  ## tests of the Coq verifier; installs Debian's package `coq` where it is missing
+	command -v coqc >/dev/null || { apt-get update -q && apt-get install -y -q coq; }
+	$(PYTEST) tests/coq/check_coq.py $(ARGS)
+
 test-gpu: setup  ## tests that need a CUDA device; they fail without one
 	$(PYTEST) -m gpu $(ARGS)
 
@@ -50,4 +54,4 @@ bench: setup  ## measured ratios, printed from one run
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-browser test-gpu check check-package bench clean
+.PHONY: help setup train test test-slow test-browser test-coq test-gpu check check-package bench clean

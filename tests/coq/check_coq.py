@@ -55,23 +55,23 @@ def test_a_proof_is_right(coq: Verifier, script: str, row: dict[str, Any]) -> No
         ),
         ("Parameter goal : forall n : nat, n + 0 = n.", "does_not_check"),
         (
-            "Unset Guard Checking. Fixpoint f (n : nat) : False := f n."
+            "Unset Guard Checking. Fixpoint f (n : nat) : False := f n. "
             "Theorem goal : forall n : nat, n + 0 = n. Proof. destruct (f 0). Qed.",
             "assumes",
         ),
         ("Lemma goal : True. Proof. exact I. Qed.", "proves_other"),
         (
-            'Notation "x + y" := (x) (at level 50, left associativity).'
+            'Notation "x + y" := (x) (at level 50, left associativity). '
             "Theorem goal : forall n : nat, n + 0 = n. Proof. reflexivity. Qed.",
             "proves_other",
         ),
         (
-            "Definition nat := unit. Definition plus (a b : nat) := a."
+            "Definition nat := unit. Definition plus (a b : nat) := a. "
             "Theorem goal : forall n : nat, n = n. Proof. reflexivity. Qed.",
             "proves_other",
         ),
         ("reflexivity.", "does_not_check"),
-        ("Abort.", "does_not_check"),
+        ("Abort.", "proves_other"),
         ('Load "/etc/passwd". ' + GOOD, "does_not_check"),
     ],
 )
