@@ -41,7 +41,7 @@ def test_chunks_hold_every_prompt_once_within_the_budget(lengths, budget):
 
 
 def test_refilling_waits_for_an_eighth_of_the_rows():
-    assert not worth_refilling(3, 32, 100)
-    assert worth_refilling(4, 32, 100)
-    assert worth_refilling(2, 32, 2)
-    assert not worth_refilling(32, 32, 0)
+    assert not worth_refilling(3, 32, 100, 1 / 8)
+    assert worth_refilling(4, 32, 100, 1 / 8)
+    assert worth_refilling(2, 32, 2, 1 / 8)
+    assert not worth_refilling(32, 32, 0, 1 / 8)

@@ -23,7 +23,10 @@ Capture = Callable[[Callable[[], None]], Replay]
 
 
 class GraphStepper:
-    """`steps` replays between two looks of the host; rows that end in between idle for the rest."""
+    """`steps` replays between two looks of the host; rows that end in between idle for the rest. A prefill is launched
+    kernel by kernel and costs as much as twenty replays: rows wait for company before they are refilled."""
+
+    refill_share = 1 / 2
 
     def __init__(self, forward: Forward, *, steps: int = 8, capture: Capture | None = None) -> None:
         self.forward, self.steps = forward, steps

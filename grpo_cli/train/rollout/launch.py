@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.train.rollout.state import Batch
 
-ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 3
+ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
 
 
 def fused_attention(

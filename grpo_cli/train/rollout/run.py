@@ -51,7 +51,7 @@ class Run:
             on_progress(0, schedule.total)
         while len(self.done) < schedule.total:
             free = rows - self._active()
-            if worth_refilling(free, rows, schedule.waiting):
+            if worth_refilling(free, rows, schedule.waiting, self.stepper.refill_share):
                 self._admit(schedule.take(free), prefill_tokens)
             else:
                 self._decode()

@@ -49,9 +49,9 @@ class Schedule:
         return bool(self._left) and self._left[0][0] == request
 
 
-def worth_refilling(free: int, rows: int, waiting: int) -> bool:
-    """Prefill runs better on many prompts at once: an eighth of the rows must be free, or enough for all that wait."""
-    return waiting > 0 and free >= min(waiting, max(1, rows // 8))
+def worth_refilling(free: int, rows: int, waiting: int, share: float) -> bool:
+    """Prefill runs better on many prompts at once: this share of the rows must be free, or enough for all that wait."""
+    return waiting > 0 and free >= min(waiting, max(1, int(rows * share)))
 
 
 def plan_moves(ended: Sequence[int], live: int) -> tuple[list[int], list[int], int]:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class Stepper(Protocol):
-    """`steps` tokens a call; `width(rows)` is the number of rows a call for `rows` rows really computes."""
+    """`steps` tokens a call; `refill_share` of the rows must be free before waiting samples start; `width(rows)` is the number of rows a call for `rows` rows really computes."""
 
     steps: int
+    refill_share: float
 
     def width(self, rows: int) -> int:
         """At least `rows`."""
@@ -28,6 +29,7 @@ class EagerStepper:
     """One step a call, no row too many."""
 
     steps = 1
+    refill_share = 1 / 8
 
     def __init__(self, forward: Forward) -> None:
         self.forward = forward
