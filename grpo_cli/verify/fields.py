@@ -205,5 +205,6 @@ def group_of(line: Mapping[str, Any], keys: Keys, number: int) -> int:
 
 
 def _hash(kind: str, step: Any, value: Any) -> int:
-    text = json.dumps([kind, step, value], sort_keys=True)
+    is_plain = step is None and isinstance(value, str | int)
+    text = f"{kind} {value!r}" if is_plain else json.dumps([kind, step, value], sort_keys=True)
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1

@@ -23,6 +23,7 @@ from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
 OURS = ("verdicts", "outcome", "reward", "shaping")
 MOST_REASONS = 200
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(slots=True)
@@ -212,6 +213,6 @@ def written(read: _Read, added: dict[str, Any]) -> bytes:
 def dumped(value: Any) -> bytes:
     """JSON in UTF-8; text that UTF-8 cannot say (lone surrogates of a model) is escaped."""
     try:
-        return json.dumps(value, ensure_ascii=False).encode()
+        return _ENCODER.encode(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value).encode()

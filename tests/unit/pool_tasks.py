@@ -40,6 +40,23 @@ def behave(word: Any) -> Any:
         return [os.getpid(), os.getppid()]
     if word == "object":
         return object()
+    if word == "garbage":
+        for fd in range(3, 64):
+            try:
+                os.write(fd, b"\x00\x00\x00\x02{]")
+            except OSError:
+                continue
+        return word
+    if word == "fork and exit":
+        if os.fork() == 0:
+            time.sleep(1000)
+        os._exit(0)
+    if word == "kill the keeper":
+        os.kill(os.getppid(), 9)
+        time.sleep(10)
+    if word == "close everything":
+        os.closerange(0, 256)
+        return word
     if word == "bytes":
         return b"\x00raw"
     return word

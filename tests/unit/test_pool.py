@@ -72,6 +72,21 @@ def test_a_bad_item_is_killed_alone(pool: Pool, word: str, reason: str) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("word", ["garbage", "fork and exit", "kill the keeper", "close everything"])
+def test_an_item_that_attacks_its_worker_harms_no_other(pool: Pool, word: str) -> None:
+    before, bad, after = pool.run(["before", word, "after"])
+    assert isinstance(before, Done) and isinstance(after, Done) and isinstance(bad, Killed)
+
+
+def test_without_workers_the_results_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool("pool_tasks:make", workers=1, limits=LIMITS, path=[str(HERE)])
+    assert isinstance(pool.run([1])[0], Done)
+    pool.run(["kill the keeper"])
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert pool.run(["kill the keeper", 2])[-1] == Killed("unavailable", 0.0)
+    pool.close()
+
+
 @pytest.mark.parametrize(
     ("word", "kind"), [("raise", "ValueError"), ("system exit", "SystemExit"), ("object", "TypeError")]
 )

@@ -143,6 +143,8 @@ class PythonVerifier(Verifier):
         if isinstance(result, Done):
             outcome, score, answer, reason, detail = result.value
             return Verdict(Outcome(outcome), score, answer, reason, result.seconds, detail)
+        if isinstance(result, Killed) and result.reason == "unavailable":
+            return error("worker_unavailable", "no worker process could be started")
         self._log_once(result)
         can_judge = self._can_judge(sample)
         if isinstance(result, Killed) and result.reason != "died":

@@ -122,6 +122,8 @@ class GymVerifier(Verifier):
             if score >= self.options.right_at:
                 return right(text[:200], "gym", result.seconds, score)
             return wrong(text[:200], "gym", result.seconds, score)
+        if isinstance(result, Killed) and result.reason == "unavailable":
+            return error("worker_unavailable")
         if isinstance(result, Killed) and result.reason != "died":
             return over_limit(result.reason, text[:200], result.seconds)
         what = (

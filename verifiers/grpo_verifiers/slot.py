@@ -66,7 +66,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """The worker was killed (`timeout`, `memory`) or died on this item (`died`)."""
+    """The worker was killed (`timeout`, `memory`), died on this item (`died`), or there was none (`unavailable`)."""
 
     reason: str
     seconds: float
@@ -163,6 +163,8 @@ class Slot:
         while (job := jobs.get()) is not None:
             try:
                 job.future.set_result(self._judge(job.items))
+            except Unavailable:
+                job.future.set_result([Killed("unavailable", 0.0)] * len(job.items))
             except BaseException as err:  # noqa: BLE001 - it belongs to whoever waits for the job
                 job.future.set_exception(err)
 
@@ -187,7 +189,10 @@ class Slot:
             reply = self._await_reply(began)
             if isinstance(reply, Killed):
                 return reply
-            result = _decoded(reply)
+            try:
+                result = _decoded(reply)
+            except (ValueError, KeyError, TypeError):  # the work wrote into our connection
+                return Killed("died", time.monotonic() - began)
             if isinstance(result, Raised) and result.kind == "MemoryError":
                 return Killed("memory", time.monotonic() - began)
             results.append(result)
@@ -315,7 +320,7 @@ def _spawn(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
             )
             thread.start()
             _spawner = (os.getpid(), thread)
-    here = [os.getcwd() if entry == "" else entry for entry in [*path, *sys.path, _SOURCE_ROOT]]
+    here = [os.getcwd() if entry == "" else str(entry) for entry in [*path, *sys.path, _SOURCE_ROOT]]
     argv = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(fd), str(os.getpid())]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     future: Future[subprocess.Popen[bytes]] = Future()

@@ -169,7 +169,8 @@ def _die_with(parent: int) -> None:
 
 def _silence_stdout() -> None:
     """A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr."""
-    os.dup2(2, 1)
+    with contextlib.suppress(OSError):  # the trainer may run without a stderr
+        os.dup2(2, 1)
 
 
 def boot() -> None:
