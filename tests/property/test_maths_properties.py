@@ -148,6 +148,8 @@ def test_cost_is_linear_in_the_length_of_the_response() -> None:
         "#### 4\n",
         "<answer>",
         "or ",
+        "% \\boxed{4}\n",
+        "<",
     ]
     for shape in shapes:
         spent = []

@@ -147,17 +147,16 @@ def _box_at(text: str, start: int, after: int) -> _Box:
 def _rfind_box(text: str, before: int) -> tuple[int, int] | None:
     """Start and end of the last box macro that starts before `before`."""
     while True:
-        at = max(
-            text.rfind("\\boxed", 0, before),
-            text.rfind("\\fbox", 0, before),
-            text.rfind("\\framebox", 0, before),
-        )
-        if at < 0:
+        at = text.rfind("box", 0, before)
+        if at < 1:
             return None
-        match = _BOX.match(text, at)
-        if match is not None and not _is_comment(text, at):
-            return at, match.end()
         before = at
+        start = at - 1 if text[at - 1] == "\\" else text.rfind("\\", max(0, at - 6), at)
+        if start < 0:
+            continue
+        match = _BOX.match(text, start)
+        if match is not None and match.end() > at and not _is_comment(text, start):
+            return start, match.end()
 
 
 def _is_comment(text: str, at: int) -> bool:
