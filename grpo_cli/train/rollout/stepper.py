@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Stepper(Protocol):
-    """`steps` tokens a call; `refill_share` of the rows must be free before waiting samples start; `width(rows)` is the number of rows a call for `rows` rows really computes."""
+    """`steps` tokens a call; `width(rows)` is the number of rows a call for `rows` rows really computes;
+    `refill_share` of the rows must be free before waiting samples start."""
 
     steps: int
     refill_share: float
