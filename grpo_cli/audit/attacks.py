@@ -61,6 +61,20 @@ ATTACKS: dict[str, Make] = {
 }
 """Name to maker; None where an attack does not apply."""
 
+WITHOUT_GOLD = frozenset(
+    {
+        "empty",
+        "white space",
+        "no answer",
+        "echoed prompt",
+        "echoed instruction",
+        "format farming",
+        "boxes farmed",
+    }
+    | {"code-shaped", "always equal", "word to the grader", "template field", "deep brackets"}
+)
+"""Attacks that are no answer to any row, so they count where a verifier cannot state its gold too."""
+
 REWRITES: dict[str, Make] = {
     "as it stands": lambda t: t.good,
     "after some prose": lambda t: f"Let me work it out step by step.\nFirst things first.\n\n{t.good}",

@@ -34,8 +34,10 @@ def audit_kinds(kinds: Sequence[str]) -> list[Audit]:
     return _audited(plan, {name: ROWS[name] for name in names})
 
 
-def audit_recipe(source: str, sets: Sequence[str], most: int) -> list[Audit]:
+def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None = None) -> list[Audit]:
     """Audit a recipe's verifiers on the first rows of its evaluation data, else of its training data.
+
+    `gold` is a template of a right completion, for verifiers that cannot write one themselves.
 
     Raises:
         RecipeError, DataError: the recipe or its rows cannot be used.
@@ -48,9 +50,20 @@ def audit_recipe(source: str, sets: Sequence[str], most: int) -> list[Audit]:
     base = Path() if source == "-" else find(source).parent
     rows = load_rows(recipe.data, "eval" if recipe.data.eval is not None else "train", base)[:most]
     plan = from_recipe(source, sets)
-    return _audited(
-        plan, {name: [{**row.fields, "prompt": row.prompt} for row in rows] for name in plan.entries}
-    )
+    filled = [{**row.fields, "prompt": row.prompt, **_good(gold, row.fields)} for row in rows]
+    return _audited(plan, dict.fromkeys(plan.entries, filled))
+
+
+def _good(template: str | None, fields: Mapping[str, Any]) -> dict[str, str]:
+    if template is None:
+        return {}
+    try:
+        return {"good": template.format(**fields)}
+    except (KeyError, IndexError, ValueError) as err:
+        why = f"no column {err}" if isinstance(err, KeyError) else str(err)
+        raise UsageError(
+            f"`--gold {template}`: {why}", hint=f"columns: {', '.join(fields)}; `{{{{` is a brace"
+        ) from err
 
 
 def _audited(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Audit]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.audit.attacks import ATTACKS, REWRITES, Make, Texts, bare_of
+from grpo_cli.audit.attacks import ATTACKS, REWRITES, WITHOUT_GOLD, Make, Texts, bare_of
 from grpo_cli.estimate import wilson
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
@@ -151,7 +151,7 @@ def audit(
     """Run all attacks and rewrites over the rows.
 
     `whole_text` leaves out rewrites that only wrap an answer. `form` says that the verifier judges no answer: attacks
-    then only show that it neither raises nor hangs, as they do on rows without a gold.
+    then only show that it neither raises nor hangs, as most do on rows without a gold.
     """
     found = Audit(name, is_form=form)
     known = [_known(i, verifier, row, found) for i, row in enumerate(rows, 1)]
@@ -170,7 +170,7 @@ def audit(
                 attack,
                 make,
                 is_attack=True,
-                counts=bool(good) and not form,
+                counts=not form and (bool(good) or attack in WITHOUT_GOLD),
             )
         for rewrite, make in REWRITES.items():
             if good and (not whole_text or rewrite == "as it stands"):

@@ -27,6 +27,14 @@ def verifier(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key of the recipe.")
     ] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of the recipe to audit on.")] = 50,
+    gold: Annotated[
+        str | None,
+        typer.Option(
+            "--gold",
+            metavar="TEMPLATE",
+            help="A right completion, such as 'It is {answer}', where a verifier has none.",
+        ),
+    ] = None,
     fail_over: Annotated[
         float | None,
         typer.Option("--fail-over", metavar="RATE", help="Exit 1 if a rate of failures is above this."),
@@ -45,7 +53,7 @@ def verifier(
 
     if bool(kinds) == bool(recipe):
         raise UsageError("name kinds or a recipe", hint="`grpo audit verifier math` or `--recipe FILE`")
-    found = audit_recipe(recipe, sets or [], rows) if recipe else audit_kinds(kinds or [])
+    found = audit_recipe(recipe, sets or [], rows, gold) if recipe else audit_kinds(kinds or [])
     if as_json:
         body: dict[str, Any] = {"schema": SCHEMA, "verifiers": {one.name: one.as_json() for one in found}}
         print(json.dumps(body))

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import regex
 
 from grpo_verifiers.answers import Example
+from grpo_verifiers.maths.extract import after_thinking
 from grpo_verifiers.pool import Done, Limits, Pool
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
@@ -42,6 +43,8 @@ class RegexOptions:
     """Named group that holds the answer; a pattern with a single unnamed group needs no name."""
     compare: Literal["exact", "casefold", "numeric"] = "exact"
     """How the group is compared with the gold, after trimming white space."""
+    thinking: Literal["auto", "keep", "drop"] = "auto"
+    """Whether the thinking is part of the text; `auto` drops it where a group is compared, and keeps it else."""
     weights: list[float] = field(default_factory=list)
     """Share of the score for each pattern; default equal."""
     timeout_s: float = 0.5
@@ -61,6 +64,9 @@ class RegexVerifier(Verifier):
         self.columns = ("answer",) if options.match == "answer_group" else ()
         self._config = plan(options)
         self._matcher = Matcher(self._config)
+        self._drops_thinking = options.thinking == "drop" or (
+            options.thinking == "auto" and options.match == "answer_group"
+        )
         self._pool: Pool | None = None
         total = sum(options.weights) if options.weights else float(len(self._config.patterns))
         weights = options.weights or [1.0] * len(self._config.patterns)
@@ -113,13 +119,18 @@ class RegexVerifier(Verifier):
         began = time.perf_counter()
         if len(sample.completion) > self.options.max_chars:
             return over_limit("too_long")
+        text, is_open = (
+            after_thinking(sample.completion) if self._drops_thinking else (sample.completion, False)
+        )
+        if is_open:
+            return no_answer("in_thinking")
         try:
-            spans = self._matcher.match(sample.completion, _BUDGET_S)
+            spans = self._matcher.match(text, _BUDGET_S)
         except (TimeoutError, MemoryError):
-            spans_or_none = self._patiently(sample.completion)
-            if isinstance(spans_or_none, Verdict):
-                return spans_or_none
-            spans = spans_or_none
+            patient = self._patiently(text)
+            if isinstance(patient, Verdict):
+                return patient
+            spans = patient
         return self._verdict(spans, sample.gold, time.perf_counter() - began)
 
     def _patiently(self, text: str) -> Spans | Verdict:
