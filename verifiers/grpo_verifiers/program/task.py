@@ -16,9 +16,8 @@ from grpo_verifiers.verifier import BadGold
 Style = Literal["assert", "stdio", "function_call"]
 Scoring = Literal["all", "fraction"]
 STYLES = ("assert", "stdio", "function_call")
-PACKAGES = re.compile(
-    r"^[ \t]*(?:import|from)[ \t]+(numpy|pandas|scipy|sympy|networkx|sortedcontainers)\b", re.MULTILINE
-)
+PACKAGES = ("numpy", "pandas", "scipy", "sympy", "networkx", "sortedcontainers")
+SHORT_NAMES = re.compile(r"\b(np|pd)\.")
 MOST_TIMEOUT_S = 600.0
 
 
@@ -56,6 +55,7 @@ class Task:
     packages: str  # "plain", "numpy" or "pandas": what the tests themselves need
     needs_scratch: bool
     count: int
+    expected_bytes: int = 0  # about how much an honest run has to say
     inputs: str = "[]"  # the calls as a run gets them, as JSON: no expected value is in it
     outputs: tuple[Output, ...] = ()
     returned: tuple[Returned, ...] = ()
@@ -71,10 +71,20 @@ def _inputs(calls: Sequence[Call | Returned]) -> str:
     return json.dumps(encoded, separators=(",", ":"))
 
 
+def _size(expected: list[Any]) -> int:
+    return len(json.dumps(wire.encode(expected)))
+
+
 def packages_of(text: str) -> str:
-    """Which lane kind a source needs, by its import lines."""
-    found = set(PACKAGES.findall(text))
-    return "pandas" if "pandas" in found else "numpy" if found else "plain"
+    """Which lane kind a source needs, by its import lines; in time linear in the text."""
+    names = [name for name in PACKAGES if name in text]
+    found = (
+        {name for line in text.split("\n") if "import" in line for name in names if name in line}
+        if names
+        else set()
+    )
+    found |= set(SHORT_NAMES.findall(text))
+    return "pandas" if found & {"pandas", "pd"} else "numpy" if found else "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +146,26 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
         if entry is None:
             raise BadGold("`function_call` tests need an `entry_point`")
         returned = tuple(_returned(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
-        return Task(count=len(returned), inputs=_inputs(returned), returned=returned, **common)
+        return Task(
+            count=len(returned),
+            inputs=_inputs(returned),
+            expected_bytes=_size([r.accepted for r in returned]),
+            returned=returned,
+            **common,
+        )
     programs = _programs(tests)
     common["packages"] = _need(packages, packages_of("\n".join(programs)))
     if entry is None:
         common["entry"] = entry = called_name(programs)
     calls = plain_calls(programs, entry) if entry else None
     if calls:
-        return Task(count=len(programs), inputs=_inputs(calls), calls=calls, **common)
+        return Task(
+            count=len(programs),
+            inputs=_inputs(calls),
+            expected_bytes=_size([c.expected for c in calls]),
+            calls=calls,
+            **common,
+        )
     return Task(count=len(programs), programs=tuple(programs), **common)
 
 

@@ -212,6 +212,14 @@ class Lane:
         """Whether the lane can take another job."""
         return self._socket.fileno() >= 0
 
+    @property
+    def crash_signal(self) -> int | None:
+        """The signal that ended the lane from within, once it is closed; None for an orderly end."""
+        code = self.process.poll()
+        if code is None or code == 0:
+            return None
+        return -code if code < 0 else code - 128
+
     def close(self) -> None:
         """End the lane and everything in it."""
         if self._socket.fileno() < 0:

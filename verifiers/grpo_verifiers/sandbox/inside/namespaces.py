@@ -54,8 +54,8 @@ def enter(view: View) -> None:
 def _keep(child: int) -> None:
     """Hold the place of the server outside; ends with it."""
     os.closerange(3, 256)
-    os.waitpid(child, 0)
-    os._exit(0)
+    _, status = os.waitpid(child, 0)
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
 
 
 def _can_become_nobody() -> bool:

@@ -36,7 +36,7 @@ OWN_PID = -1  # replaced by the pid of the process that installs the program
 
 PLAIN = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range fstat stat
-lstat newfstatat statx lseek mmap mprotect munmap mremap madvise brk msync mincore fadvise64 flock fsync
+lstat newfstatat statx lseek mmap mprotect munmap mremap madvise brk msync fadvise64 fsync
 fdatasync ftruncate sendfile copy_file_range rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending
 rt_sigtimedwait rt_sigsuspend sigaltstack restart_syscall pipe pipe2 dup dup2 dup3 chdir fchdir getcwd
 getdents getdents64 readlink readlinkat umask statfs fstatfs getpid gettid getppid getuid geteuid getgid

@@ -24,7 +24,7 @@ from typing import Any
 
 from . import likeness, seccomp
 from .handles import Link, SolutionExit, Stopped
-from .server import receive
+from .server import receive, wipe
 
 MEMORY_MB = 2048
 CACHED = 128
@@ -94,6 +94,8 @@ def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None
             answer = {"results": ["time"], "calls": 0, "dead": False, "late": True}
         signal.setitimer(signal.ITIMER_PROF, 0)
         os.close(channel)
+        if notes["tier"] == "namespaces":
+            wipe("/tmp")
         answer["cpu"] = time.process_time() - started
         control.send(json.dumps(answer).encode())
 

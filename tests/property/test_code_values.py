@@ -1,0 +1,147 @@
+"""Properties of what crosses the sandbox's border: values survive, hostile messages never get out of hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grpo_verifiers.program.compare import Rule, same, same_output
+from grpo_verifiers.sandbox.inside import extract, wire
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.binary(max_size=8)
+    | st.complex_numbers(allow_nan=False, allow_infinity=False)
+)
+KEYS = st.integers() | st.text(max_size=4) | st.tuples(st.integers(), st.booleans())
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(KEYS, inner, max_size=3)
+        | st.sets(st.integers(), max_size=4)
+        | st.frozensets(st.text(max_size=3), max_size=3)
+    ),
+    max_leaves=12,
+)
+MESSAGES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "i",
+                    "t",
+                    "d",
+                    "s",
+                    "f",
+                    "b",
+                    "B",
+                    "c",
+                    "r",
+                    "e",
+                    "D",
+                    "Q",
+                    "n",
+                    "q",
+                    "m",
+                    "T",
+                    "na",
+                    "ns",
+                    "h",
+                    "v",
+                    "x",
+                ]
+            ),
+            inner,
+            max_size=2,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def sent(value: Any) -> Any:
+    """As it arrives on the other side."""
+    return json.loads(json.dumps(wire.encode(value)))
+
+
+@given(VALUES)
+def test_a_value_arrives_as_itself(value: Any) -> None:
+    back = wire.decode(sent(value))
+    assert back == value and type(back) is type(value)
+
+
+@given(VALUES)
+def test_a_value_is_the_same_as_itself_by_either_rule(value: Any) -> None:
+    assert same(value, sent(value), Rule(exact=True))
+    assert same(value, sent(value), Rule())
+
+
+@given(VALUES, VALUES)
+def test_the_exact_rule_agrees_with_python(one: Any, other: Any) -> None:
+    equal = one == other
+    if isinstance(one, bytes | bytearray) != isinstance(other, bytes | bytearray):
+        return
+    assert same(one, sent(other), Rule(exact=True)) == equal
+
+
+@given(VALUES, MESSAGES)
+def test_no_message_breaks_the_comparison(expected: Any, message: Any) -> None:
+    assert same(expected, message, Rule(tolerance=1e-6)) in (True, False)
+    assert same(expected, message, Rule(exact=True)) in (True, False)
+
+
+@given(st.fractions(max_denominator=10**6), st.decimals(allow_nan=False, allow_infinity=False, places=3))
+def test_exact_number_types_arrive(fraction: Fraction, decimal: Decimal) -> None:
+    assert wire.decode(sent(fraction)) == fraction
+    assert wire.decode(sent(decimal)) == decimal
+
+
+@given(st.floats())
+def test_nan_is_nan_only_where_json_cannot_tell(value: float) -> None:
+    assert same(value, sent(value), Rule())
+    assert same(value, sent(value), Rule(exact=True)) == (not math.isnan(value))
+
+
+@given(st.text(max_size=60))
+def test_printed_text_equals_itself_with_other_line_ends(text: str) -> None:
+    assert same_output(text, text)
+    assert same_output(text, text.replace("\n", "\r\n") + "  \n\n")
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=6))
+def test_equal_decimals_are_equal_output(numbers: list[int]) -> None:
+    assert same_output(" ".join(map(str, numbers)), " ".join(f"{n}.0" for n in numbers))
+    changed = [*numbers[:-1], numbers[-1] + 1]
+    assert not same_output(" ".join(map(str, numbers)), " ".join(map(str, changed)), tolerance=None)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="`~ \n\tpython def f():x=1<think></think>", max_size=120))
+def test_extraction_takes_any_text(text: str) -> None:
+    code = extract.program(text, "f", "def f():\n    '''doc'''\n")
+    assert code is None or code.co_filename == "<solution>"
+    assert all(isinstance(block, str) for block in extract.python_blocks(text))
+
+
+@given(
+    st.text(
+        alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r`~"), min_size=1, max_size=80
+    )
+)
+def test_a_fenced_block_comes_back_whole(body: str) -> None:
+    found = extract.blocks(f"text\n```python\n{body}\n```\nmore")
+    assert [b.text for b in found] == [f"{body}\n"] and found[0].tag == "python"

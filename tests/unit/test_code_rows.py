@@ -1,0 +1,144 @@
+"""Rows as HumanEval, MBPP, APPS and LiveCodeBench store them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from grpo_verifiers import BadGold
+from grpo_verifiers.program import CodeOptions, CodeVerifier, code_row
+
+HUMANEVAL = {
+    "task_id": "HumanEval/x",
+    "prompt": "from typing import List\n\ndef total(xs: List[int]) -> int:\n    '''Sum.'''\n",
+    "canonical_solution": "    return sum(xs)\n",
+    "test": "\n\nMETADATA = {'author': 'x'}\n\ndef check(candidate):\n    assert candidate([1, 2]) == 3\n    assert candidate([]) == 0\n",
+    "entry_point": "total",
+}
+MBPP = {
+    "task_id": 1,
+    "text": "Write a function to find the root.",
+    "code": "import math\r\ndef root(x):\r\n  return math.sqrt(x)",
+    "test_list": ["assert root(4) == 2.0", "assert math.isclose(root(2), 1.41421356, abs_tol=1e-6)"],
+    "test_setup_code": "",
+    "challenge_test_list": [],
+}
+APPS_IO = {
+    "input_output": json.dumps({"inputs": ["3\n1 2 3\n"], "outputs": ["6\n"]}),
+    "solutions": json.dumps(["input()\nprint(sum(map(int, input().split())))"]),
+}
+APPS_FN = {
+    "input_output": json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]]}),
+    "solutions": json.dumps(
+        ["class Solution:\n    def add(self, a: int, b: int) -> List[int]:\n        return a + b"]
+    ),
+}
+CASES = [{"input": "4\n", "output": "8\n", "testtype": "stdin"}]
+PACKED = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(CASES)))).decode()
+LCB_IO = {
+    "question_content": "q",
+    "public_test_cases": json.dumps(CASES),
+    "private_test_cases": PACKED,
+    "metadata": "{}",
+}
+LCB_FN = {
+    "public_test_cases": json.dumps([{"input": "[1, 2]\n3", "output": "[4, 5]", "testtype": "functional"}]),
+    "private_test_cases": "",
+    "metadata": json.dumps({"func_name": "shift"}),
+}
+
+
+@pytest.fixture(scope="module")
+def code() -> Iterator[CodeVerifier]:
+    verifier = CodeVerifier(CodeOptions(lanes=1))
+    yield verifier
+    verifier.close()
+
+
+@pytest.mark.parametrize("row", [HUMANEVAL, MBPP, APPS_IO, APPS_FN])
+def test_the_reference_solution_of_a_row_passes(code: CodeVerifier, row: dict[str, Any]) -> None:
+    gold = code.gold_text(row)
+    assert gold is not None
+    assert code.verify(gold, row).outcome == "right"
+    assert code.verify("```python\ndef total(x): pass\n```", row).score == 0.0
+
+
+def test_a_humaneval_body_continues_the_prompt(code: CodeVerifier) -> None:
+    assert code.verify(HUMANEVAL["canonical_solution"], HUMANEVAL).outcome == "right"
+    assert code.verify("    return 0\n", HUMANEVAL).outcome == "wrong"
+    assert code.verify("def total(xs: List[int]):\n    return sum(xs)\n", HUMANEVAL).outcome == "right"
+
+
+def test_livecodebench_rows_are_read(code: CodeVerifier) -> None:
+    assert len(code_row(LCB_IO)["tests"]) == 2
+    assert code.verify("print(int(input()) * 2)", LCB_IO).outcome == "right"
+    method = "class Solution:\n    def shift(self, xs: List[int], by: int) -> List[int]:\n        return [x + by for x in xs]"
+    assert code.verify(method, LCB_FN).outcome == "right"
+    assert code.verify(method.replace("+", "-"), LCB_FN).outcome == "wrong"
+
+
+def test_a_pickle_that_names_a_class_is_refused() -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (print, ("ran",))
+
+    packed = base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()
+    with pytest.raises(BadGold, match="livecodebench"):
+        code_row({**LCB_IO, "private_test_cases": packed})
+
+
+def test_tests_under_the_name_answer_are_taken(code: CodeVerifier) -> None:
+    assert code.verify("def f(x): return x + 1", {"answer": "assert f(1) == 2"}).outcome == "right"
+    assert code.verify("def f(x): return x", {"answer": ["assert f(1) == 2"]}).outcome == "wrong"
+
+
+def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -> None:
+    task = code.compile({"tests": ["assert set(similar((3, 4), (4, 5))) == {4}"]})
+    assert task.entry == "similar"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({}, "`tests` is empty"),
+        ({"tests": []}, "`tests` is empty"),
+        ({"tests": ["x = 1"]}, "asserts nothing"),
+        ({"tests": ["assert f("]}, "no Python"),
+        ({"tests": [{"args": [1]}], "entry_point": "f"}, "expected"),
+        ({"tests": [{"args": [1], "expected": 1}]}, "entry_point"),
+        ({"tests": [{"input": 1, "output": "x"}]}, "as text"),
+        ({"tests": [{"input": "1", "output": "x"}], "timeout": -1}, "timeout"),
+        ({"tests": [{"input": "1", "output": "x"}], "scoring": "some"}, "scoring"),
+        ({"tests": ["assert f(1)"], "style": "doctest"}, "style"),
+        ({"tests": ["assert f(1)"], "setup": "import"}, "setup"),
+        ({"tests": ["assert f(1)"], "entry_point": "f()"}, "entry_point"),
+        ({"input_output": "{not json"}, "apps"),
+    ],
+)
+def test_a_row_that_cannot_be_used_says_why(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadGold, match=words.replace("(", r"\(")):
+        CodeVerifier(CodeOptions()).compile(row)
+
+
+def test_no_expected_value_is_sent_to_a_run() -> None:
+    verifier = CodeVerifier(CodeOptions())
+    for row in (
+        {"tests": [{"args": [1], "expected": "zq-secret"}], "entry_point": "f"},
+        {"tests": ["assert f(1) == 'zq-secret'"], "entry_point": "f"},
+    ):
+        task = verifier.compile(row)
+        assert "zq-secret" not in task.inputs + task.before + task.prompt
+
+
+def test_failed_tests_come_first_next_time(code: CodeVerifier) -> None:
+    task = code.compile({"tests": [{"input": str(i), "output": str(i if i < 3 else -1)} for i in range(4)]})
+    sample = [(task, "print(input())")]
+    for gold, text in sample * 2:
+        code.judge([type("S", (), {"completion": text, "gold": gold, "prompt": ""})()])  # type: ignore[list-item]
+    assert code._order(task)[0] == 3
