@@ -74,6 +74,15 @@ class Kl(Section):
     """Which estimate is penalised; `k1_loss` has no pull in expectation and is here for comparison."""
 
 
+class Prune(Section):
+    """Train on part of each group. Saves update time where updates, not generation, take longest."""
+
+    keep: Annotated[int, Field(ge=2)]
+    """Samples of each group that are trained on."""
+    by: Literal["variance", "advantage"] = "advantage"
+    """`advantage` keeps the largest (CPPO); `variance` the most varied rewards, and compares only those (PODS)."""
+
+
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
@@ -109,6 +118,8 @@ class Train(Section):
     """Groups whose rewards are all equal: train on them, leave them out, or draw others instead."""
     resample_rounds: Count = 8
     """`dead_groups: resample` only: most further draws a step. What is missing then is filled with dead groups."""
+    prune: Prune | None = None
+    """Leave samples of each group out of the update; left out, all are trained on."""
     select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard"] = "uniform"
     """Which rows are drawn."""
     overlong: Annotated[float, Field(gt=0, le=1)] | None = None

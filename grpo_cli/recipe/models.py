@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from grpo_cli.recipe.course import Demonstration, Eval, KlMonitor, Launch, Monitor, Run, Stop, WarmupPhase
 from grpo_cli.recipe.fields import Section
 from grpo_cli.recipe.inputs import Data, Lora, Model, Source
-from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Sample, Train
+from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Sample, Train
 from grpo_cli.recipe.presets import fill
 from grpo_cli.recipe.rewards import Combine, Shaping, Verify
 from grpo_cli.recipe.shorthand import widen, widen_checked
@@ -34,6 +34,7 @@ __all__ = [
     "Loss",
     "Model",
     "Monitor",
+    "Prune",
     "Recipe",
     "Run",
     "Sample",

@@ -155,6 +155,8 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
             _at(said, ("train", "scale"), ("train", "baseline")),
             f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
         )
+    if t.prune is not None:
+        yield from _prune(recipe)
     if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
         yield Finding(
             _at(said, ("train", "reward_combine")),
@@ -185,6 +187,32 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
             ("train", "trl", acting[0]),
             f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
             "say `train.dead_groups: keep` beside it",
+        )
+
+
+def _prune(recipe: Recipe) -> Iterator[Finding]:
+    t, path = recipe.train, ("train", "prune")
+    assert t.prune is not None
+    if t.prune.keep >= recipe.sample.group:
+        yield Finding(
+            (*path, "keep"),
+            f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out",
+        )
+    if t.dead_groups == "keep" or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
+        yield Finding(
+            path,
+            "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them",
+            "say `train.dead_groups: drop` and `kl.beta: 0`",
+        )
+    if t.loss == "bnpo":
+        yield Finding(
+            path,
+            "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones",
+            "say `loss: dapo`",
+        )
+    if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
+        yield Finding(
+            (*path, "by"), "`by: variance` compares summed rewards, `normalise_then_sum` never forms them"
         )
 
 

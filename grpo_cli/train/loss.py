@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from grpo_cli.train.deadgroups import drop_dead_rows
+from grpo_cli.train.deadgroups import PER_ROW, drop_dead_rows
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.models import Estimator, Loss, Train
@@ -29,13 +29,16 @@ class Objective:
     beta: float
     estimator: Estimator
     drop_dead: bool
+    kept: float = 1.0
+    """Share of each group that pruning leaves in the loss."""
 
     @classmethod
-    def of(cls, train: Train) -> Objective:
-        """The objective that a recipe's `train` section asks for."""
+    def of(cls, train: Train, group: int) -> Objective:
+        """The objective that a recipe's `train` section asks for, with groups of this size."""
         in_loss = train.kl.beta > 0 and train.kl.estimator != "k1_reward"
         drop = train.dead_groups != "keep" and not in_loss and not acts_on_every_row(train.trl)
-        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop)
+        kept = train.prune.keep / group if train.prune else 1.0
+        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, kept)
 
     @property
     def needs_reference(self) -> bool:
@@ -98,6 +101,10 @@ def hooked_loss(
     share = 1.0
     if objective.drop_dead:
         inputs, share = drop_dead_rows(inputs, objective.loss, trainer.grpo.ranks.largest)
+    if objective.loss in PER_ROW:
+        share /= (
+            objective.kept
+        )  # a mean over the rows that pruning left, of which each micro-batch has about as many
     scored = trainer.scored = Scored(objective, inputs)
     trainer.beta = objective.trl_beta
     try:

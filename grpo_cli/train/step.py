@@ -34,6 +34,7 @@ from grpo_cli.stats import step_stats, timing_stats
 from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum, soft_overlong
 from grpo_cli.train.group import Group
 from grpo_cli.train.ledger import Visit
+from grpo_cli.train.prune import kept_mask
 from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
@@ -100,6 +101,7 @@ class GrpoStep:
         self.monitored: dict[str, float] = {}  # what monitors measured of this batch
         self.calls = 0  # of the engine in this step
         self.advantages_PG = torch.zeros(0)
+        self.kept_PG = torch.zeros(0, dtype=torch.bool)  # samples that pruning leaves in
 
     def draw(self, encode: Callable[[list[Any]], list[list[int]]]) -> list[Group]:
         """This step's groups: rows chosen, sampled, judged; drawn again while some must carry signal and do not.
@@ -218,7 +220,11 @@ class GrpoStep:
     def advantages(self, rewards: torch.Tensor) -> torch.Tensor:
         """(P·G,) rewards to (P·G,) advantages by the recipe's algorithm."""
         train, rewards_PG = self.recipe.train, rewards.view(-1, self.recipe.sample.group)
-        floor, ddof = train.std_floor, train.std_ddof
+        floor, ddof, prune = train.std_floor, train.std_ddof, train.prune
+        self.kept_PG = torch.ones(rewards_PG.shape, dtype=torch.bool, device=rewards.device)
+        if prune is not None and prune.by == "variance":
+            self.kept_PG = kept_mask(rewards_PG, prune.keep, "variance")
+            rewards_PG = rewards_PG.masked_fill(~self.kept_PG, math.nan)
         if train.reward_combine == "normalise_then_sum":
             scores_PGK, weights_K = self.scores()
             self.advantages_PG = normalise_then_sum(scores_PGK, weights_K, ddof=ddof, floor=floor)
@@ -226,6 +232,9 @@ class GrpoStep:
             self.advantages_PG = leave_one_out(rewards_PG, floor=floor)
         else:
             self.advantages_PG = group_advantages(rewards_PG, scale=train.scale, ddof=ddof, floor=floor)
+        if prune is not None and prune.by == "advantage":
+            self.kept_PG = kept_mask(self.advantages_PG, prune.keep, "advantage")
+            self.advantages_PG = self.advantages_PG * self.kept_PG
         self.display.phase("update")
         return self.advantages_PG.flatten()
 

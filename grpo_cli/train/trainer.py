@@ -54,7 +54,7 @@ class Trainer(GRPOTrainer):
     ) -> None:
         self.grpo = step
         self.on_checkpoint = on_checkpoint
-        self.objective = Objective.of(step.recipe.train)
+        self.objective = Objective.of(step.recipe.train, step.recipe.sample.group)
         self.scored: Scored | None = None
         self.reference = Reference(model) if self.objective.needs_reference else None
         watch = step.recipe.monitor.kl
@@ -88,6 +88,9 @@ class Trainer(GRPOTrainer):
                 self.grpo.monitored = self.kl_watch.measure(self, out)
         advantages = self.grpo.advantages(self.rewards - self._score_reference(out))
         out["advantages"] = advantages[mine.start : mine.stop].to(out["advantages"])
+        if self.objective.kept < 1:
+            counted = out["completion_mask"].sum(dim=1) * self.grpo.kept_PG.flatten()[mine.start : mine.stop]
+            out["num_items_in_batch"] = gather(counted.sum()).sum()
         out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)
         # what follows (TRL's shuffle of the batch, dropout) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(self.grpo.step_seed())

@@ -23,14 +23,14 @@ from grpo_cli.train.trainer import Trainer
 MAX_TOKENS = 8
 
 
-def recipe(**train: Any) -> Recipe:
-    """A recipe with this `train` section."""
+def recipe(group: int = 2, **train: Any) -> Recipe:
+    """A recipe with this `train` section and four samples a step."""
     return Recipe.model_validate(
         {
             "model": "builtin:tiny",
             "data": {"train": "tasks:addition3", "prompt": "{question}", "answer": "{answer}"},
             "verify": {"math": {}},
-            "sample": {"prompts": 2, "group": 2, "max_tokens": MAX_TOKENS},
+            "sample": {"prompts": 4 // group, "group": group, "max_tokens": MAX_TOKENS},
             "train": {"steps": 4, "lr": 1e-3} | train,
         }
     )
@@ -55,10 +55,10 @@ def _tiny() -> Any:
     return LlamaForCausalLM(config), tokenizer
 
 
-def trainer(micro_batches: int = 1, **train: Any) -> Trainer:
+def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
     model, tokenizer = _tiny()
-    made = recipe(**train)
+    made = recipe(group, **train)
     step: Any = SimpleNamespace(recipe=made, generation=0, ranks=Ranks())
     args = grpo_config(
         made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
