@@ -92,6 +92,29 @@ def import_cost() -> None:
     print("import and first verdict (sympy loaded, score last):", done.stdout.strip())
 
 
+def accuracy() -> None:
+    """Verdicts against labels: the undisputed rows of `math_dev.jsonl`, then our own rows."""
+    from grpo_verifiers import BadGold, Outcome, build
+
+    verifier = build("math")
+    for name in ("math_dev.jsonl", "math_own.jsonl"):
+        with (CASES.parent / name).open() as file:
+            rows = [row for row in map(json.loads, file) if not row.get("debatable")]
+        wrong = {0: 0, 1: 0}
+        for row in rows:
+            try:
+                right = verifier.verify(row["response"], {"answer": row["gold"]}).outcome is Outcome.RIGHT
+            except BadGold:
+                right = False
+            wrong[row["expected"]] += right != bool(row["expected"])
+        positives = sum(row["expected"] for row in rows)
+        print(
+            f"{name}: {1 - sum(wrong.values()) / len(rows):.1%} of {len(rows)} as labelled; "
+            f"false positives {wrong[0]} of {len(rows) - positives}, false negatives {wrong[1]} of {positives}"
+        )
+    verifier.close()
+
+
 def worst_case() -> None:
     """The slowest hostile row, alone, and all of them at once from a thread."""
     from threading import Thread
@@ -129,6 +152,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300)
     rows = parser.parse_args().rows
     import_cost()
+    accuracy()
     math_verify = naive()
     sets = {
         "gsm8k": load("gsm8k_test.jsonl", "question", rows),

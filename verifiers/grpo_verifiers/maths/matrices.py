@@ -55,7 +55,7 @@ def _matrix(node: Node) -> tuple[tuple[Node, ...], ...] | None:
             return None
         scalar, inner = (node[1], right) if left is None else (node[2], left)
         return None if inner is None else tuple(tuple(mul(scalar, cell) for cell in row) for row in inner)
-    if kind == "tuple":
+    if kind == "tuple" and (node[1], node[2]) in (("(", ")"), ("[", "]"), ("<", ">")):
         items: tuple[Node, ...] = node[3]
         if all(item[0] == "tuple" for item in items):
             return tuple(tuple(item[3]) for item in items)

@@ -62,6 +62,8 @@ class Reader(GroupReader):
             if joined in ("or", "and"):
                 joiner = joined if joiner in (",", joined) else "or"
             token = self.peek()
+            if token is END and joined in ("or", "and"):
+                raise Unreadable(f"nothing after `{joined}`")
             if token is END or (token.value in CLOSERS and not (token.value == "|" and not self.bars)):
                 break
             items.append(self.relation())
