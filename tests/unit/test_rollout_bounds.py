@@ -117,3 +117,23 @@ def test_unknown_engines_are_refused():
         make_engine("vllm", tiny())
     with pytest.raises(SetupError, match="sliding window"):
         make_engine("graph", tiny("Mistral", sliding_window=8))
+
+
+def test_a_cache_cut_by_memory_is_kept_too():
+    model = tiny()
+    engine = GraphEngine(model, [], cache_bytes=measure_layout(model).token_bytes * 64 * 2)
+    stores = []
+    for _ in range(2):
+        engine.generate([Request([1, 2], 6)], SamplingSettings(20, seed=1))
+        stores.append(engine._store)
+    assert stores[0] is stores[1]
+
+
+def test_calls_that_alternate_in_shape_settle_on_one_cache():
+    engine = GraphEngine(tiny(), [])
+    stores = []
+    for _ in range(3):
+        engine.generate([Request([1, 2], 1)], SamplingSettings(90, seed=1))
+        engine.generate([Request([1, 2], 9)], SamplingSettings(3, seed=1))
+        stores.append(engine._store)
+    assert stores[0] is stores[1] is stores[2]

@@ -64,6 +64,7 @@ class GraphEngine:
         self._weights: tuple[object, ...] = ()
         self._layout: Layout | None = None
         self._store: KeyValueStore | None = None
+        self._asked = 0
         self._out: Outputs | None = None
         self._batches: dict[SamplingSettings, Batch] = {}
 
@@ -97,6 +98,7 @@ class GraphEngine:
     def release(self) -> None:
         """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
         self._forget()
+        self._asked = 0
         if self.shadow is not None:
             self.shadow.release()
 
@@ -155,20 +157,24 @@ class GraphEngine:
             self._out = Outputs.empty(samples, steps, device)
 
     def _make_room(self, layout: Layout, rows: int, columns: int) -> None:
-        """Keeps the cache if it is large enough."""
+        """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
         import torch
 
+        columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
         kept = self._store
-        if kept is not None and kept.layout == layout and kept.rows >= rows and kept.columns >= columns:
+        if kept is not None and kept.layout == layout and self._asked >= rows and kept.columns >= columns:
             return
+        most, widest = max(rows, self._asked), max(columns, kept.columns if kept is not None else 0)
         self._forget()
         kept = None
-        columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
         budget = self.cache_bytes
         if budget is None:
             free = free_bytes(layout.device)
             budget = None if free is None else int(free * SHARE)
-        rows = rows_that_fit(layout, rows, columns, budget)
+        if budget is not None and layout.token_bytes * most * widest > budget:
+            most, widest = rows, columns
+        self._asked = most
+        rows, columns = rows_that_fit(layout, most, widest, budget), widest
         while True:
             try:
                 self._store = KeyValueStore(layout, rows, columns, self.attention)
