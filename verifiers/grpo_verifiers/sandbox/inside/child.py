@@ -6,6 +6,7 @@ solving the task.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -53,15 +54,12 @@ def _run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp
 
 def _keep_only(channel: int, products: int) -> None:
     """Leave open 0, 1, 2, the channel as 3 and the products as 4, and nothing else."""
-    places = ((channel, CHANNEL_FD), (products, PRODUCTS_FD))
-    for fd, target in places:
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 16) if fd >= 0 else -1 for fd in (channel, products)]
+    os.closerange(3, 16)
+    for fd, target in zip(high, (CHANNEL_FD, PRODUCTS_FD), strict=True):
         if fd >= 0:
-            os.dup2(fd, target + 100)
-    os.closerange(3, 100)
-    for fd, target in places:
-        if fd >= 0:
-            os.dup2(target + 100, target)
-    os.closerange(100, 256)
+            os.dup2(fd, target)
+    os.closerange(16, 256)
 
 
 def _read(fd: int) -> bytes:
