@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-COMPLETION = ("completion", "response", "output", "generation", "text", "model_output", "prediction")
+COMPLETION = ("completion", "response", "output", "generation", "text", "model_output", "prediction", "code")
 COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples")
 ANSWER = ("answer", "gold", "solution", "target", "ground_truth", "gold_answer", "reference", "label")
 PROMPT = ("prompt", "question", "problem", "query", "instruction", "input", "messages")
