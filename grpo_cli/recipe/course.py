@@ -44,11 +44,16 @@ class Monitor(Section):
     kl: Annotated[KlMonitor | Literal["off"], one_of("`off`, or `every` and `rows`")] = KlMonitor()
     """KL to the start; has no effect where `train.kl.beta` is above 0, which measures it every step."""
 
+    gold: Words | None = None
+    """Name of a verifier in `verify` with `weight: 0`; an alarm is raised when the primary one drifts from it on held-out rows."""
+
 
 class Stop(Section):
     """When to stop before the last step."""
 
-    on: list[Literal["non_finite", "entropy_collapse", "dead_groups"]] = Field(default=["non_finite"])
+    on: list[Literal["non_finite", "entropy_collapse", "dead_groups", "proxy_gold_gap"]] = Field(
+        default=["non_finite"]
+    )
     """Findings that stop the run. Without `non_finite` such a step is skipped and counted."""
     patience: Whole | None = None
     """Stop after this many steps without a better held-out score."""

@@ -128,6 +128,8 @@ class Train(Section):
     """Leave truncated completions out of the loss."""
     reward_combine: Literal["sum", "normalise_then_sum"] = "sum"
     """Sum weighted scores, or normalise each verifier's within the group first."""
+    control: Literal["random", "shuffled", "format_only"] | None = None
+    """A placebo arm: a coin, the group's rewards dealt out anew, or a reward for any readable answer. Verdicts stay true."""
     seed: Count = 0
     """Seed of sampling, order and adapters."""
     trl: dict[str, Any] = Field(default_factory=dict)

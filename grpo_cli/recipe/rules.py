@@ -16,7 +16,7 @@ Said = Callable[[Path], bool]
 
 def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
-    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation)
+    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold)
     return [finding for check in checks for finding in check(recipe, said)]
 
 
@@ -157,6 +157,11 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
         )
     if t.prune is not None:
         yield from _prune(recipe)
+    if t.control is not None and t.reward_combine != "sum":
+        yield Finding(
+            ("train", "control"),
+            "`train.control` replaces the summed reward, which `normalise_then_sum` never forms",
+        )
     if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
         yield Finding(
             _at(said, ("train", "reward_combine")),
@@ -222,6 +227,31 @@ def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:
         yield Finding(
             ("train", "trl", "lr_scheduler_type"), "`train.schedule` is said too", "leave one of the two out"
         )
+
+
+def _gold(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    name, path = recipe.monitor.gold, ("monitor", "gold")
+    if "proxy_gold_gap" in recipe.stop.on and name is None:
+        yield Finding(
+            ("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`"
+        )
+    if name is None:
+        return
+    spec = recipe.verify.get(name)
+    if spec is None:
+        yield Finding(
+            path,
+            f"`monitor.gold` names no verifier: `{name}`",
+            f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
+        )
+    elif spec.primary or spec.weight:
+        yield Finding(
+            path,
+            f"`verify.{name}` is rewarded: what is optimised cannot be the judge of it",
+            f"say `weight: 0` in `verify.{name}` and leave `primary` to another",
+        )
+    if recipe.data.eval is None or recipe.eval.every is None:
+        yield Finding(path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`")
 
 
 def _evaluation(recipe: Recipe, said: Said) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from grpo_cli.run.silent import SilentRun
 from grpo_cli.train import checkpoint
 from grpo_cli.train.coldstart import cold_start
 from grpo_cli.train.config import batching, check_hooks, grpo_config, uses_bf16
+from grpo_cli.train.gold import gap_alarm, gap_metrics
 from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
@@ -279,10 +280,20 @@ class Job:
         metrics = {"step": step, **found.as_metrics()}
         best = max((e["eval/pass@1"] for e in self.evaluations), default=-1.0)
         metrics["eval/best"] = metrics["eval/pass@1"] > best
+        gold = self.recipe.monitor.gold
+        if gold is not None:
+            metrics |= gap_metrics(found.sampled.records, gold, self.recipe.verify[gold].right_at)
         self.evaluations.append(metrics)
+        alarm = gap_alarm(self.evaluations)
+        metrics["eval/gold/alarm"] = None if gold is None else int(alarm is not None)
         self.folder.write_samples(step, found.sampled.records, split="eval")
         self.folder.write_metrics(metrics)
         self.display.evaluated(metrics)
+        if alarm is not None:
+            fooled = f"{metrics['eval/gold/fooled']} such samples in eval/step-{step:06d}.jsonl"
+            self.display.note(
+                "warn", f"step {step}: {alarm}", hint=f"read the {fooled}; mend the training verifier"
+            )
 
     def _seal(self, trainer: Trainer, written: Path) -> None:
         folder = self.folder.path / "checkpoints"

@@ -32,6 +32,7 @@ from grpo_cli.records import SampleRecord
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.stats import step_stats, timing_stats
 from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum, soft_overlong
+from grpo_cli.train.control import placebo
 from grpo_cli.train.group import Group
 from grpo_cli.train.ledger import Visit
 from grpo_cli.train.prune import kept_mask
@@ -195,6 +196,9 @@ class GrpoStep:
         for row, completions in sampled:
             judged = [next(found) for _ in completions]
             rewards = [self.shape(j.reward, c) for j, c in zip(judged, completions, strict=True)]
+            if self.recipe.train.control is not None:
+                key = f"{self.recipe.train.seed}/{self.generation}/{self.calls}/{row}"
+                rewards = placebo(self.recipe.train.control, rewards, judged, key)
             groups.append(Group(row, completions, [next(text) for _ in completions], judged, rewards))
         return groups
 

@@ -46,6 +46,8 @@ class StopRules:
         score, step = metrics["eval/pass@1"], metrics["step"]
         if score > self.best:
             self.best, self.best_step = score, step
+        if "proxy_gold_gap" in self.spec.on and metrics.get("eval/gold/alarm"):
+            return f"the gap to the gold verifier is {metrics['eval/gold/gap']:.1%} and growing"
         waited = step - self.best_step
         if self.spec.patience is not None and waited >= self.spec.patience:
             return f"no better held-out score for {waited} steps; the best was {self.best:.3f} at step {self.best_step}"

@@ -1,0 +1,74 @@
+"""The alarm on a gamed training verifier, on records made by hand."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from grpo_cli.records import SampleRecord
+from grpo_cli.train.gold import clustered_z, gap_alarm, gap_metrics, rough_z
+from grpo_verifiers.verdict import Outcome, Verdict
+
+
+def records(
+    proxy: float, gold: float, prompts: int = 64, samples: int = 4, seed: int = 0
+) -> list[SampleRecord]:
+    """Samples of which a share `proxy` is right for training and `gold` of them right in truth (gold within proxy)."""
+    rng, found = random.Random(seed), []
+    for i in range(prompts * samples):
+        u = rng.random()
+        outcome = Outcome.RIGHT if u < proxy else Outcome.WRONG
+        verdict = Verdict(Outcome.RIGHT if u < gold else Outcome.WRONG, float(u < gold))
+        found.append(
+            SampleRecord(1, f"r{i // samples}", f"r{i // samples}", "p", "c", {}, {"gold": verdict}, outcome)
+        )
+    return found
+
+
+def evaluation(proxy: float, gold: float, seed: int = 0) -> dict[str, Any]:
+    return {"eval/pass@1": proxy, **gap_metrics(records(proxy, gold, seed=seed), "gold", 1.0)}
+
+
+def test_rough_z_numbers() -> None:
+    assert rough_z(0.9, 0.7, 256) == pytest.approx(5.657, abs=5e-4)
+    assert rough_z(0.75, 0.70, 256) == pytest.approx(1.267, abs=1e-3)
+
+
+def test_the_gap_is_paired_on_the_same_samples() -> None:
+    said = evaluation(0.9, 0.7)
+    assert said["eval/gold/gap"] == pytest.approx(0.2, abs=0.05)
+    assert said["eval/gold/z"] > rough_z(0.9, 0.7, 256)
+    assert said["eval/gold/fooled"] == pytest.approx(0.2 * 256, abs=15)
+    assert said["eval/gold/n"] == 64
+
+
+def test_a_growing_significant_gap_raises_the_alarm() -> None:
+    history = [evaluation(0.3, 0.28), evaluation(0.5, 0.4), evaluation(0.7, 0.45), evaluation(0.9, 0.45)]
+    assert gap_alarm(history[:3]) is None
+    said = gap_alarm(history)
+    assert said is not None and "gap grew" in said
+
+
+def test_a_constant_gap_is_two_definitions_of_right_and_stays_silent() -> None:
+    history = [evaluation(0.6, 0.4, seed=seed) for seed in range(80)]
+    assert max(e["eval/gold/z"] for e in history) > 3
+    assert all(gap_alarm(history[:n]) is None for n in range(81))
+
+
+def test_agreeing_verifiers_stay_silent_over_many_seeds() -> None:
+    for seed in range(20):
+        history = [evaluation(0.2 + 0.1 * i, 0.19 + 0.1 * i, seed=100 * seed + i) for i in range(8)]
+        assert all(gap_alarm(history[:n]) is None for n in range(9))
+
+
+def test_samples_without_a_verdict_count_on_neither_side() -> None:
+    broken = SampleRecord(1, "r0", "r0", "p", "c", {}, {"gold": Verdict(Outcome.ERROR, None)}, Outcome.RIGHT)
+    assert gap_metrics([broken], "gold", 1.0)["eval/gold/n"] == 0
+    assert gap_alarm([gap_metrics([broken], "gold", 1.0)] * 5) is None
+
+
+def test_z_of_identical_differences() -> None:
+    assert clustered_z([0.0] * 9) == 0
+    assert clustered_z([0.5] * 9) == 3
