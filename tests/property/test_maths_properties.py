@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from grpo_verifiers import Outcome, build
 
 MATHS = build("math")
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 
 _PIECES = (
     "\\boxed{ } { } \\frac \\sqrt ( ) [ ] ^ _ 1 2 10 0 x y n + - * / = < , ; or and \\text{ \\pi \\infty \\cup \\{ \\} | ! % \\% "
@@ -40,7 +42,7 @@ ANSWERS = st.one_of(
     st.lists(NUMBERS, min_size=2, max_size=4).map(lambda items: "(" + ", ".join(items) + ")"),
     st.lists(NUMBERS, min_size=2, max_size=4).map(", ".join),
     st.lists(NUMBERS, min_size=2, max_size=4).map(lambda items: "\\{" + ", ".join(items) + "\\}"),
-    st.tuples(NUMBERS, NUMBERS).map(lambda p: f"{p[0]}x + {p[1]}y"),
+    st.tuples(NUMBERS, NUMBERS).map(lambda p: f"{p[0]} x + {p[1]} y"),
     NUMBERS.map(lambda n: f"x > {n}"),
 )
 RESPELLINGS = [

@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     fault: str = ""
 
 
-_OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
+_OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
 _BASE = re.compile(
     r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
 )
@@ -34,6 +34,13 @@ _UNIT_FRACTION = re.compile(
 _STATED = re.compile(
     r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])",
     re.I,
+)
+_ARROW = re.compile(r"^\s*\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*")
+_DECORATION = re.compile(
+    r"(?<=[\w})$])(?:\s|\\q?quad|\\[ ,;])*\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*$"
+)
+_BRACKETED_UNIT = re.compile(
+    r"(?<=[\d}])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*\(\s*([a-z]{2,}[a-z ]*)\s*\)\s*\}|\(\s*\\(?:text|mathrm)\s*\{\s*([a-z]{2,}[a-z ]*)\s*\}\s*\))$"
 )
 _WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
 _MACRO = re.compile(
@@ -116,6 +123,9 @@ def read_answer(text: str) -> Answer:
     if "frac" in clean and "{\\" in clean:
         clean = _UNIT_FRACTION.sub(r"\\text{ \1/\2}", clean)
     clean = _STATED.sub("", clean)
+    if "\\" in clean:
+        clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
+        clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)

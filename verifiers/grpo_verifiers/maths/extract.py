@@ -31,6 +31,7 @@ _OR = re.compile(
 _AND = re.compile(
     r"(?:,|;|and|&|,and|;and|\\text\{and\}|\\text\{,?and\}|\\land),?(?:[a-zA-Z](?:_\{?\w\}?)?=)?", re.I
 )
+_OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(
     r"[\s$)\]\\*,.(]*\b(?:or|alternatively)\b[\s,]*(?:maybe|possibly|perhaps|even|else|it could be|it is)?\s*"
     r"(\$?\\?\(?\s*(?:-?[\d.]|\\(?:d?frac|sqrt|pi))[^\n.;]{0,80})",
@@ -46,7 +47,7 @@ _DENIED_BEFORE = re.compile(
 )
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|on second thought)\b[^\n]{0,40})"
-    r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*([^\n]{1,80})",
+    r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})",
     re.I,
 )
 _LABEL = re.compile(
@@ -243,10 +244,10 @@ def _joined(text: str, box: _Box, content: str) -> Extraction:
         if not previous.content:
             break
         gap = text[previous.end : start]
-        if len(gap) > 40:
+        if len(gap) > 80:
             break
         bare = _FILLER.sub("", gap)
-        if _OR.fullmatch(bare):
+        if _OR.fullmatch(bare) or _OR_AT_END.search(gap):
             joined_by_or = True
         elif not _AND.fullmatch(bare):
             break

@@ -350,6 +350,19 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         or previous.value in (")", "}", "pi", "/")
         or (previous.kind == "s" and spaced)
     )
+    follows_word = (
+        previous is not None and previous.kind == "w" and spaced and previous.value.lower() not in SHORT_WORDS
+    )
+    if (
+        follows_word
+        and len(run) > 2
+        and run.islower()
+        and run not in FUNCTIONS
+        and previous is not None
+        and previous.value != "$"
+    ):
+        out.append(Token("w", run, spaced))
+        return
     if (after_value and (run in SHORT or (run in _ORDINAL and not spaced))) or _is_word(run):
         out.append(Token("w", run, spaced))
         return

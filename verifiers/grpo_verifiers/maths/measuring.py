@@ -52,7 +52,12 @@ class UnitReader(NumeralReader):
                 self.at += 1
                 if value == "/":
                     words.append("/")
-            elif token.kind == "s" and words and words[-1] == "/" and value in "smhLg":
+            elif (
+                token.kind == "s"
+                and words
+                and value in "smhLg"
+                and self.tokens[self.at - 1].value in ("/", "*")
+            ):
                 self.at += 1
                 words.append(value)
             elif value == "." and self.peek(1) is END:

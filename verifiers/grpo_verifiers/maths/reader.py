@@ -175,6 +175,8 @@ class Reader(GroupReader):
                 )
             node = node if node[0] == "unit" else ("unit", node, self.currency)
             self.currency = None
+        if node[0] == "neg" and node[1][0] == "pct":
+            node = ("pct", ("neg", node[1][1]))
         if node[0] == "deg":
             node = ("unit", node[1], "degree")
         elif node[0] == "neg" and node[1][0] == "deg":

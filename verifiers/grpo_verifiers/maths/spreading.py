@@ -40,6 +40,14 @@ def spread(node: Node) -> Node:
         return ("minus", node[1], node[2][1])
     if node[0] == "matrix" and len(node[1]) == 1 and len(node[1][0]) == 1:
         return spread(node[1][0][0])
+    if (
+        node[0] == "*"
+        and len(node) == 3
+        and node[2][0] == "tuple"
+        and node[1][0] == "s"
+        and node[1][1].isupper()
+    ):
+        return spread(node[2])  # a named point, P(2, 3)
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return spread(node[1])
     return node
