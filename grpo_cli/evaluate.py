@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grpo_cli.estimate import Interval, clustered, maj_at_k, pass_at_k, wilson
+from grpo_cli.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
 from grpo_cli.judge import Judge, Judgement, Task
 from grpo_cli.records import SampleRecord
 from grpo_cli.stats import has_thought, mean
@@ -211,7 +211,7 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
         full = [group for group in judged if len(group) >= k]
         if k == 1 or not full:
             continue
-        pass_k[k] = clustered([[pass_at_k(len(group), _rights(group), k)] for group in full])
+        pass_k[k] = pass_at_k_interval([(len(group), _rights(group)) for group in full], k)
         maj_k[k] = fmean(
             maj_at_k([_answer(r) for r in group], [_is_right(r) for r in group], k) for group in full
         )

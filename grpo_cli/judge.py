@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
+from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe.models import Verify
+    from grpo_cli.recipe import Recipe, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,22 @@ def own_options(spec: Verify, base: Path | None) -> dict[str, Any]:
 class Judge:
     """The verifiers of one recipe, ready to judge batches from any thread."""
 
-    def __init__(self, specs: Mapping[str, Verify], base: Path | None = None) -> None:
+    def __init__(self, specs: Mapping[str, Verify], base: Path | None = None, rule: Rule = SUM) -> None:
         """`base` is the recipe's folder: functions of the user's are also looked for there."""
-        self.specs = dict(specs)
+        self.specs, self.rule = dict(specs), rule
         self.verifiers: dict[str, Verifier] = {}
         for name, spec in self.specs.items():
             try:
                 self.verifiers[name] = build(spec.kind, **own_options(spec, base))
             except BadOption as err:
                 raise RecipeError(str(err), place=f"`verify.{name}`") from err
-        self.primary = next(name for name, spec in self.specs.items() if spec.primary)
+        self.primary = primary_of(self.specs)
+
+    @classmethod
+    def of(cls, recipe: Recipe, base: Path | None = None) -> Judge:
+        """The judge that a recipe describes."""
+        how = recipe.combine
+        return cls(recipe.verify, base, Rule(how.method, how.gate, how.by))
 
     def start(self) -> None:
         """Start workers and sandboxes.
@@ -81,29 +88,19 @@ class Judge:
             verifier.close()
 
     def judge(self, completions: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        """Judge a batch; the order is kept."""
-        by_name = {
-            name: verifier.judge(
-                [Sample(c, t.golds[name], t.prompt) for c, t in zip(completions, tasks, strict=True)]
-            )
-            for name, verifier in self.verifiers.items()
-        }
-        return [self.combine({name: by_name[name][i] for name in by_name}) for i in range(len(completions))]
+        """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names."""
+        verdicts: list[dict[str, Verdict]] = [{} for _ in completions]
+        for name, verifier in self.verifiers.items():
+            mine = [i for i, task in enumerate(tasks) if self._judges(name, task)]
+            samples = [Sample(completions[i], tasks[i].golds[name], tasks[i].prompt) for i in mine]
+            for i, verdict in zip(mine, verifier.judge(samples) if samples else [], strict=True):
+                verdicts[i][name] = verdict
+        return [self.combine(found) for found in verdicts]
 
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
-        """The weighted sum of scores; an error of any verifier that counts leaves the sample without a reward."""
-        primary = verdicts[self.primary]
-        outcome = primary.outcome
-        if primary.score is not None and outcome in (Outcome.RIGHT, Outcome.WRONG):
-            outcome = Outcome.RIGHT if primary.score >= self.specs[self.primary].right_at else Outcome.WRONG
-        reward: float | None = 0.0
-        for name, verdict in verdicts.items():
-            weight = self.specs[name].weight
-            if weight == 0:
-                continue
-            if verdict.score is None:
-                reward = None
-                break
-            assert reward is not None
-            reward += weight * verdict.score
-        return Judgement(verdicts, outcome, reward)
+        """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""
+        found = outcome(verdicts, self.specs, self.rule)
+        return Judgement(verdicts, found or Outcome.ERROR, combine(verdicts, self.specs, rule=self.rule))
+
+    def _judges(self, name: str, task: Task) -> bool:
+        return self.rule.method != "by" or task.golds.get(name) is not None

@@ -107,15 +107,16 @@ def show_plan(recipe: Any, base: Path) -> None:
     from grpo_cli.judge import Judge
     from grpo_cli.recipe import plan
 
-    judge = Judge(recipe.verify, base)
+    judge = Judge.of(recipe, base)
     try:
         judge.start()
         rows = load_rows(recipe.data, "train", base)
-        audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold)
+        audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
     finally:
         judge.close()
+    arithmetic = plan(recipe, len(audit.rows)).text()
     print(recipe.resolved())
-    print(plan(recipe, len(audit.rows)).text())
+    print(arithmetic)
     if audit.dropped:
         print(f"{len(audit.dropped)} of {len(rows)} rows dropped for a bad gold")
 

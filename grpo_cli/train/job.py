@@ -63,7 +63,7 @@ class Job:
         self.began = time.perf_counter()
         self.seconds: dict[str, float] = {"setup": 0.0, "warmup": 0.0}
         self.ranks = Ranks.from_environment()
-        self.judge = Judge(recipe.verify, base)
+        self.judge = Judge.of(recipe, base)
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.evaluations: list[dict[str, Any]] = []
         self.stop_rules = StopRules(recipe.stop)

@@ -40,11 +40,11 @@ def measure_place(
     """Load, sample and judge; the model is given back before this returns."""
     recipe = place.recipe
     torch.set_num_threads(choose_threads(recipe.run.threads)[0])
-    judge = Judge(recipe.verify, place.base)
+    judge = Judge.of(recipe, place.base)
     try:
         judge.start()
         rows = load_rows(recipe.data, "eval", place.base)
-        audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold)
+        audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
         if audit.dropped:
             say(f"dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold")
         device = pick_device()

@@ -33,7 +33,7 @@ def load_split(
         DataError, SetupError: as `load_rows` and `audit_golds`.
     """
     rows = load_rows(recipe.data, which, base)
-    audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold)
+    audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
     if audit.dropped:
         first = audit.dropped[0]
         said = f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold"

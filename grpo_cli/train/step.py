@@ -285,7 +285,7 @@ class GrpoStep:
         """One record a sample, groups in order."""
         advantages = iter(self.advantages_PG.flatten().tolist())
         found = []
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
             row = self.rows[group.row]
             for completion, text, judgement, reward in zip(
                 group.completions, group.texts, group.judgements, group.rewards, strict=True
@@ -294,7 +294,7 @@ class GrpoStep:
                     SampleRecord(
                         step=self.generation,
                         row=row.id,
-                        group=f"{self.generation}/{row.id}",
+                        group=f"{self.generation}/{number}",
                         prompt=row.prompt,
                         completion=text,
                         fields=row.fields,
