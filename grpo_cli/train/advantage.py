@@ -65,11 +65,5 @@ def normalise_then_sum(
     return torch.where(std >= floor, centred / std.clamp(min=floor), 0.0).reshape(total.shape)
 
 
-def soft_overlong(tokens: int, limit: int, share: float) -> float:
-    """DAPO's soft penalty: 0 up to the last `share` of `limit` tokens, then falling to -1 at the limit and past it."""
-    cache = share * limit
-    return -min(max(tokens - (limit - cache), 0.0) / cache, 1.0)
-
-
 def _std(centred: Tensor, count: Tensor, ddof: int) -> Tensor:
     return (centred.square().sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()

@@ -25,13 +25,13 @@ import torch
 
 from grpo_cli.data.rows import Row
 from grpo_cli.display import Display, view_samples
-from grpo_cli.errors import TrainingError
-from grpo_cli.judge import Judge, Task
+from grpo_cli.errors import RecipeError, TrainingError
+from grpo_cli.judge import Judge, Judgement, Task
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.records import SampleRecord
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.stats import step_stats, timing_stats
-from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum, soft_overlong
+from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum
 from grpo_cli.train.control import placebo
 from grpo_cli.train.group import Group
 from grpo_cli.train.ledger import Visit
@@ -40,7 +40,9 @@ from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.train.select import Selection
+from grpo_verifiers.shaping import Shaped, build_term, shape
 from grpo_verifiers.verdict import Verdict
+from grpo_verifiers.verifier import BadOption
 
 
 @dataclass
@@ -92,6 +94,7 @@ class GrpoStep:
             Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)
         ]
         self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
+        self.terms = shaping_terms(recipe)
         self.clock = Clock()
         self.generation = 0  # how many batches have been generated; saved with every checkpoint
         self.samples_seen = self.errors_seen = 0
@@ -195,21 +198,20 @@ class GrpoStep:
         groups, text = [], iter(texts)
         for row, completions in sampled:
             judged = [next(found) for _ in completions]
-            rewards = [self.shape(j.reward, c) for j, c in zip(judged, completions, strict=True)]
+            said = [next(text) for _ in completions]
+            rewards = [self.shape(j, c, t) for j, c, t in zip(judged, completions, said, strict=True)]
             if self.recipe.train.control is not None:
                 key = f"{self.recipe.train.seed}/{self.generation}/{self.calls}/{row}"
                 rewards = placebo(self.recipe.train.control, rewards, judged, key)
-            groups.append(Group(row, completions, [next(text) for _ in completions], judged, rewards))
+            groups.append(Group(row, completions, said, judged, rewards))
         return groups
 
-    def shape(self, reward: float | None, completion: Completion) -> float:
+    def shape(self, judged: Judgement, completion: Completion, text: str) -> float:
         """The reward with its shaping terms; NaN where there is no verdict."""
-        share = self.recipe.train.overlong
-        if reward is None:
+        if judged.reward is None:
             return math.nan
-        return reward + (
-            soft_overlong(len(completion.token_ids), self.recipe.sample.max_tokens, share) if share else 0.0
-        )
+        tokens, most = len(completion.token_ids), self.recipe.sample.max_tokens
+        return judged.reward + sum(shape(self.terms, Shaped(text, tokens, most, judged.is_right)).values())
 
     @property
     def rewards(self) -> list[float]:
@@ -320,6 +322,23 @@ class GrpoStep:
                 f"{share:.1%} of {self.samples_seen} samples went without a verdict (limit {allowed:.0%}): {cause}",
                 hint="a verifier or its sandbox fails; `stop.verifier_errors` sets the limit",
             )
+
+
+def shaping_terms(recipe: Recipe) -> dict[str, tuple[float, Callable[[Shaped], float]]]:
+    """Weight and function of each shaping term; `train.overlong` is one of weight 1.
+
+    Raises:
+        RecipeError: an option that the term does not have.
+    """
+    terms = {}
+    if recipe.train.overlong:
+        terms["overlong"] = (1.0, build_term("overlong", cache=recipe.train.overlong))
+    for name, spec in recipe.shaping.items():
+        try:
+            terms[name] = (spec.weight, build_term(name, **spec.options))
+        except BadOption as err:
+            raise RecipeError(str(err), place=f"`shaping.{name}`") from err
+    return terms
 
 
 def gpu_memory() -> dict[str, float]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from grpo_cli.judge import Judgement
-from grpo_cli.train.advantage import soft_overlong
 from grpo_cli.train.group import Group
 from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion
+from grpo_verifiers.shaping import Shaped, build_term
 from grpo_verifiers.verdict import Outcome
 
 
@@ -84,4 +84,4 @@ def test_share_of_mixed_groups_of_8(p: float, mixed: float) -> None:
 
 @pytest.mark.parametrize(("tokens", "penalty"), [(16384, 0.0), (18432, -0.5), (20480, -1.0), (20481, -1.0)])
 def test_soft_overlong_penalty(tokens: int, penalty: float) -> None:
-    assert soft_overlong(tokens, 20480, 0.2) == pytest.approx(penalty)
+    assert build_term("overlong", cache=0.2)(Shaped("", tokens, 20480)) == pytest.approx(penalty)
