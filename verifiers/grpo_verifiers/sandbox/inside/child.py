@@ -99,23 +99,33 @@ def new_module(name: str) -> types.ModuleType:
     return module
 
 
-def load(payload: dict[str, Any], name: str) -> tuple[types.ModuleType, Any] | None:
+def load(payload: dict[str, Any], name: str, own_frames: int) -> tuple[types.ModuleType, Any] | None:
     """The module to run in and the code to run; None if the completion holds no program."""
     entry = payload.get("entry")
     code = extract.program(payload["code"], entry, payload["prompt"])
     if code is None:
         return None
     module = new_module(name)
+    module.__file__ = "/tmp/solution.py"
+    # as deep as a program started by itself may go: what this harness stands on is added, no more
+    sys.setrecursionlimit(1000 + _depth() + own_frames)
     if payload["before"]:
         exec(payload["before"], module.__dict__)
     return module, code
+
+
+def _depth() -> int:
+    frame, depth = sys._getframe(1).f_back, 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def run_stdio(payload: dict[str, Any], _: int) -> int:
     """A whole program with the real descriptors 0, 1, 2, ended as the interpreter ends one."""
     import threading
 
-    loaded = load(payload, "__main__")
+    loaded = load(payload, "__main__", 1)
     if loaded is None:
         return NO_CODE
     module, code = loaded
@@ -163,7 +173,7 @@ def find_entry(module: types.ModuleType, entry: str) -> Callable[[], Callable[..
 
 def run_calls(payload: dict[str, Any], out: int) -> int:
     """Every call in turn; one line of JSON for each, as soon as it is done."""
-    loaded = load(payload, "solution")
+    loaded = load(payload, "solution", 0)
     if loaded is None:
         return NO_CODE
     module, code = loaded
@@ -195,7 +205,7 @@ def run_served(payload: dict[str, Any], channel: int) -> int:
     """Answer the calls of a test program that runs elsewhere."""
     from . import objects
 
-    loaded = load(payload, "solution")
+    loaded = load(payload, "solution", 4)
     if loaded is None:
         return NO_CODE
     module, code = loaded

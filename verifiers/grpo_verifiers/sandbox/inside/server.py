@@ -6,7 +6,9 @@ one run stays in memory for the next. Its word on time and status comes over a s
 
 from __future__ import annotations
 
+import _sitebuiltins
 import _socket
+import builtins
 import gc
 import json
 import os
@@ -99,6 +101,8 @@ def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
     if settings.tier not in ("namespaces", "landlock", "weak") or not libc.ARCH:
         raise ValueError(f"no tier {settings.tier!r} on this processor")
     sys.argv = ["solution.py"]
+    for name in ("exit", "quit"):  # programs count on what `site` adds, and lanes start without it
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     sys.path[:] = settings.search
     sys.meta_path.append(PackageFinder(settings.packages))
     notes: dict[str, Any] = {"tier": settings.tier, "python": sys.version.split()[0], "loaded": []}

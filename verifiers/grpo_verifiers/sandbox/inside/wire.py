@@ -12,6 +12,7 @@ from typing import Any
 
 ATOMS = frozenset({type(None), bool, str, float})
 SMALL = 1 << 63
+FACTORIES = (int, float, str, list, dict, set, tuple, bool)
 ARRAY_KINDS = "biufcUS"  # an object array would be code
 
 
@@ -64,6 +65,8 @@ def _encode_rare(value: Any, kind: type, other: Callable[[Any], Any]) -> Any:
         if name == "deque":
             return {"Q": [[encode(v, other) for v in value], value.maxlen]}
         if name in ("Counter", "OrderedDict", "defaultdict") and kind is getattr(sys.modules[module], name):
+            if name == "defaultdict" and value.default_factory in FACTORIES:
+                name = f"defaultdict {value.default_factory.__name__}"
             return {"D": [name, [[encode(k, other), encode(v, other)] for k, v in dict.items(value)]]}
     if module == "fractions" and name == "Fraction" and _is_std(kind, module, name):
         return {"q": [encode(value.numerator), encode(value.denominator)]}
@@ -178,7 +181,10 @@ def _mapping(body: Any, other: Callable[[str, Any], Any]) -> Any:
         for key, count in plain.items():
             dict.__setitem__(counter, key, count)
         return counter
-    return collections.OrderedDict(plain) if name == "OrderedDict" else collections.defaultdict(None, plain)
+    if name == "OrderedDict":
+        return collections.OrderedDict(plain)
+    factory = next((f for f in FACTORIES if name == f"defaultdict {f.__name__}"), None)
+    return collections.defaultdict(factory, plain)
 
 
 def _queue(body: Any, other: Callable[[str, Any], Any]) -> Any:
