@@ -21,6 +21,7 @@ _FORMULA = re.compile(
     r"(?:[\d\s.+\-*/^()=,]|\b(?:[a-zA-Z]|sqrt|exp|log|ln|sin|cos|tan|sinh|cosh|tanh|pi|asin|acos|atan)\b)*"
 )
 _BIG_POWER = re.compile(r"(?:\^|\*\*)\(?-?(?:\d{4,}|[\d.()]{1,50}(?:\^|\*\*))")
+_NOT_A_NUMBER = re.compile(r"(?<![A-Za-z])[+-]?(?:nan|inf|infinity)j?(?![A-Za-z])", re.I)
 _PARSED = frozenset(
     ["countdown", "puzzle24", "simple_integration", "intermediate_integration", "polynomial_multiplication"]
 )
@@ -96,8 +97,8 @@ class GymVerifier(Verifier):
         items = []
         for sample in samples:
             verdict, text = self._stated(sample.completion)
-            if verdict is None and sample.gold[0] in _PARSED and not is_formula(text):
-                verdict = wrong(text[:200], "no_formula")
+            if verdict is None and (reason := refusal(sample.gold[0], sample.gold[1], text)):
+                verdict = wrong(text[:200], reason)
             verdicts.append(verdict)
             if verdict is None:
                 items.append((*sample.gold, text))
@@ -129,8 +130,9 @@ class GymVerifier(Verifier):
         what = (
             f"{result.kind}: {result.message}"[:200] if not isinstance(result, Killed) else "the worker died"
         )
-        (gold,) = self._pool.run([(name, entry, str(entry["answer"]))])
-        if isinstance(gold, Done) and float(gold.value) >= self.options.right_at:
+        has_gold = isinstance(entry["answer"], str)
+        (gold,) = self._pool.run([(name, entry, entry["answer"] if has_gold else "no idea")])
+        if isinstance(gold, Done) and (not has_gold or float(gold.value) >= self.options.right_at):
             return wrong(text[:200], "verifier_raised", detail=what)
         return error("verifier_raised", what)
 
@@ -149,6 +151,24 @@ class GymVerifier(Verifier):
             Example("\\boxed{4}", row, "the gym's own scorer"),
             Example("\\boxed{5}", row, "and its partial credit"),
         ]
+
+
+def refusal(name: str, entry: Mapping[str, Any], text: str) -> str:
+    """Why an answer is wrong before the gym's scorer sees it, as a reason code; empty where the scorer decides.
+
+    Some scorers pay for `nan` (no difference from anything is above a tolerance), or for any text that does not say
+    `True` where the answer is `False`.
+    """
+    if name in _PARSED and not is_formula(text):
+        return "no_formula"
+    if _NOT_A_NUMBER.search(text):
+        return "not_a_number"
+    if entry.get("answer") in ("True", "False") and text.strip().strip(".").casefold() not in (
+        "true",
+        "false",
+    ):
+        return "no_truth_value"
+    return ""
 
 
 def is_formula(text: str) -> bool:
