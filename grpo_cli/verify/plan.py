@@ -16,7 +16,7 @@ from grpo_verifiers.shaping import Shaped, build_term
 if TYPE_CHECKING:
     from grpo_cli.recipe.models import Recipe
 
-OWN_PROCESSES = frozenset({"python", "code", "reasoning_gym"})
+OWN_PROCESSES = frozenset({"python", "code", "sql", "command", "coq", "reasoning_gym"})
 """Kinds that spread a batch over processes themselves; more of ours around them would only fight for cores."""
 
 
