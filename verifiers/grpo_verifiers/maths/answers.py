@@ -42,6 +42,10 @@ _DECORATION = re.compile(
 _BRACKETED_UNIT = re.compile(
     r"(?<=[\d}])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*\(\s*([a-z]{2,}[a-z ]*)\s*\)\s*\}|\(\s*\\(?:text|mathrm)\s*\{\s*([a-z]{2,}[a-z ]*)\s*\}\s*\))$"
 )
+_COUNTED = re.compile(
+    r"^(?:\{\})?[_^]\s*\{?(?P<a>\d+)\}?\s*(?P<how>[CP])\s*_\s*\{?(?P<b>\d+)\}?$|^C\s*_\s*\{?(?P<c>\d+)\}?\s*\^\s*\{?(?P<d>\d+)\}?$"
+    r"|^C\s*\(\s*(?P<e>\d+)\s*,\s*(?P<f>\d+)\s*\)$"
+)
 _WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
 _MACRO = re.compile(
     r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"
@@ -126,6 +130,8 @@ def read_answer(text: str) -> Answer:
     if "\\" in clean:
         clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
         clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
+    if "C" in clean or "P" in clean:
+        clean = _COUNTED.sub(_counted, clean)
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)
@@ -160,6 +166,14 @@ def read_answer(text: str) -> Answer:
     ):
         words = words if words else ""
     return Answer(clean, shown, tree, words, as_list, fault)
+
+
+def _counted(match: re.Match[str]) -> str:
+    """Combinations and permutations in the notations of school books."""
+    n, k = match["a"] or match["c"] or match["e"], match["b"] or match["d"] or match["f"]
+    if match["how"] == "P":
+        return f"\\frac{{{n}!}}{{({n}-{k})!}}"
+    return f"\\binom{{{n}}}{{{k}}}"
 
 
 def _splits(text: str) -> bool:

@@ -115,8 +115,11 @@ def _answer(task: tuple[Any, ...]) -> bytes:
 
     pairs, gold, answer, log10 = task
     try:
-        if all(prove(g, a, log10) for g, a in pairs):
+        proofs = [prove(g, a, log10) for g, a in pairs]
+        if all(proofs):
             return b"s"
+        if False in proofs:  # sixty digits tell them apart: math-verify, which compares fewer, is not asked
+            return b"n"
     except MemoryError:
         return b"M"
     except Exception:  # noqa: BLE001 - computer algebra raises anything; the last tier still has its say

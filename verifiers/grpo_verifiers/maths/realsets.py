@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -156,14 +157,18 @@ def real_set(node: Node) -> RealSet:
             pieces = intersection(pieces, real_set(node[2]).pieces)
         return RealSet(pieces)
     if kind == "list" and node[2]:
-        found = real_set(node[2][0])
-        for item in node[2][1:]:
-            other = real_set(item)
-            found = _joined(
-                found, other, (union if node[1] == "or" else intersection)(found.pieces, other.pieces)
-            )
-        return found
+        parts = [real_set(item) for item in node[2]]
+        found = _folded(parts, union if node[1] == "or" else intersection)
+        # `x < 1, x > 2` has no common part: the comma stands for "or"
+        return _folded(parts, union) if node[1] == "," and not found.pieces else found
     raise NotReal(kind)
+
+
+def _folded(parts: list[RealSet], join: Callable[[Pieces, Pieces], Pieces]) -> RealSet:
+    found = parts[0]
+    for part in parts[1:]:
+        found = _joined(found, part, join(found.pieces, part.pieces))
+    return found
 
 
 def _joined(a: RealSet, b: RealSet, pieces: Pieces) -> RealSet:

@@ -80,10 +80,10 @@ class Builder:
         raise Unbuildable(kind)
 
 
-def prove(gold: Node, answer: Node, log10: bool) -> bool:
-    """Whether the two are equal, as far as sympy can tell."""
+def prove(gold: Node, answer: Node, log10: bool) -> bool | None:
+    """Whether the two are equal; None where sympy cannot tell."""
     if size(gold) + size(answer) > MOST_NODES:
-        return False
+        return None
     builder = Builder(has_radical(gold) and has_radical(answer), log10)
     first, second = builder.build(gold), builder.build(answer)
     difference = first - second
@@ -91,7 +91,7 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool:
         return True
     if not difference.free_symbols:
         return _constant_is_zero(difference, first)
-    return any(_proves(step, difference) for step in _steps(difference)) or bool(difference.equals(0))
+    return any(_proves(step, difference) for step in _steps(difference)) or bool(difference.equals(0)) or None
 
 
 def _proves(step: Any, expression: Any) -> bool:
@@ -119,7 +119,7 @@ def _steps(expression: Any) -> list[Any]:
     return [*steps, sp.simplify, _factored]
 
 
-def _constant_is_zero(difference: Any, scale: Any) -> bool:
+def _constant_is_zero(difference: Any, scale: Any) -> bool | None:
     """Reject by sixty digits first: sympy's own zero test would take fewer."""
     value, size_of = abs(sp.N(difference, 60)), abs(sp.N(scale, 20))
     if value.is_number and size_of.is_number and value > size_of * sp.Float("1e-40"):
@@ -127,7 +127,7 @@ def _constant_is_zero(difference: Any, scale: Any) -> bool:
     if difference.has(sp.atan, sp.asin, sp.acos) and _proves(_tangent, difference):
         return True
     steps = (sp.expand, sp.sqrtdenest, _radicals, sp.expand_complex, _logs, _minimal, sp.simplify)
-    return any(_proves(step, difference) for step in steps) or bool(difference.equals(0))
+    return any(_proves(step, difference) for step in steps) or bool(difference.equals(0)) or None
 
 
 def _tangent(expression: Any) -> Any:

@@ -246,7 +246,7 @@ def units_agree(a: str, b: str) -> bool:
         return True
     known_a, known_b = split_unit(a), split_unit(b)
     if known_a and known_b:
-        return {a, b} == {"lb", "gbp"}
+        return {a, b} in ({"lb", "gbp"}, {"celsius", "degree"}, {"fahrenheit", "degree"})
     if known_a or known_b:
         return False
     return set(a.split()) <= set(b.split()) or set(b.split()) <= set(a.split())
