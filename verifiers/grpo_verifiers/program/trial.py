@@ -117,12 +117,12 @@ def _payload(task: Task, code: str, **more: Any) -> bytes:
 
 
 def _ended(report: Report) -> TestResult | None:
-    """What the end of a run says by itself; None for a clean end."""
-    if report.killed:
-        return TestResult(
-            "limit",
-            {"cpu": "time", "wall": "wall_time", "idle": "wall_time"}.get(report.killed, report.killed),
-        )
+    """What the end of a run says by itself; None for a clean end, and for one that we asked for."""
+    if report.killed == "asked":
+        if report.exit_code == -9:
+            return None
+    elif report.killed:
+        return TestResult("limit", "time" if report.killed == "cpu" else "wall_time")
     if report.exit_code == NO_CODE:
         return TestResult("no_code", "no_code")
     if report.exit_code == NO_MEMORY:
@@ -293,7 +293,7 @@ def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> 
 
 def _program_trial(task: Task, answer: dict[str, Any], report: Report, late: bool) -> Trial:
     trial = Trial(cpu_s=report.cpu_s)
-    ended = _ended(report) if report.killed != "asked" else None
+    ended = _ended(report)
     for at, why in enumerate(answer.get("results", []) if not late else []):
         if not why:
             trial.add(at, PASSED)
