@@ -24,6 +24,9 @@ _LABELLED = re.compile(
     r"[\s*_$\"'`]*(?:(?:option|choice)\s+)?(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])\s*[).:\-–—])[\s*_$\"'`.:]*(\S.*)",
     re.I | re.S,
 )
+_DOUBT = re.compile(
+    r"(?:^|[\s(\[])[A-Za-z][).:]|^\(?[A-Z]\)?$|\b(?:not|or|isn't|never|neither|either|maybe|wrong)\b", re.I
+)
 _MANY = re.compile(r"\s*(?:,|;|/|&|\band\b|\bor\b)\s*", re.I)
 _SAID = re.compile(
     r"\b(?:the\s+)?(?:correct\s+|right\s+|best\s+|final\s+)*(?:answer|option|choice)\b\s*(?:is|:|=)*\s*(.{1,400})",
@@ -130,10 +133,13 @@ class ChoiceVerifier(AnswerVerifier):
         return same[0] if len(same) == 1 else ""
 
     def _checked(self, letter: str, rest: str, gold: Gold) -> frozenset[str]:
-        """A letter followed by words: the words may explain, but not be another option's."""
+        """A letter followed by words: its option's, or words that explain and name no other option."""
         form = normal(rest)
-        others = [words for other, words in gold.words.items() if other != letter]
-        return frozenset() if form in others and gold.words.get(letter) != form else frozenset([letter])
+        if form == gold.words.get(letter):
+            return frozenset([letter])
+        others = [words for other, words in gold.words.items() if other != letter and words]
+        names_other = any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", form) for words in others)
+        return frozenset() if names_other or _DOUBT.search(rest) else frozenset([letter])
 
     def gold_text(self, row: Mapping[str, Any]) -> str:
         """The gold's letters in a box."""

@@ -13,7 +13,10 @@ from typing import Any
 from grpo_verifiers.maths.extract import after_thinking
 
 _FENCE = re.compile(r"```([\w+-]{0,20})[ \t]{0,20}\r?\n(.*?)```", re.S)
-_HEDGE = re.compile(r"(?:[}\]]|```|</answer>)\s*,?\s*(?:or|alternatively)\s*:?\s*$", re.I)
+_HEDGE = re.compile(
+    r"(?:[}\]]|```|</answer>)[\s,;.]{0,9}(?:or|alternatively)[\s,:]{0,9}(?:(?:maybe|perhaps|possibly|else|even|just|it is|it could be)[\s,:]{0,9})?$",
+    re.I,
+)
 _DEEPEST = 100
 
 

@@ -29,7 +29,7 @@ _NUMBER = re.compile(
 _FRACTION = re.compile(r"(?P<sign>[+\-−])?\s*\\[dt]?frac\s*\{\s*(\d{1,30})\s*\}\s*\{\s*(\d{1,30})\s*\}")
 _RANGE = re.compile(r"^(.+?)\s*(?:\.\.\.?|–|—|\bto\b|(?<=[\d\s])-(?=[\s\d]))\s*(.+)$", re.S)
 _ABOUT = re.compile(r"^(?:=|≈|~|\\approx|\\sim|about|approximately|roughly|around|ca\.|exactly)\s*", re.I)
-_LEFT_SIDE = re.compile(r"^\s*[A-Za-z][A-Za-z_0-9{}\\]{0,20}\s*(?:=|\\approx|≈)\s*")
+_LEFT_SIDE = re.compile(r"^\s*(?!not\b)[A-Za-z][A-Za-z_0-9{}\\]{0,20}\s*(?:=|\\approx|≈)\s*")
 _WRAPPER = re.compile(r"\\(?:text|mathrm|mbox|textrm|operatorname)\s*\{([^{}]*)\}")
 _WORD = re.compile(r"[^\W\d_]+|\^\d|/")
 _MONEY = {"$": "dollar", "€": "euro", "£": "gbp", "¥": "yen"}
@@ -339,6 +339,8 @@ def unit_name(text: str) -> str | None:
         for word in words
     ):
         return None
+    if any(not word.isalpha() and word[0] not in "^/" for word in words):
+        return None  # `½` is a letter to the pattern
     if words[0].startswith(("^", "/")) or words[0].lower() in ("squared", "cubed"):
         return None
     return canonical_unit(tuple(words))

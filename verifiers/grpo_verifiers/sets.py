@@ -73,7 +73,7 @@ class SetVerifier(StatedAnswer):
         return wrong(answer[:200], reason, score=score)
 
     def _items(self, parts: list[str]) -> Counter[str]:
-        forms = [normal(part, self.options.casefold, self.options.articles) for part in parts]
+        forms = [normal(part, self.options.casefold, self.options.articles) or part.strip() for part in parts]
         counted = Counter(form for form in forms if form)
         return Counter(dict.fromkeys(counted, 1)) if self.options.repeats == "ignore" else counted
 
