@@ -183,7 +183,7 @@ class Job:
 
     def _warnings(self) -> list[str]:
         report = self._report
-        out = cancelling(report.counts.pairs, self._plan.terms)
+        out = [*self._plan.proxies, *cancelling(report.counts.pairs, self._plan.terms)]
         outcomes, n = report.totals.outcomes, report.samples
         if n and outcomes[Outcome.NO_ANSWER.value] > 0.5 * n:
             out.append(

@@ -16,7 +16,7 @@ from grpo_verifiers.shaping import Shaped, build_term
 if TYPE_CHECKING:
     from grpo_cli.recipe.models import Recipe
 
-OWN_PROCESSES = frozenset({"python", "code", "sql", "command", "coq", "reasoning_gym"})
+OWN_PROCESSES = frozenset({"python", "code", "sql", "command", "coq", "reasoning_gym", "reward_model"})
 """Kinds that spread a batch over processes themselves; more of ours around them would only fight for cores."""
 
 
@@ -62,6 +62,14 @@ class Plan:
     def has_own_processes(self) -> bool:
         """Whether a verifier runs its own workers."""
         return any(entry.kind in OWN_PROCESSES for entry in self.entries.values())
+
+    @property
+    def proxies(self) -> list[str]:
+        """A warning for each verifier that is a learned proxy."""
+        said = "`{name}` is a learned proxy: check samples by eye, a policy learns what it overrates"
+        return [
+            said.format(name=name) for name, entry in self.entries.items() if entry.kind == "reward_model"
+        ]
 
     def build(self) -> dict[str, Verifier]:
         """The verifiers, not started.

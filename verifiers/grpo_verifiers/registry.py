@@ -27,6 +27,7 @@ KINDS: dict[str, str] = {
     "equation": "grpo_verifiers.equation:EquationVerifier",
     "instructions": "grpo_verifiers.instructions:InstructionsVerifier",
     "reasoning_gym": "grpo_verifiers.gym:GymVerifier",
+    "reward_model": "grpo_cli.train.reward_model:RewardModelVerifier",  # needs torch, so it lives with the trainer
 }
 
 

@@ -1,0 +1,156 @@
+"""`reward_model`: the score of a local sequence classifier, for what no program can verify.
+
+It is a learned proxy: a policy finds what it overrates. So its verdict is never `right` by itself (give the verifier a
+`right_at` if it must be primary), its reason says so, and reports warn. It lives here because it needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from grpo_verifiers.verdict import Verdict, error, over_limit, wrong
+from grpo_verifiers.verifier import BadOption, Sample, Unavailable, Verifier
+
+REASON = "learned_proxy"
+
+
+@dataclass(frozen=True)
+class RewardModelOptions:
+    """Options of `reward_model`."""
+
+    model: str = ""
+    """Folder or hub id of a sequence classifier."""
+    label: int | None = None
+    """Which label's probability is the score; left out, a single logit through a sigmoid, else the last label."""
+    scale: Literal["sigmoid", "clip"] = "sigmoid"
+    """How a single logit becomes a score in [0, 1]: through a sigmoid, or cut off for models that give [0, 1] already."""
+    max_tokens: int = 2048
+    """Prompt and completion beyond this are `over_limit`, not cut: else padding would hide the end."""
+    batch: int = 16
+    """Texts in one forward."""
+    device: Literal["auto", "cpu"] = "auto"
+    """`auto` takes the first GPU where there is one."""
+
+
+class RewardModelVerifier(Verifier):
+    """A classifier's score of prompt and completion: a learned proxy, not a verdict."""
+
+    Options: ClassVar[type] = RewardModelOptions
+    options: RewardModelOptions
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, options: RewardModelOptions) -> None:
+        super().__init__(options)
+        if not options.model:
+            raise BadOption("model", "`model` names no classifier")
+        for name in ("max_tokens", "batch"):
+            if getattr(options, name) < 1:
+                raise BadOption(name, f"`{name}` must be at least 1")
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, Any] | None = None
+
+    def compile(self, row: Mapping[str, Any]) -> None:
+        """There is no gold."""
+
+    def start(self) -> None:
+        """Load model and tokenizer.
+
+        Raises:
+            Unavailable: they cannot be loaded, or the model has no such label.
+        """
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._load()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        with self._lock:
+            self._loaded = None
+
+    def _load(self) -> tuple[Any, Any]:
+        import torch
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.options.model)
+            model = AutoModelForSequenceClassification.from_pretrained(self.options.model)
+        except (OSError, ValueError) as err:
+            raise Unavailable(
+                f"no sequence classifier at `{self.options.model}`: {str(err).splitlines()[0][:160]}",
+                hint="give a folder that holds one, or a hub id on a machine with a network",
+            ) from err
+        labels = model.config.num_labels
+        if self.options.label is not None and not 0 <= self.options.label < labels:
+            raise Unavailable(
+                f"`{self.options.model}` has {labels} labels, none with the number {self.options.label}"
+            )
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id
+        use_gpu = self.options.device == "auto" and torch.cuda.is_available()
+        return model.eval().to("cuda" if use_gpu else "cpu"), tokenizer
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Scores in order."""
+        self.start()
+        verdicts: list[Verdict] = []
+        with self._lock:
+            assert self._loaded is not None
+            model, tokenizer = self._loaded
+            for at in range(0, len(samples), self.options.batch):
+                verdicts += self._batch(model, tokenizer, samples[at : at + self.options.batch])
+        return verdicts
+
+    def _batch(self, model: Any, tokenizer: Any, samples: Sequence[Sample]) -> list[Verdict]:
+        began = time.perf_counter()
+        ids = [_encoded(tokenizer, sample) for sample in samples]
+        fits = [i for i, one in enumerate(ids) if len(one) <= self.options.max_tokens]
+        scores = dict(zip(fits, self._scores(model, tokenizer, [ids[i] for i in fits]), strict=True))
+        seconds = (time.perf_counter() - began) / len(samples)
+        return [
+            self._verdict(scores[i], seconds) if i in scores else over_limit("too_long")
+            for i in range(len(samples))
+        ]
+
+    def _scores(self, model: Any, tokenizer: Any, ids: list[list[int]]) -> list[float]:
+        import torch
+
+        if not ids:
+            return []
+        batch = tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(model.device)
+        with torch.inference_mode():
+            logits_NL = model(
+                input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+            ).logits.float()
+        if logits_NL.shape[1] == 1:
+            single_N = logits_NL[:, 0]
+            scores_N = single_N.sigmoid() if self.options.scale == "sigmoid" else single_N.clamp(0.0, 1.0)
+        else:
+            label = self.options.label if self.options.label is not None else logits_NL.shape[1] - 1
+            scores_N = logits_NL.softmax(dim=1)[:, label]
+        found: list[float] = scores_N.tolist()
+        return found
+
+    def _verdict(self, score: float, seconds: float) -> Verdict:
+        if not math.isfinite(score):
+            return error("non_finite", "the classifier's logits are not finite", seconds)
+        return wrong(None, REASON, seconds, score=score)
+
+
+def _encoded(tokenizer: Any, sample: Sample) -> list[int]:
+    """Token ids of prompt and completion: a chat where the tokenizer has a template, else one after the other."""
+    text = sample.completion.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
+    prompt = sample.prompt.encode("utf-8", "replace").decode()
+    if getattr(tokenizer, "chat_template", None):
+        chat = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
+        ids: list[int] = tokenizer(
+            tokenizer.apply_chat_template(chat, tokenize=False), add_special_tokens=False
+        )["input_ids"]
+        return ids
+    found: list[int] = tokenizer(f"{prompt}\n{text}" if prompt else text)["input_ids"]
+    return found

@@ -1,0 +1,100 @@
+"""`reward_model`: scores of a classifier, never a claim to be right."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, build
+
+WORDS = ["<pad>", "<end>", "good", "bad", "so", "it", "is"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("one"), labels=1)
+
+
+def save(folder: Path, labels: int) -> Path:
+    """A one-layer classifier over a few words."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
+
+    inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<end>").save_pretrained(
+        folder
+    )
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(WORDS), hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, pad_token_id=0, eos_token_id=1, bos_token_id=None, num_labels=labels,
+    )  # fmt: skip
+    LlamaForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+def scores(folder: Path, texts: list[str], **options: Any) -> list[float | None]:
+    verifier = build("reward_model", model=str(folder), device="cpu", **options)
+    found = verifier.judge([Sample(text, None, "so it is") for text in texts])
+    verifier.close()
+    return [verdict.score for verdict in found]
+
+
+def test_scores_are_shares_and_never_called_right(folder: Path) -> None:
+    verifier = build("reward_model", model=str(folder), device="cpu")
+    for verdict in verifier.judge([Sample("good", None), Sample("bad", None)]):
+        assert verdict.outcome is Outcome.WRONG and verdict.score is not None and 0 < verdict.score < 1
+        assert verdict.reason == "learned_proxy"
+
+
+def test_the_batch_a_text_is_in_does_not_matter(folder: Path) -> None:
+    texts = ["good", "bad bad it is so", "it is"]
+    together, alone = scores(folder, texts), scores(folder, texts, batch=1)
+    assert together == pytest.approx(alone, abs=1e-6)
+
+
+def test_labels_give_probabilities_that_sum_to_one(tmp_path: Path) -> None:
+    saved = save(tmp_path, labels=3)
+    parts = [scores(saved, ["good"], label=label)[0] or 0.0 for label in range(3)]
+    assert math.isclose(sum(parts), 1.0, abs_tol=1e-5) and scores(saved, ["good"])[0] == pytest.approx(
+        parts[2]
+    )
+
+
+def test_long_texts_are_over_limit_and_odd_ones_are_read(folder: Path) -> None:
+    assert scores(folder, ["good " * 100], max_tokens=20) == [0.0]
+    assert None not in scores(folder, ["\ud800", "", "\x00"])
+
+
+def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(BadOption, match="names no classifier"):
+        build("reward_model")
+    with pytest.raises(Unavailable, match="no sequence classifier at"):
+        build("reward_model", model=str(tmp_path / "none")).start()
+    with pytest.raises(Unavailable, match="1 labels, none with the number 4"):
+        build("reward_model", model=str(folder), label=4).start()
+
+
+def test_grpo_verify_warns_that_it_is_a_proxy(folder: Path, tmp_path: Path) -> None:
+    from grpo_cli.verify.job import Settings, run
+    from grpo_cli.verify.plan import from_flags
+
+    (tmp_path / "in.jsonl").write_text('{"completion": "good"}\n')
+    plan = from_flags(["reward_model"], options=[f"model={folder}", "device=cpu"])
+    out = tmp_path / "out.jsonl"
+    assert run(plan, Settings(files=[str(tmp_path / "in.jsonl")], out=str(out))) == 0
+    assert '"reason": "learned_proxy"' in out.read_text()
+
+
+def test_a_proxy_is_named_in_the_warnings() -> None:
+    from grpo_cli.verify.plan import Entry, Plan
+
+    plan = Plan({"taste": Entry("reward_model"), "math": Entry("math")}, "")
+    assert plan.proxies == [
+        "`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"
+    ]
