@@ -23,10 +23,10 @@ OPEN = ("2\\sin x\\cos x", "\\boxed{\\sin 2x}")
 
 
 def hostile(k: int) -> Sample:
-    """Zero at every point, and sympy needs many seconds to see it."""
-    angles = [f"\\frac{{\\pi}}{{{17 + 2 * k + 2 * i}}}" for i in range(9)]
-    terms = "+".join(f"\\tan({a})(\\sin(2{a})-2\\sin({a})\\cos({a}))" for a in angles)
-    return Sample(f"\\boxed{{{terms}}}", build("math").compile({"answer": "0"}))
+    """One, by an identity that takes sympy many seconds to see."""
+    n = 31 + 2 * k
+    product = "".join(f"\\cos(\\frac{{{i}\\pi}}{{{n}}})" for i in range(1, (n + 1) // 2))
+    return Sample(f"\\boxed{{2^{{{(n - 1) // 2}}}{product}}}", build("math").compile({"answer": "1"}))
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool | None:
     if difference == 0:
         return True
     if not difference.free_symbols:
-        return _constant_is_zero(difference, first)
+        return _constant_is_zero(difference)
     return any(_proves(step, difference) for step in _steps(difference)) or bool(difference.equals(0)) or None
 
 
@@ -119,10 +119,11 @@ def _steps(expression: Any) -> list[Any]:
     return [*steps, sp.simplify, _factored]
 
 
-def _constant_is_zero(difference: Any, scale: Any) -> bool | None:
+def _constant_is_zero(difference: Any) -> bool | None:
     """Reject by sixty digits first: sympy's own zero test would take fewer."""
-    value, size_of = abs(sp.N(difference, 60)), abs(sp.N(scale, 20))
-    if value.is_number and size_of.is_number and value > size_of * sp.Float("1e-40"):
+    value = abs(sp.N(difference, 60))
+    scale = max((abs(sp.N(term, 20)) for term in sp.Add.make_args(difference)), default=sp.Integer(0))
+    if value.is_comparable and scale.is_comparable and value > scale * sp.Float("1e-40"):
         return False
     if difference.has(sp.atan, sp.asin, sp.acos) and _proves(_tangent, difference):
         return True

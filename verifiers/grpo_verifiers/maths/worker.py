@@ -32,7 +32,8 @@ FEW = 3
 QUICK_S = 0.1
 """Deadline of the first round of a larger batch; most proofs take 10 to 50 ms."""
 LEAST_S = 0.2
-BUDGET_S = 2.0
+SHORTEST_S = 0.05
+BUDGET_S = 1.2
 """What a batch may spend on its second round."""
 FORGET_S = 5.0
 """After this long without an overstaying case the deadline is the full one again."""
@@ -157,7 +158,9 @@ class Pool:
         try:
             while left and (until is None or time.monotonic() < until):
                 worker = worker or self._get()
-                limit = seconds if in_a_row < 2 * FEW else seconds / 2
+                limit = seconds if in_a_row < FEW else seconds / 2
+                if until is not None:
+                    limit = min(limit, max(SHORTEST_S, until - time.monotonic()))
                 reply = self._ask(worker, tasks[left[0]], limit)
                 if reply == "gone" and deaths < 2:
                     deaths += 1  # killed from outside, or it ran out of memory: once more in a fresh one
