@@ -18,6 +18,7 @@ from grpo_cli.commands.eval import evaluate
 from grpo_cli.commands.explain import explain
 from grpo_cli.commands.export import export
 from grpo_cli.commands.init import init
+from grpo_cli.commands.probe import probe
 from grpo_cli.commands.report import report
 from grpo_cli.commands.schema import schema
 from grpo_cli.commands.train import train
@@ -58,6 +59,7 @@ app.command()(doctor)
 app.command("eval")(evaluate)
 app.command()(explain)
 app.command()(export)
+app.command()(probe)
 app.command()(report)
 app.command()(schema)
 app.command()(verify)

@@ -1,4 +1,4 @@
-"""The sections `eval`, `stop`, `run`, `launch` and `warmup`: the course of a run around its steps."""
+"""The sections `gate`, `eval`, `stop`, `run`, `launch` and `warmup`: the course of a run around its steps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,27 @@ from pydantic import Field
 
 from grpo_cli.recipe.fields import Above0, Count, Section, Share, Whole, Words, one_of
 from grpo_cli.recipe.inputs import Source
+
+
+class Gate(Section):
+    """What the model must show before its first step. `grpo probe` measures it; `grpo train` does so first and refuses."""
+
+    pass_1: Annotated[
+        list[Share], Field(alias="pass@1", min_length=2, max_length=2), one_of("two shares, `[low, high]`")
+    ] = Field(default=[0.01, 0.95], alias="pass@1")
+    """Lowest and highest share of right samples: below it there is little to reinforce, above it little to learn."""
+    signal: Share = 0.2
+    """Least share of groups with right and wrong answers that is predicted at `sample.group`."""
+    truncated: Share | None = None
+    """Largest share of samples that may be cut off at `sample.max_tokens`; left out, any."""
+    no_answer: Share | None = None
+    """Largest share of samples without an answer to judge; left out, any."""
+    error: Share = 0.05
+    """Largest share of samples without a verdict."""
+    n: Whole = 64
+    """Training prompts probed. Raising it narrows every interval."""
+    samples: Annotated[int, Field(ge=2, le=256)] = 8
+    """Samples of each prompt. Dead groups are measured up to this size, and extrapolated above it."""
 
 
 class Eval(Section):

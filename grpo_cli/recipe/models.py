@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from grpo_cli.recipe.course import Demonstration, Eval, KlMonitor, Launch, Monitor, Run, Stop, WarmupPhase
+from grpo_cli.recipe.course import (
+    Demonstration,
+    Eval,
+    Gate,
+    KlMonitor,
+    Launch,
+    Monitor,
+    Run,
+    Stop,
+    WarmupPhase,
+)
 from grpo_cli.recipe.fields import Section
 from grpo_cli.recipe.inputs import Data, Lora, Model, Source
 from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Sample, Train
@@ -27,6 +37,7 @@ __all__ = [
     "Demonstration",
     "Estimator",
     "Eval",
+    "Gate",
     "Kl",
     "KlMonitor",
     "Launch",
@@ -66,6 +77,8 @@ class Recipe(Section):
     combine: Combine = Combine()
     sample: Sample = Sample()
     train: Train
+    gate: Gate | None = None
+    """What the model must show before training; left out, nothing is asked."""
     eval: Eval = Eval()
     monitor: Monitor = Monitor()
     stop: Stop = Stop()

@@ -16,7 +16,7 @@ Said = Callable[[Path], bool]
 
 def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
-    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold)
+    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold, _gate)
     return [finding for check in checks for finding in check(recipe, said)]
 
 
@@ -268,4 +268,15 @@ def _evaluation(recipe: Recipe, said: Said) -> Iterator[Finding]:
             ("stop", "patience"),
             "`stop.patience` needs held-out scores during the run",
             "set `eval.every` and `data.eval`",
+        )
+
+
+def _gate(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    gate = recipe.gate
+    if gate is not None and gate.pass_1[0] >= gate.pass_1[1]:
+        low, high = gate.pass_1
+        yield Finding(
+            ("gate", "pass@1"),
+            f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between",
+            "the lowest share comes first",
         )

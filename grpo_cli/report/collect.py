@@ -14,7 +14,7 @@ from grpo_cli.run import RunFolder
 from grpo_cli.run.follow import is_evaluation, is_step
 
 Metrics = Mapping[str, Any]
-NOT_AN_ARM = ("train.seed", "run.", "eval.every", "launch.", "stop.")
+NOT_AN_ARM = ("train.seed", "run.", "eval.every", "launch.", "stop.", "gate")
 """Keys that may differ inside one arm."""
 
 

@@ -125,6 +125,14 @@ class RunFolder:
             lines.append(path, "".join([dump_line(record.as_json()) for record in records]))
         return path
 
+    def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
+        """What the gate's probe found (`probe.json`) and its samples (`probe.jsonl`)."""
+        with _writing(self.path):
+            lines.replace(
+                self.path / "probe.jsonl", "".join([dump_line(record.as_json()) for record in records])
+            )
+            lines.replace(self.path / "probe.json", dump_line(found))
+
     def log(self, level: str, text: str) -> None:
         """A line of `train.log`; a text of several lines is indented under its first."""
         indented = text.rstrip("\n").replace("\n", "\n    ")

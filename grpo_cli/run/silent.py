@@ -20,6 +20,9 @@ class SilentRun(RunFolder):
         """Rank 0 writes them."""
         return self.sample_path(step, split)
 
+    def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
+        """Rank 0 writes it."""
+
     def log(self, level: str, text: str) -> None:
         """Rank 0 logs."""
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 
+from grpo_cli.data import load_rows
 from grpo_cli.data.rows import Row
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.evaluate import encode
-from grpo_cli.recipe.models import WarmupPhase
-from grpo_cli.train.model import cache_root
+from grpo_cli.recipe.models import Recipe, WarmupPhase
+from grpo_cli.train.model import Loaded, cache_root
+from grpo_cli.train.rollout.make import end_tokens
 from grpo_cli.train.warmup import Demonstration, Phase, cache_folder, content_key, supervise
 
 WEIGHTS = "weights.pt"
@@ -33,6 +35,44 @@ class ColdStart:
     seconds: float
     demonstrations: int
     from_cache: bool
+
+    def text(self) -> str:
+        """One line for the display."""
+        how = "from the cache" if self.from_cache else f"in {self.seconds:.1f}s"
+        return f"warm-up: {self.steps} supervised steps on {self.demonstrations:,} demonstrations, {how}"
+
+
+def warm_up(
+    recipe: Recipe,
+    loaded: Loaded,
+    rows: Sequence[Row],
+    base: Path | None,
+    device: torch.device,
+    on_progress: Callable[[int, int], None],
+) -> ColdStart | None:
+    """The recipe's warm-up on a loaded model; None where it has none.
+
+    Raises:
+        RecipeError, DataError: as `cold_start` and `load_rows`.
+    """
+    if not recipe.warmup:
+        return None
+    phases = [
+        (phase, load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base))
+        if phase.data is not None
+        else (phase, rows)
+        for phase in recipe.warmup
+    ]
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    return cold_start(
+        loaded.model,
+        loaded.tokenizer,
+        phases,
+        model_key=f"{recipe.model.model_dump_json()}/{device.type}/{threads}",
+        seed=recipe.train.seed,
+        eos_id=loaded.tokenizer.eos_token_id or min(end_tokens(loaded.model, loaded.tokenizer)),
+        on_progress=on_progress,
+    )
 
 
 def cold_start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,27 +13,28 @@ from typing import Any
 
 import torch
 
-from grpo_cli.data import load_rows
-from grpo_cli.data.rows import Row
 from grpo_cli.display import Card, Display, RunInfo, Source
 from grpo_cli.errors import Exit, UserError
 from grpo_cli.evaluate import Evaluator, encode
 from grpo_cli.judge import Judge
-from grpo_cli.recipe import Recipe, WarmupPhase, plan
+from grpo_cli.probe.text import probe_line, probe_object
+from grpo_cli.probe.verdict import bars
+from grpo_cli.recipe import Gate, Recipe, plan
 from grpo_cli.run import RunFolder
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train import checkpoint
-from grpo_cli.train.coldstart import cold_start
+from grpo_cli.train.coldstart import warm_up
 from grpo_cli.train.config import batching, check_hooks, grpo_config, uses_bf16
 from grpo_cli.train.gold import gap_alarm, gap_metrics
 from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
 from grpo_cli.train.monitor import keeps_reference
+from grpo_cli.train.probing import ProbeSize, sample_probe
 from grpo_cli.train.ranks import Ranks
-from grpo_cli.train.rollout.make import end_tokens, make_engine
+from grpo_cli.train.rollout.make import make_engine
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
 from grpo_cli.train.stopping import StopRules
@@ -142,6 +143,10 @@ class Job:
             self.ranks,
         )
         evaluator = self._evaluator(held_out, loaded, engine)
+        if recipe.gate is not None and start is None:
+            refused = self._gate(recipe.gate, train, loaded, engine)
+            if refused is not None:
+                return refused
         self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
         if evaluator is not None and start is None:
             self.evaluate(evaluator, 0)
@@ -167,6 +172,30 @@ class Job:
         run.update_manifest(status=status, steps=done, reason=watch.reason)
         self._finish(status, next_=f"grpo eval {last}", reason=watch.reason or "")
         return self._outcome(done, Exit.BAR_MISSED if watch.reason else Exit.OK)
+
+    def _gate(self, gate: Gate, train: Split, loaded: Loaded, engine: Any) -> Outcome | None:
+        """Probe the model that training would start from; the outcome of a run that may not start, else None."""
+        with self._timed("probe"):
+            found = sample_probe(
+                self.recipe,
+                train,
+                self.judge,
+                engine,
+                loaded.tokenizer,
+                ProbeSize.of(gate),
+                shared=self.ranks,
+                on_progress=lambda done, total: self.display.progress("probe", done, total),
+            )
+        missed = [bar for bar in bars(found.probe, gate) if not bar.is_met]
+        self.folder.write_probe(probe_object(found, gate), found.records)
+        said = probe_line(found.probe, gate)
+        if not missed:
+            self.display.note("good", said)
+            return None
+        hint = f"its samples are in {self.folder.path / 'probe.jsonl'}; `--set gate=null` trains anyway"
+        self.display.note("error", said, hint=hint)
+        self.folder.update_manifest(status="stopped", steps=0, reason=said)
+        return self._outcome(0, Exit.BAR_MISSED)
 
     def _trainer(
         self, loaded: Loaded, step: GrpoStep, evaluator: Evaluator | None, train: Split
@@ -236,26 +265,17 @@ class Job:
                     "warn", f"`{recipe.model.path}` has random weights and the recipe no `warmup`"
                 )
             return
-        phases = [(phase, self._demonstration_rows(phase, train.rows)) for phase in recipe.warmup]
-        threads = torch.get_num_threads() if self.device.type == "cpu" else 0
         with self._timed("warmup"):
-            done = cold_start(
-                loaded.model,
-                loaded.tokenizer,
-                phases,
-                model_key=f"{recipe.model.model_dump_json()}/{self.device.type}/{threads}",
-                seed=recipe.train.seed,
-                eos_id=loaded.tokenizer.eos_token_id or min(end_tokens(loaded.model, loaded.tokenizer)),
-                on_progress=lambda step, total: self.display.progress("warm-up", step, total),
+            done = warm_up(
+                recipe,
+                loaded,
+                train.rows,
+                self.base,
+                self.device,
+                lambda step, total: self.display.progress("warm-up", step, total),
             )
-        how = "from the cache" if done.from_cache else f"in {done.seconds:.1f}s"
-        said = f"warm-up: {done.steps} supervised steps on {done.demonstrations:,} demonstrations, {how}"
-        self.display.note("info", said)
-
-    def _demonstration_rows(self, phase: WarmupPhase, rows: Sequence[Row]) -> Sequence[Row]:
-        if phase.data is None:
-            return rows
-        return load_rows(self.recipe.data.model_copy(update={"train": [phase.data]}), "train", self.base)
+        if done is not None:
+            self.display.note("info", done.text())
 
     def _evaluator(self, held_out: Split | None, loaded: Loaded, engine: Any) -> Evaluator | None:
         if held_out is None:

@@ -11,7 +11,7 @@ from grpo_cli.run import RunFolder
 NEWEST = "last"
 """The value of a bare `--resume`."""
 
-HARMLESS = ("run.", "eval.", "stop.", "launch.")
+HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
 """Keys that do not change what a step computes; `--resume-anyway` lets them differ."""
 
 
