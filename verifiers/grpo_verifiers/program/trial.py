@@ -21,6 +21,7 @@ from grpo_verifiers.program.task import Task, packages_of
 from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.lane import (
+    STRETCH,
     Lane,
     LaneFailed,
     LaneSilent,
@@ -268,11 +269,12 @@ def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> 
         files(tests=json.dumps(tests).encode()) as more,
     ):
         limits = _limits(task, kind)
+        limits["may_wait"] = True
         lane.start("served", {**fds, "rpc": theirs.fileno()}, limits)
         tester.send({"op": "test", "cpu_s": task.timeout_s}, [more["tests"], ours.fileno()])
     answer: dict[str, Any] = {}
     try:
-        answer = tester.receive(limits["wall_s"] + 2.0)
+        answer = tester.receive(STRETCH * limits["wall_s"] + 2.0)
         tester.runs += 1
     except LaneSilent:
         tester.close()

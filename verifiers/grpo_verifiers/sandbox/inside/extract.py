@@ -21,7 +21,7 @@ class Block:
 
 def answer_part(completion: str) -> str:
     """The text after the last thinking block; nothing if the thinking was never closed."""
-    text = completion.replace("\r\n", "\n").replace("\r", "\n")
+    text = completion.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     _, closed, after = text.rpartition("</think>")
     if closed:
         return after
@@ -61,7 +61,10 @@ def _fence(line: str) -> tuple[str, str]:
 
 
 def _tag(info: str) -> str:
-    words = info.strip("{}.").lower().split()
+    """The language of a fence: `python`, `Python 3`, `{.python}`, `python:main.py`, `python title="x"`."""
+    for sign in "{}.:,=":
+        info = info.replace(sign, " ")
+    words = info.lower().split()
     return words[0] if words else ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _sitebuiltins
 import _socket
 import builtins
+import ctypes
 import gc
 import json
 import os
@@ -24,7 +25,10 @@ from . import libc, namespaces, seccomp
 TICK_S = 0.02
 FIRST_LOOK_S = 0.04
 MAX_FDS = 6
-IDLE_SHARE = 0.02  # of wall time used as CPU time: below it a run past its limit is asleep, not starved
+WINDOW_S = 0.5
+ASLEEP = 0.001  # CPU seconds a second over the last window: a starved run gets more, a sleeping one less
+STARVED = 0.01
+STRETCH = 2  # how many times its wall limit a starved run may take
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class Limits:
     memory_mb: int
     output_bytes: int
     steps: int = 1
+    may_wait: bool = False  # for the test process, so standing still is no sign of sleep
     data_only: bool = False
     tasks: int = 512  # threads and processes of the sandbox's user, over all lanes
 
@@ -227,14 +232,13 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
 
     The first look is late, so that a short run costs one wait; then every 20 ms.
     """
-    started = step_start = time.monotonic()
+    started = time.monotonic()
     ends = libc.pidfd_open(pid)
-    clock = (~pid << 3) | 2
     poll = select.poll()
     poll.register(ends, select.POLLIN)
     poll.register(control.fileno(), select.POLLIN)
-    killed, progress, step_cpu, wait_s, cpu_s = "", 0, 0.0, FIRST_LOOK_S, 0.0
-    steps = 1
+    watch = Watch(limits, (~pid << 3) | 2, watched, started)
+    killed, wait_s = "", FIRST_LOOK_S
     while not killed:
         ready = poll.poll(min(wait_s, limits.cpu_s) * 1000)
         if any(fd == ends for fd, _ in ready):
@@ -244,23 +248,8 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
             _close(fds)
             killed = "asked" if message else "hangup"
             break
-        now = time.monotonic()
-        try:
-            cpu_s = time.clock_gettime(clock)
-        except OSError:
-            continue
-        if watched >= 0 and steps < limits.steps:
-            size = os.fstat(watched).st_size
-            if size != progress:
-                progress, step_cpu, step_start, steps = size, cpu_s, now, steps + 1
-        wall_s = now - step_start
-        if cpu_s - step_cpu >= limits.cpu_s:
-            killed = "cpu"
-        elif wall_s >= limits.wall_s:
-            killed = "wall"
-        elif wall_s >= limits.wall_s / 2 and cpu_s - step_cpu < IDLE_SHARE * wall_s:
-            killed = "idle"
-        wait_s = max(0.001, min(TICK_S, limits.cpu_s - (cpu_s - step_cpu)))
+        killed = watch.look()
+        wait_s = max(0.001, min(TICK_S, watch.left_s))
     if killed:
         os.kill(pid, 9)
     _, status, usage = os.wait4(pid, 0)
@@ -269,13 +258,56 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
         os._exit(0)  # pid 1 of the namespace: whatever is left ends with it
     cpu_s = usage.ru_utime + usage.ru_stime
     wall_s = time.monotonic() - started
-    return {
-        "status": status,
-        "cpu": round(cpu_s, 6),
-        "wall": round(wall_s, 6),
-        "killed": killed,
-        "rss_kb": usage.ru_maxrss,
-    }
+    report: dict[str, Any] = {"status": status, "killed": killed, "rss_kb": usage.ru_maxrss}
+    return {**report, "cpu": round(cpu_s, 6), "wall": round(wall_s, 6)}
+
+
+class Watch:
+    """The clocks of one run, and when they are up.
+
+    A run that gets no CPU time because the machine is busy is not one that sleeps: its wall time is stretched.
+    """
+
+    def __init__(self, limits: Limits, clock: int, watched: int, now: float) -> None:
+        self.limits, self.clock, self.watched = limits, clock, watched
+        self.size, self.steps, self.step_cpu, self.step_start = 0, 1, 0.0, now
+        self.mark, self.mark_cpu, self.rate = now, 0.0, 1.0
+        self.left_s = limits.cpu_s
+
+    def look(self) -> str:
+        """Why the run has to end, or nothing."""
+        now = time.monotonic()
+        try:
+            cpu_s = time.clock_gettime(self.clock)
+        except OSError:
+            return ""
+        if self.watched >= 0 and self.steps < self.limits.steps:
+            size = os.fstat(self.watched).st_size
+            if size != self.size:
+                self.size, self.step_cpu, self.step_start, self.steps = size, cpu_s, now, self.steps + 1
+        if now - self.mark >= WINDOW_S:
+            self.rate = (cpu_s - self.mark_cpu) / (now - self.mark)
+            self.mark, self.mark_cpu = now, cpu_s
+        self.left_s = self.limits.cpu_s - (cpu_s - self.step_cpu)
+        return self._verdict(now - self.step_start)
+
+    def _verdict(self, wall_s: float) -> str:
+        if self.left_s <= 0:
+            return "cpu"
+        if wall_s >= self.limits.wall_s / 2 and self.rate < ASLEEP and not self.limits.may_wait:
+            return "idle"
+        if wall_s >= self.limits.wall_s:
+            is_starved = self.rate >= STARVED and _load() > 1.2 * (os.cpu_count() or 1)
+            if not is_starved or wall_s >= STRETCH * self.limits.wall_s:
+                return "wall"
+        return ""
+
+
+def _load() -> float:
+    """The load average over a minute, by system call: there is no /proc here."""
+    info = (ctypes.c_ulong * 16)()
+    libc.libc.sysinfo(ctypes.byref(info))
+    return info[1] / 65536
 
 
 def kill_rest() -> None:
