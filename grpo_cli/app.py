@@ -95,7 +95,9 @@ def _run(tell: Callable[[UserError], None]) -> int:
     try:
         app(args=name_resume(sys.argv[1:]))
     except SystemExit as leave:
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # typer's sign that the reader of a pipe has gone
+        if (
+            type(sys.stdout).__name__ == "PacifyFlushWrapper"
+        ):  # typer's sign that the reader of a pipe has gone
             return int(Exit.OK)
         return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     except UserError as err:

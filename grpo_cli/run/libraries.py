@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TextIO
 
 from grpo_cli.run.folder import RunFolder
 
@@ -30,7 +30,14 @@ def libraries_to_log(run: RunFolder) -> Iterator[None]:
     ]
     kept = [(logger, logger.handlers[:], logger.propagate) for logger in loggers]
 
-    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         text = f"{category.__name__}: {message}"
         if text not in seen:
             seen.add(text)

@@ -86,7 +86,7 @@ def checkpoint_bytes(model: Any) -> int:
     """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    return (trained if hasattr(model, "peft_config") else weights) + 2 * trained + (1 << 20)
+    return int(trained if hasattr(model, "peft_config") else weights) + 2 * int(trained) + (1 << 20)
 
 
 def all_checkpoints(folder: Path) -> list[Checkpoint]:
@@ -97,7 +97,7 @@ def all_checkpoints(folder: Path) -> list[Checkpoint]:
 
 def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
     """The newest whole checkpoint, and the broken ones passed over with the reason."""
-    broken = []
+    broken: list[tuple[Checkpoint, str]] = []
     for checkpoint in reversed(all_checkpoints(folder)):
         fault = find_fault(checkpoint.path)
         if fault is None:

@@ -36,11 +36,11 @@ def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> 
         proxies.append(float(record.outcome is Outcome.RIGHT))
     if not pairs:
         return {"eval/gold/pass@1": None, "eval/gold/gap": None, "eval/gold/z": None, "eval/gold/n": 0}
-    golds, proxies = [g for g, _ in pairs.values()], [p for _, p in pairs.values()]
-    gap = paired_clustered(golds, proxies).difference
+    by_gold, by_proxy = [g for g, _ in pairs.values()], [p for _, p in pairs.values()]
+    gap = paired_clustered(by_gold, by_proxy).difference
     means = [math.fsum(p) / len(p) - math.fsum(g) / len(g) for g, p in pairs.values()]
     return {
-        "eval/gold/pass@1": math.fsum(math.fsum(g) / len(g) for g in golds) / len(golds),
+        "eval/gold/pass@1": math.fsum(math.fsum(g) / len(g) for g in by_gold) / len(by_gold),
         "eval/gold/gap": gap.mean,
         "eval/gold/gap/low": gap.low,
         "eval/gold/gap/high": gap.high,

@@ -39,7 +39,7 @@ MEASURED = {
 }
 
 
-class Trainer(GRPOTrainer):
+class Trainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
 
     def __init__(
@@ -145,17 +145,17 @@ class Trainer(GRPOTrainer):
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         kept = self.guard.gradient(norm, self.grpo.generation, model)
         if kept is None and norm is not None:
-            self._tr_loss = torch.zeros_like(self._tr_loss)  # a NaN would stay in TRL's running sum for good
+            # a NaN would stay in TRL's running sum for good
+            self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
         return kept
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
             return  # the closing summary of the loop; the end card says it better
-        measured = logs | {key: _mean(values) for key, values in self._metrics["train"].items()}
+        means = {key: _mean(values) for key, values in self._metrics["train"].items()}
+        measured = logs | {key: value for key, value in means.items() if value is not None}
         self._metrics["train"].clear()
-        self._updates.append(
-            {ours: measured[theirs] for theirs, ours in MEASURED.items() if measured.get(theirs) is not None}
-        )
+        self._updates.append({ours: measured[name] for name, ours in MEASURED.items() if name in measured})
         if self.is_batch_done:
             trained = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
             trained["skipped_steps"] = self.guard.skipped
@@ -165,7 +165,7 @@ class Trainer(GRPOTrainer):
     @property
     def is_batch_done(self) -> bool:
         """Whether the current batch of completions has been trained on as often as the recipe says."""
-        return self.state.global_step % self.num_iterations == 0
+        return bool(self.state.global_step % self.num_iterations == 0)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.grpo.display.phase("save")

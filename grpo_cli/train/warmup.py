@@ -79,7 +79,7 @@ def supervise(
             raise TrainingError(
                 f"warm-up step {step + 1}: the loss is {loss_value}", hint="lower `warmup.lr`"
             )
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, _ in optimizers:
             optimizer.step()
