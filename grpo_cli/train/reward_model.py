@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from grpo_verifiers.answers import NO_GOLD
 from grpo_verifiers.verdict import Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadOption, Sample, Unavailable, Verifier
 
@@ -54,8 +55,9 @@ class RewardModelVerifier(Verifier):
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    def compile(self, row: Mapping[str, Any]) -> None:
+    def compile(self, row: Mapping[str, Any]) -> tuple[()]:
         """There is no gold."""
+        return NO_GOLD
 
     def start(self) -> None:
         """Load model and tokenizer.

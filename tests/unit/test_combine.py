@@ -35,6 +35,10 @@ def test_an_error_leaves_no_reward() -> None:
     assert combine({"math": right(), "format": error("down")}, SPECS) is None
 
 
+def test_a_sample_that_nothing_judged_has_no_reward() -> None:
+    assert combine({}, SPECS) is None
+
+
 def test_an_error_of_a_weightless_verifier_costs_nothing() -> None:
     assert combine({"math": right(), "watch": error("down")}, {**SPECS, "watch": Term(0.0)}) == 1.0
 

@@ -19,6 +19,8 @@ from grpo_verifiers.verifier import Sample, Verifier
 Where = Literal["box_or_line", "boxed", "answer_line", "last_line", "whole"]
 
 MOST_CHARS = 200_000
+NO_GOLD: tuple[()] = ()
+"""The gold of verifiers that need none. Not None: None means that a row is not this verifier's to judge."""
 _TAIL = 20_000
 _TAGS = re.compile(
     r"<answer>([^<]*)</answer>[\s,]{0,9}(?:or|alternatively)[\s:]{0,9}<answer>([^<]*)</answer>[\s.]{0,9}$",

@@ -113,7 +113,7 @@ def combine(
         ValueError: the reward is not finite; the message names the term.
     """
     counted = {name: verdict for name, verdict in verdicts.items() if specs[name].weight != 0.0}
-    if any(verdict.score is None for verdict in counted.values()):
+    if not verdicts or any(verdict.score is None for verdict in counted.values()):
         return None
     terms = {name: specs[name].weight * (verdict.score or 0.0) for name, verdict in counted.items()}
     reward = _METHODS[rule.method](terms, verdicts, specs, rule)

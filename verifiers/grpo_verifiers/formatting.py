@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from grpo_verifiers.answers import AnswerVerifier, Example
+from grpo_verifiers.answers import NO_GOLD, AnswerVerifier, Example
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadOption, Sample
 
@@ -55,8 +55,9 @@ class FormatVerifier(AnswerVerifier):
         names = "|".join(re.escape(tag) for tag in options.tags) or "(?!)"
         self._tag = re.compile(rf"<(/?)({names})>")
 
-    def compile(self, row: Mapping[str, Any]) -> None:
+    def compile(self, row: Mapping[str, Any]) -> tuple[()]:
         """There is no gold."""
+        return NO_GOLD
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Check every condition; the reason is the first that fails."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import regex
 
-from grpo_verifiers.answers import Example
+from grpo_verifiers.answers import NO_GOLD, Example
 from grpo_verifiers.maths.extract import after_thinking
 from grpo_verifiers.pool import Done, Limits, Pool
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -72,10 +72,10 @@ class RegexVerifier(Verifier):
         weights = options.weights or [1.0] * len(self._config.patterns)
         self._weights = [weight / total for weight in weights]
 
-    def compile(self, row: Mapping[str, Any]) -> str | None:
-        """The gold's text, or None where the pattern alone decides."""
+    def compile(self, row: Mapping[str, Any]) -> str | tuple[()]:
+        """The gold's text, or no gold where the pattern alone decides."""
         if self.options.match != "answer_group":
-            return None
+            return NO_GOLD
         gold = row.get("answer")
         if gold is None or isinstance(gold, bool | list | dict) or not str(gold).strip():
             raise BadGold(
@@ -145,13 +145,13 @@ class RegexVerifier(Verifier):
             return over_limit(reason, seconds=result.seconds)
         return error("worker_" + reason, seconds=result.seconds)
 
-    def _verdict(self, spans: Spans, gold: str | None, seconds: float) -> Verdict:
+    def _verdict(self, spans: Spans, gold: str | tuple[()], seconds: float) -> Verdict:
         if self.options.match == "answer_group":
             answer = spans[0]
             if not isinstance(answer, str) or not answer.strip():
                 return no_answer("no_match" if answer is None else "empty_group", seconds)
             answer = answer.strip()
-            assert gold is not None
+            assert isinstance(gold, str)
             if same(answer, gold, self.options.compare):
                 return right(answer[:200], f"equal:{self.options.compare}", seconds)
             return wrong(answer[:200], "unequal", seconds)
