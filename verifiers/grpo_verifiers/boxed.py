@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,7 +41,6 @@ class MathVerifier(Verifier):
     def __init__(self, options: MathOptions | None = None) -> None:
         super().__init__(options or MathOptions())
         self._seen: dict[tuple[tuple[str, ...], str], Match] = {}
-        self._lock = Lock()
 
     def start(self) -> None:
         """Load computer algebra in its own process, without waiting for it."""
@@ -119,9 +117,8 @@ class MathVerifier(Verifier):
 
     def _remember(self, key: tuple[tuple[str, ...], str], found: Match) -> None:
         if len(self._seen) >= CACHED:
-            with self._lock:
-                for old in list(self._seen)[: CACHED // 4]:
-                    self._seen.pop(old, None)
+            for old in list(self._seen)[: CACHED // 4]:  # two threads may both do this, which does no harm
+                self._seen.pop(old, None)
         self._seen[key] = found
 
     def _settle(

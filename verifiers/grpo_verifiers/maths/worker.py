@@ -29,12 +29,12 @@ START_S = 60.0
 SLOTS = 2
 FEW = 3
 """Batches up to this size get the full deadline at once; so many overstaying cases in a row keep it full."""
-QUICK_S = 0.1
-"""Deadline of the first round of a larger batch; most proofs take 10 to 50 ms."""
+QUICK_S = 0.25
+"""Deadline of the first round of a larger batch, less after overstaying cases in a row; most proofs take 10 to 50 ms."""
 LEAST_S = 0.2
 SHORTEST_S = 0.05
 BUDGET_S = 1.2
-"""What a batch may spend on its second round."""
+"""What a batch may spend on its second round; three times that if few of it are slow."""
 FORGET_S = 5.0
 """After this long without an overstaying case the deadline is the full one again."""
 MOST_TASKS = 500
@@ -138,9 +138,9 @@ class Pool:
         if waiting:
             over = self._overstayed if time.monotonic() - self._last_timeout < FORGET_S else 0
             full = seconds if over <= FEW else max(min(seconds, LEAST_S), seconds / 2 ** (over - FEW))
-            self._round(
-                tasks, waiting, replies, full, time.monotonic() + BUDGET_S if len(tasks) > FEW else None
-            )
+            budget = BUDGET_S * (3 if 4 * len(waiting) < len(tasks) else 1)
+            until = time.monotonic() + budget if len(tasks) > FEW else None
+            self._round(tasks, waiting, replies, full, until)
         return [replies[i] for i in range(len(tasks))]
 
     def _round(
@@ -158,7 +158,7 @@ class Pool:
         try:
             while left and (until is None or time.monotonic() < until):
                 worker = worker or self._get()
-                limit = seconds if in_a_row < FEW else seconds / 2
+                limit = max(SHORTEST_S, seconds / (1, 2, 5)[min(in_a_row // FEW, 2)])
                 if until is not None:
                     limit = min(limit, max(SHORTEST_S, until - time.monotonic()))
                 reply = self._ask(worker, tasks[left[0]], limit)
