@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from . import libc
 
 NOBODY = 65534
+FIRST_UID = (
+    1_900_000_000  # lanes of root get a user each: threads are counted by user, so one lane could starve all
+)
 SCRATCH_OPTIONS = "size=64m,nr_inodes=4096,mode=1777"
 MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/var/tmp", "/run", "/home", "/tmp")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -31,7 +34,7 @@ def enter(view: View) -> None:
     Raises:
         OSError: the kernel or a container policy refuses; nothing of the process can be used then.
     """
-    is_root = os.geteuid() == 0 and _can_become_nobody()
+    is_root, user = os.geteuid() == 0 and _can_become_nobody(), lane_uid()
     flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWNET | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS
     try:
         if not is_root:
@@ -45,7 +48,7 @@ def enter(view: View) -> None:
     if child:
         _keep(child)
     _build_root(view)
-    _become_nobody(is_root)
+    _give_up_rights(user if is_root else None)
     libc.prctl(libc.PR_SET_PDEATHSIG, 9)  # cleared by the change of user, so set after it
     if os.getppid() not in (0, keeper):
         os._exit(1)
@@ -134,16 +137,26 @@ def _bind(source: str, target: str, read_only: bool) -> None:
         libc.mount("", target, "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | kept)
 
 
-def _become_nobody(is_root: bool) -> None:
-    if is_root:
+def lane_uid() -> int:
+    """A user that no one else is, where the user map reaches that far; else nobody."""
+    try:
+        with open("/proc/self/uid_map") as file:
+            inside, _, count = (int(x) for x in file.read().split()[:3])
+    except (OSError, ValueError):
+        return NOBODY
+    return FIRST_UID + os.getpid() if inside == 0 and count > FIRST_UID + (1 << 22) else NOBODY
+
+
+def _give_up_rights(user: int | None) -> None:
+    if user is not None:
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(user, user, user)
         for cap in range(64):
             try:
                 libc.prctl(libc.PR_CAPBSET_DROP, cap)
             except OSError:
                 break
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(user, user, user)
         libc.clear_capabilities()
     else:
         libc.drop_capabilities()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _sitebuiltins
 import _socket
 import builtins
+import contextlib
 import ctypes
 import gc
 import json
@@ -151,11 +152,12 @@ def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
 
 
 def _leave_root() -> None:
-    """Become nobody where nobody can still read the interpreter's library."""
+    """Become a user without rights where that one can still read the interpreter's library."""
     if os.geteuid() != 0:
         return
+    user = namespaces.lane_uid()
     try:
-        os.seteuid(namespaces.NOBODY)
+        os.seteuid(user)
     except OSError:
         return
     try:
@@ -165,12 +167,10 @@ def _leave_root() -> None:
         can_read = False
     os.seteuid(0)
     if can_read:
-        try:
+        with contextlib.suppress(OSError):
             os.setgroups([])
-            os.setresgid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
-            os.setresuid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
-        except OSError:
-            return
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
 
 
 def serve(control: Any, program: seccomp.Program, settings: Settings) -> None:
