@@ -11,6 +11,7 @@ import ctypes
 import gc
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -21,6 +22,7 @@ from typing import Any
 
 HEADROOM = 160 * 2**20
 """Address space a worker may add to what it starts with, in bytes: keeps its resident size below 256 MB."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _LENGTH = struct.Struct("<I")
 
 
@@ -75,10 +77,8 @@ def _preload() -> None:
 def _cap() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the server
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the server
+    with suppress(OSError, ValueError):
         with open("/proc/self/statm") as file:
             now = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (now + HEADROOM, now + HEADROOM))

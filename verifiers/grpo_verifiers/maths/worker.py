@@ -33,6 +33,8 @@ QUICK_S = 0.25
 """Deadline of the first round of a larger batch, less after overstaying cases in a row; most proofs take 10 to 50 ms."""
 LEAST_S = 0.2
 SHORTEST_S = 0.05
+GIVE_UP = 16
+"""Overstaying cases in a row after which a round ends: this is a flood."""
 BUDGET_S = 1.2
 """What a batch may spend on its second round; three times that if few of it are slow."""
 FORGET_S = 5.0
@@ -84,6 +86,7 @@ class Pool:
         self._out = 0
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._spare: socket.socket | None = None
         self._ready = False
         self._overstayed = 0
         self._last_timeout = 0.0
@@ -95,8 +98,7 @@ class Pool:
         with self._boot:
             if self._server is not None and self._server.poll() is None:
                 return
-            if self._control is not None:
-                self._control.close()
+            self._stop_server()
             ours, theirs = socket.socketpair()
             os.set_inheritable(theirs.fileno(), True)
             environment = {
@@ -131,7 +133,9 @@ class Pool:
         if self._owner != os.getpid():
             self._reset()
         replies: dict[int, str] = {}
-        waiting = list(range(len(tasks)))
+        waiting = sorted(
+            range(len(tasks)), key=lambda i: len(tasks[i].answer)
+        )  # short answers are seldom slow
         if len(tasks) > FEW:
             self._round(tasks, waiting, replies, min(seconds, QUICK_S), None)
             waiting = [i for i in waiting if replies[i] == "timeout"]
@@ -156,7 +160,7 @@ class Pool:
         left = list(which)
         in_a_row = deaths = 0
         try:
-            while left and (until is None or time.monotonic() < until):
+            while left and (until is None or time.monotonic() < until) and in_a_row < GIVE_UP:
                 worker = worker or self._get()
                 limit = max(SHORTEST_S, seconds / (1, 2, 5)[min(in_a_row // FEW, 2)])
                 if until is not None:
@@ -227,39 +231,49 @@ class Pool:
             self._condition.notify()
 
     def _fork(self) -> _Worker:
-        for _ in range(2):
+        """A fresh worker: the spare one, forked while the last case ran, or a new one; a spare is ordered for next time."""
+        for _ in range(3):
             self.launch()
             with self._boot:
-                control = self._control
-                if control is None:
-                    continue
-                ours, theirs = socket.socketpair()
-                try:
-                    if not self._ready:
-                        if _receive(control, 1, time.monotonic() + START_S) != b"r":
-                            raise OSError("the server did not start")
-                        self._ready = True
-                    socket.send_fds(control, [b"f"], [theirs.fileno()])
-                except OSError:
-                    ours.close()
-                    self._stop_server()
-                    continue
-                finally:
-                    theirs.close()
-            hello = _receive(ours, 4, time.monotonic() + 10.0)
-            if hello:
-                return _Worker(ours, _LENGTH.unpack(hello)[0])
-            ours.close()
-            self._stop_server()
+                link, self._spare = self._spare or self._order(), None
+            hello = _receive(link, 4, time.monotonic() + 10.0) if link is not None else b""
+            if link is not None and hello:
+                with self._boot:
+                    self._spare = self._spare or self._order()
+                return _Worker(link, _LENGTH.unpack(hello)[0])
+            with self._boot:
+                if link is not None:
+                    link.close()
+                self._stop_server()
         raise ChildFailed("the process for computer algebra does not start")
 
+    def _order(self) -> socket.socket | None:
+        """Ask the server for a worker; our end of its socket, or None if the server is gone. Called under `_boot`."""
+        control = self._control
+        if control is None:
+            return None
+        ours, theirs = socket.socketpair()
+        try:
+            if not self._ready:
+                if _receive(control, 1, time.monotonic() + START_S) != b"r":
+                    raise OSError("the server did not start")
+                self._ready = True
+            socket.send_fds(control, [b"f"], [theirs.fileno()])
+        except OSError:
+            ours.close()
+            return None
+        finally:
+            theirs.close()
+        return ours
+
     def _stop_server(self) -> None:
-        if self._control is not None:
-            self._control.close()
+        for link in (self._spare, self._control):
+            if link is not None:
+                link.close()
         if self._server is not None:
             self._server.kill()
             self._server.wait()
-        self._control, self._server, self._ready = None, None, False
+        self._spare, self._control, self._server, self._ready = None, None, None, False
 
     def close(self) -> None:
         """End the server and its idle workers; the next task starts anew."""
