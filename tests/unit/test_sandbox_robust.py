@@ -97,6 +97,7 @@ def test_nothing_survives_a_killed_parent(tier: str, code: str) -> None:
     assert wait_for(lambda: not alive(pids)), alive(pids)
 
 
+@pytest.mark.slow
 def test_a_test_program_that_spins_does_not_survive_a_killed_parent() -> None:
     parent = scripted("""
         import threading, time

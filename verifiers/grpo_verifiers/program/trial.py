@@ -207,17 +207,27 @@ def _judge_line(call: Any, line: bytes | None, ended: TestResult | None) -> Test
     except (ValueError, RecursionError):
         return TestResult("failed", "bad_reply")
     if type(answer) is not dict or "v" not in answer:
-        raised = answer.get("x") if type(answer) is dict else None
-        if raised == "MemoryError":
-            return TestResult("limit", "memory")
-        if raised is not None:
-            return TestResult("failed", "raised", str(raised)[:100])
-        return TestResult("failed", "opaque", str(answer.get("o"))[:100] if type(answer) is dict else "")
+        return _no_value(call, answer if type(answer) is dict else {})
     try:
         passed = _holds(call, answer["v"]) if isinstance(call, Call) else _accepts(call, answer["v"])
     except (RecursionError, ArithmeticError, TypeError, ValueError, LookupError):
         passed = False  # a value made to break the comparison is not the expected one
     return PASSED if passed else TestResult("failed", "value_differs")
+
+
+def _no_value(call: Any, answer: dict[str, Any]) -> TestResult:
+    """The call raised, or returned what is no plain value: of that only the truth is known, which `assert f(x)` asks for."""
+    if "x" in answer:
+        if answer["x"] == "MemoryError":
+            return TestResult("limit", "memory")
+        return TestResult("failed", "raised", str(answer["x"])[:100])
+    if (
+        isinstance(call, Call)
+        and call.claim in ("true", "false")
+        and answer.get("b") is (call.claim == "true")
+    ):
+        return PASSED
+    return TestResult("failed", "opaque", str(answer.get("o"))[:100])
 
 
 def _accepts(call: Any, got: Any) -> bool:

@@ -183,10 +183,13 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
         return NO_CODE
     for call in payload["calls"]:
         args, kwargs = wire.decode(call[0]), {k: wire.decode(v) for k, v in call[1].items()}
+        line: dict[str, Any]
         try:
-            line = {"v": wire.encode(make()(*args, **kwargs))}
-        except wire.NotPlain as err:
-            line = {"o": str(err)}
+            value = make()(*args, **kwargs)
+            try:
+                line = {"v": wire.encode(value)}
+            except wire.NotPlain as err:
+                line = {"o": str(err), "b": bool(value)}
         except RecursionError:
             line = {"x": "RecursionError"}
         except MemoryError:
@@ -196,7 +199,7 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         while data:
             data = data[os.write(out, data) :]
-        if payload["stop"] and "v" not in line:
+        if payload["stop"] and "x" in line:
             break
     return 0
 
