@@ -121,20 +121,16 @@ def _cell(check: tiers.Check | None) -> str:
 
 
 def examine_run(named: str, folder: str, as_json: bool) -> int:
-    """Print the findings of a run's metrics; the exit code."""
-    from grpo_cli.report.collect import collect
+    """Print the findings of a run with what stands behind them; the exit code."""
+    from grpo_cli.diagnose.run import SCHEMA, diagnose, lines_of
+    from grpo_cli.records import dump_line
     from grpo_cli.run.find import find_run
 
-    found = collect(find_run(named, folder)).findings
+    run = find_run(named, folder)
+    found = diagnose(run)
     if as_json:
-        print(
-            json.dumps(
-                [{"code": f.code, "step": f.step, "text": f.text, "hint": f.hint} for f in found], indent=2
-            )
-        )
+        told = {"schema": SCHEMA, "run": str(run.path), "findings": [one.as_json() for one in found]}
+        print(dump_line(told), end="")
     else:
-        for finding in found:
-            print(f"{finding.code}  step {finding.step}  {finding.text}\n     {finding.hint}")
-        if not found:
-            print("no finding")
+        print("\n".join(lines_of(found, run.path)))
     return int(Exit.BAR_MISSED if found else Exit.OK)

@@ -29,6 +29,7 @@ class Limits:
     truncated: float = 0.1
     entropy_left: float = 0.2
     entropy_fall: float = 0.35
+    entropy_bend: float = 1.75
     flat_steps: int = 30
     flat_gain: float = 0.02
     kl_growth: float = 2.0
@@ -169,7 +170,8 @@ def right_shrinks(history: History, limits: Limits) -> Finding | None:
 def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
     """W30: entropy fell fast, far below the start, and the reward gained nothing by it.
 
-    A smooth fall beside a rising reward is how learning looks and stays silent.
+    A smooth fall beside a rising reward is how learning looks, and an exponential one at any pace is no collapse: the
+    fall must be steeper, in logarithms, than the one before it.
     """
     start = history[0].get("entropy") if history else None
     now, before = _two_windows(history, "entropy", limits.window, 3)
@@ -177,6 +179,13 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
     if not start or now is None or before is None or reward_now is None or reward_before is None:
         return None
     if now > limits.entropy_left * start or now > limits.entropy_fall * before:
+        return None
+    _, earlier = _two_windows(history, "entropy", 2 * limits.window, 3)
+    apart = limits.window
+    if earlier is None:  # the run is younger: its own start, so many steps before
+        earlier, apart = start, len(history) - limits.window - 2
+    usual = limits.window / max(apart, 1) * math.log(max(earlier / before, 1.0)) if before > 0 else math.inf
+    if now > 0 and math.log(before / now) < limits.entropy_bend * usual:
         return None
     if reward_now > reward_before + limits.flat_gain:
         return None
