@@ -121,6 +121,8 @@ class CommandReader(ScalarReader):
             else:
                 self.at += 1
                 base = self._short_argument() if self.peek().kind != "n" else self.atom()
+        if base is not None and name != "log":
+            raise Unreadable("a subscript")
         argument = self._call_argument()
         if power is not None and power == ("neg", ONE):
             if name in INVERSES:
