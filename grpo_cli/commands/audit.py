@@ -43,6 +43,7 @@ def verifier(
 ) -> None:
     """Try attacks and harmless rewrites on verifiers: false positives and false negatives, with intervals.
 
+    \b
     Examples:
       grpo audit verifier math
       grpo audit verifier --recipe my.yaml --rows 200 --fail-over 0.01

@@ -67,10 +67,11 @@ def verify(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")] = False,
 ) -> None:
-    r"""Score a file of completions with the verifiers that train.
+    """Score a file of completions with the verifiers that train.
 
     Every line comes back with `verdicts`, `outcome` and `reward`; group statistics go to stderr.
 
+    \b
     Examples:
       grpo verify samples.jsonl --math
       grpo verify runs/NAME/samples/*.jsonl --json

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -17,7 +19,7 @@ from grpo_cli.verify.plan import Plan
 from grpo_cli.verify.scorer import Counts, Scored, Scorer
 from grpo_verifiers.combine import PairSums
 from grpo_verifiers.pool import Done, Limits, Pool, Result
-from grpo_verifiers.verifier import Verifier
+from grpo_verifiers.verifier import Unavailable, Verifier
 
 CHUNK_LINES = 256
 CHUNK_BYTES = 1 << 20
@@ -66,23 +68,37 @@ def _scored(
         for part in parts:
             first.append(part)
             if len(first) > ALONE_CHUNKS:
-                yield from _in_parallel(chain(first, parts), plan, keys, jobs)
+                yield from _in_parallel(chain(first, parts), alone, plan, keys, jobs)
                 return
     yield from map(alone, chain(first, parts))
 
 
-def _in_parallel(parts: Iterable[list[Line]], plan: Plan, keys: Keys, jobs: int) -> Iterator[Scored]:
+def _in_parallel(
+    parts: Iterable[list[Line]], alone: Callable[[list[Line]], Scored], plan: Plan, keys: Keys, jobs: int
+) -> Iterator[Scored]:
+    """Chunks through processes, and through this one until the first of them has started."""
     pool = Pool("grpo_cli.verify.flow:serve", (plan, keys), workers=jobs, limits=_NO_LIMIT)
+    starter = threading.Thread(target=_start, args=(pool,), daemon=True)
+    starter.start()
     waiting: deque[tuple[list[Line], Future[list[Result]]]] = deque()
     try:
         for part in parts:
+            if starter.is_alive():
+                yield alone(part)
+                continue
             waiting.append((part, pool.submit([part])))
             if len(waiting) > 2 * jobs:
                 yield _taken(*waiting.popleft())
         while waiting:
             yield _taken(*waiting.popleft())
     finally:
-        pool.close()
+        # nothing waits for processes that are still starting: they end with the pool, or with this process
+        threading.Thread(target=pool.close, daemon=starter.is_alive()).start()
+
+
+def _start(pool: Pool) -> None:
+    with contextlib.suppress(Unavailable):  # the first chunk will say so
+        pool.start()
 
 
 def _taken(part: list[Line], future: Future[list[Result]]) -> Scored:

@@ -73,7 +73,8 @@ class Job:
         self._sink = sink
         self._tally = Tally(settings.order)
         self._report = Report(plan.primary, list(plan.entries), "", self._tally.totals)
-        self._progress = _Progress(settings.quiet)
+        writes_lines = not settings.as_json and settings.out is None
+        self._progress = _Progress(settings.quiet, writes_lines)
         self._began = time.monotonic()
 
     def run(self) -> int:
@@ -242,8 +243,9 @@ def _say(text: str) -> None:
 class _Progress:
     """A line count on a terminal, nothing elsewhere."""
 
-    def __init__(self, is_quiet: bool) -> None:
-        self._is_live = not is_quiet and sys.stderr.isatty() and not sys.stdout.isatty()
+    def __init__(self, is_quiet: bool, writes_lines: bool) -> None:
+        is_taken = writes_lines and sys.stdout.isatty()  # lines and a count on one terminal would mix
+        self._is_live = not is_quiet and sys.stderr.isatty() and not is_taken
         self._last = self._began = time.monotonic()
         self._is_shown = False
 

@@ -159,7 +159,10 @@ class Slot:
     # -- work ---------------------------------------------------------------------------------------------
 
     def serve(self, jobs: queue.SimpleQueue[Job | None]) -> None:
-        """Thread body: one job after another until None."""
+        """Thread body: one job after another until None. The keeper starts first, so that no job waits for it."""
+        with contextlib.suppress(Unavailable, OSError):  # the first job will say so
+            if self._control is None:
+                self.start()
         while (job := jobs.get()) is not None:
             try:
                 job.future.set_result(self._judge(job.items))
