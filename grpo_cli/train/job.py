@@ -309,7 +309,7 @@ class Job:
         self.folder.write_samples(step, found.sampled.records, split="eval")
         self.folder.write_metrics(metrics)
         self.display.evaluated(metrics)
-        if alarm is not None:
+        if alarm is not None and gap_alarm(self.evaluations[:-1]) is None:
             fooled = f"{metrics['eval/gold/fooled']} such samples in eval/step-{step:06d}.jsonl"
             self.display.note(
                 "warn", f"step {step}: {alarm}", hint=f"read the {fooled}; mend the training verifier"

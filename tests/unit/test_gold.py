@@ -45,21 +45,30 @@ def test_the_gap_is_paired_on_the_same_samples() -> None:
 
 
 def test_a_growing_significant_gap_raises_the_alarm() -> None:
-    history = [evaluation(0.3, 0.28), evaluation(0.5, 0.4), evaluation(0.7, 0.45), evaluation(0.9, 0.45)]
-    assert gap_alarm(history[:3]) is None
+    history = [evaluation(0.30, 0.30), evaluation(0.42, 0.38), evaluation(0.50, 0.40)]
+    assert gap_alarm(history[:2]) is None
     said = gap_alarm(history)
     assert said is not None and "gap grew" in said
 
 
-def test_a_constant_gap_is_two_definitions_of_right_and_stays_silent() -> None:
-    history = [evaluation(0.6, 0.4, seed=seed) for seed in range(80)]
+def test_a_falling_gold_score_does_not_wait_for_a_third_evaluation() -> None:
+    assert gap_alarm([evaluation(0.30, 0.30), evaluation(0.36, 0.27)]) is not None
+
+
+def test_a_gap_surely_above_ten_points_is_said_at_once() -> None:
+    assert gap_alarm([evaluation(0.65, 0.14)]) is not None
+    assert gap_alarm([evaluation(0.30, 0.20)]) is None
+
+
+def test_a_small_constant_gap_is_two_definitions_of_right_and_stays_silent() -> None:
+    history = [evaluation(0.56, 0.5, seed=seed) for seed in range(80)]
     assert max(e["eval/gold/z"] for e in history) > 3
     assert all(gap_alarm(history[:n]) is None for n in range(81))
 
 
 def test_agreeing_verifiers_stay_silent_over_many_seeds() -> None:
     for seed in range(20):
-        history = [evaluation(0.2 + 0.1 * i, 0.19 + 0.1 * i, seed=100 * seed + i) for i in range(8)]
+        history = [evaluation(0.2 + 0.1 * i, 0.17 + 0.1 * i, seed=100 * seed + i) for i in range(8)]
         assert all(gap_alarm(history[:n]) is None for n in range(9))
 
 
