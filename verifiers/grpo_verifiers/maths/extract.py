@@ -56,6 +56,7 @@ _LABEL = re.compile(
     re.I,
 )
 _HASHES = re.compile(r"####[ \t]*([^\s#].*?)[ \t]*$", re.MULTILINE)
+_VALUE = re.compile(r"[-+−*$\\({\[.\d]|[A-Za-z]?\s*=")
 _TAG = re.compile(r"<answer>", re.I)
 _TAG_END = re.compile(r"</answer>", re.I)
 _BARE = re.compile(r"\$?\\?\(?\s*[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
@@ -217,11 +218,9 @@ def _second_opinion(text: str, end: int, tail: str) -> str | None:
         return _first_formula(match.group(1))
     at = text.find("####", end)
     if at >= 0:
-        hashes = None
-        for hashes in _HASHES.finditer(text, end):  # noqa: B007 - the last one counts
-            pass
+        hashes = _hashes(text, end, values_only=True)
         if hashes is not None:
-            return _clean_line(hashes.group(1))
+            return hashes
     if "<answer>" in text[end:] and "</answer>" in text[end:]:
         tagged = _tagged(text[end:])
         if tagged:
@@ -265,12 +264,9 @@ def _line(text: str) -> Extraction | None:
     tagged = _tagged(text)
     if tagged is not None:
         return Extraction((tagged,), "", "tag") if tagged else Extraction((), "empty_tag", "tag")
-    if "####" in text:
-        last = None
-        for last in _HASHES.finditer(text):  # noqa: B007 - the last one counts
-            pass
-        if last is not None:
-            return Extraction((_clean_line(last.group(1)),), "", "hashes")
+    marked = _hashes(text, 0, values_only=True) if "####" in text else None
+    if marked is not None:
+        return Extraction((marked,), "", "hashes")
     label = None
     for label in _LABEL.finditer(text):  # noqa: B007 - the last one counts
         pass
@@ -280,10 +276,22 @@ def _line(text: str) -> Extraction | None:
         stated = _first_formula(rest.split("\n", 1)[0])
         if stated:
             return Extraction((stated,), "", "line")
+    marked = _hashes(text, 0, values_only=False) if "####" in text else None
+    if marked is not None:
+        return Extraction((marked,), "", "hashes")
     whole = _END_TOKENS.sub("", text).strip()
     if len(whole) <= 60 and _BARE.fullmatch(whole):
         return Extraction((whole,), "", "line")
     return None
+
+
+def _hashes(text: str, start: int, values_only: bool) -> str | None:
+    """What follows the last `####`; a heading (`#### Check`) is no value."""
+    last = None
+    for match in _HASHES.finditer(text, start):
+        if not values_only or _VALUE.match(match.group(1)):
+            last = match
+    return _clean_line(last.group(1)) if last is not None else None
 
 
 def _tagged(text: str) -> str | None:
