@@ -8,10 +8,11 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from grpo_cli.diagnose.machine import Trouble, facts, troubles
 from grpo_cli.errors import Exit, UsageError
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lanes import default_count
@@ -21,7 +22,7 @@ PACKAGES = ("torch", "transformers", "trl", "datasets", "peft", "vllm", "math-ve
 PROGRAMS = ("g++", "node", "coqc")
 
 
-def examine_machine(least: str, as_json: bool) -> int:
+def examine_machine(least: str, as_json: bool, runs: str = "runs") -> int:
     """Print what the machine has and what its sandbox holds; the exit code.
 
     Raises:
@@ -36,13 +37,18 @@ def examine_machine(least: str, as_json: bool) -> int:
     except Unavailable as err:
         chosen, why = None, str(err)
     tried = {name: tiers.try_tier(name) for name in tiers.ORDER}
-    facts = machine()
+    known = machine() | facts(runs)
+    found = troubles(runs, len(known["gpus"]))
     if as_json:
         told = {name: t if isinstance(t, str) else t.as_json() for name, t in tried.items()}
-        print(json.dumps({"machine": facts, "sandbox": {"tier": chosen, "tiers": told}}, indent=2))
+        out = {"machine": known, "troubles": [t.as_json() for t in found]}
+        print(json.dumps({**out, "sandbox": {"tier": chosen, "tiers": told}}, indent=2))
     else:
-        print("\n".join([*_machine_lines(facts), "", *_sandbox_lines(chosen, tried, why)]))
-    return int(Exit.OK if chosen else Exit.SETUP)
+        page = [*_machine_lines(known), *_trouble_lines(found), "", *_sandbox_lines(chosen, tried, why)]
+        print("\n".join(page))
+    if not chosen:
+        return int(Exit.SETUP)
+    return int(Exit.BAR_MISSED if found else Exit.OK)
 
 
 def machine() -> dict[str, Any]:
@@ -83,12 +89,23 @@ def _version(name: str) -> str | None:
         return None
 
 
+def _trouble_lines(found: Sequence[Trouble]) -> list[str]:
+    if not found:
+        return ["troubles  none known"]
+    return [line for one in found for line in (f"trouble   {one.text}", f"          hint: {one.hint}")]
+
+
 def _machine_lines(facts: Mapping[str, Any]) -> list[str]:
     packages = "  ".join(f"{name} {version or '—'}" for name, version in facts["packages"].items())
     programs = "  ".join(f"{name} {'yes' if path else '—'}" for name, path in facts["programs"].items())
+    disk = "  ".join(
+        f"{name} {'—' if free is None else f'{free:g}'}" for name, free in facts["disk_gib"].items()
+    )
     return [
         f"python    {facts['python']}   kernel {facts['kernel']}",
         f"machine   {facts['cores']} cores   {facts['memory_gib'] or '—'} GiB   gpus: {', '.join(facts['gpus']) or 'none'}",
+        f"torch     built for {facts['torch_build'] or '—'}   driver {facts['driver'] or 'none'}",
+        f"free GiB  {disk}",
         f"packages  {packages}",
         f"programs  {programs}",
         f"lanes     {facts['lanes']} at a time for model code (cores less gpus)",

@@ -15,9 +15,10 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     dir: Annotated[str, typer.Option(help="Where names of runs are looked up.")] = "runs",
 ) -> None:
-    """Say what this machine can do and what its sandbox holds; with a run, what its metrics show to be wrong.
+    """Say what this machine can do and what its sandbox holds; with a run, what its metrics and samples show to be wrong.
 
-    Exits with 4 if there is no sandbox for model code, with 1 if a finding of the run stands.
+    Exits with 4 if there is no sandbox for model code, with 1 if a finding stands: versions that clash, too little room,
+    or, for a run, anything that it shows. Each finding of a run comes with its evidence and the completions behind it.
 
     Examples:
       grpo doctor
@@ -26,4 +27,4 @@ def doctor(
     """
     from grpo_cli import doctor as room
 
-    raise typer.Exit(room.examine_run(run, dir, json) if run else room.examine_machine(least, json))
+    raise typer.Exit(room.examine_run(run, dir, json) if run else room.examine_machine(least, json, dir))

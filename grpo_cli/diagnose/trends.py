@@ -32,6 +32,10 @@ class Bounds:
     policy_growth: float = 3.0
 
 
+MOST_LOOKS = 400
+"""Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""
+
+
 def trends(history: History, bounds: Bounds | None = None) -> list[Finding]:
     """What the whole run shows, each finding at the step where it can first be seen, earliest first."""
     bounds = bounds or Bounds()
@@ -42,24 +46,25 @@ def trends(history: History, bounds: Bounds | None = None) -> list[Finding]:
 def length_hack(history: History, bounds: Bounds) -> list[Finding]:
     """W22: answers grow by half and more, and no more of them are right than when they were short."""
     lengths, right = _smooth(history, "length/mean", bounds.window), _smooth(history, "right", bounds.window)
-    for i, (now, right_now) in enumerate(zip(lengths, right, strict=True)):
+    stride = max(1, len(history) // MOST_LOOKS)
+    for i in range(0, len(history), stride):
+        now, right_now, best = lengths[i], right[i], -1.0
         if now is None or right_now is None:
             continue
-        for j in range(0, i - bounds.window + 1):
+        for j in range(i, -1, -stride):
             before, right_before = lengths[j], right[j]
-            if before is None or right_before is None or now < bounds.longer * before:
+            if before is None or right_before is None:
                 continue
-            # what was gained on the way counts, also where some of it was lost again
-            if max(r for r in right[j : i + 1] if r is not None) <= right_before + bounds.gain:
-                text = (
-                    f"answers grew from {before:.0f} to {now:.0f} tokens since step {_step(history[j])},"
-                    f" right ones went from {right_before:.0%} to {right_now:.0%}"
-                )
-                return [
-                    Finding(
-                        "W22", _step(history[i]), text, "read the longest samples: what does length earn?"
-                    )
-                ]
+            best = max(best, right_before)  # what was gained on the way counts, also where it was lost again
+            if j > i - bounds.window or now < bounds.longer * before or best > right_before + bounds.gain:
+                continue
+            text = (
+                f"answers grew from {before:.0f} to {now:.0f} tokens since step {_step(history[j])},"
+                f" right ones went from {right_before:.0%} to {right_now:.0%}"
+            )
+            return [
+                Finding("W22", _step(history[i]), text, "read the longest samples: what does length earn?")
+            ]
     return []
 
 
@@ -138,12 +143,13 @@ def cancelling_verifiers(history: History, bounds: Bounds) -> list[Finding]:
 
 def rate_too_high(history: History, bounds: Bounds) -> list[Finding]:
     """W52: half of what was learned is lost again, and the policy shows why: gradients, clipping, entropy or KL."""
-    right = _smooth(history, "right", bounds.window)
+    right, best, at = _smooth(history, "right", bounds.window), 0.0, 0
     for i, now in enumerate(right):
+        apart = right[i - bounds.window] if i >= bounds.window else None
+        if apart is not None and apart >= best:
+            best, at = apart, i - bounds.window
         if now is None or i < 2 * bounds.window:
             continue
-        earlier = [(value, j) for j, value in enumerate(right[: i - bounds.window + 1]) if value is not None]
-        best, at = max(earlier, default=(0.0, 0))
         if best < bounds.usual_share or now > bounds.lost * best:
             continue
         signs = _policy_signs(history, at, i, bounds)
