@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,6 +26,8 @@ Split = Literal["train", "eval"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval"}
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters of the random tail of a name, without the ones that are misread."""
+BESIDE = ".new"
+"""Folder where a run lies until it is whole; what a dead start leaves there is no run."""
 
 
 class RunFolder:
@@ -58,26 +64,14 @@ class RunFolder:
             ) from None
         for _ in range(20):
             path = root / (name or new_name(label))
-            try:
-                with _writing(path):
-                    path.mkdir()
-            except FileExistsError:
-                if name is None:
-                    continue
+            if _appears(path, recipe_text, manifest):
+                return cls(path)
+            if name is not None:
                 raise UsageError(
                     f"the run `{path}` exists already",
                     hint="take another `run.name`, or continue it with `--resume`",
-                ) from None
-            break
-        else:
-            raise SetupError(f"no free name found in `{root}`")
-        folder = cls(path)
-        with _writing(path):
-            lines.replace(path / "recipe.yaml", recipe_text)
-            folder._write_manifest(
-                {"schema": 1, "run": folder.name, "started": iso_now(), "status": "running", **manifest}
-            )
-        return folder
+                )
+        raise SetupError(f"no free name found in `{root}`")
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -189,15 +183,20 @@ class RunFolder:
     def move_aside(self, after_step: int) -> int:
         """Move every metric line and sample file past a step to `*.abandoned`, and say how many steps that were.
 
-        Safe to repeat: lines are added to the abandoned file before they leave the live one.
+        So are samples without their metric line, which comes last: the run died between the two and will write both
+        again. Safe to repeat: lines are added to the abandoned file before they leave the live one.
         """
         kept: list[str] = []
         left: list[str] = []
         gone: set[int] = set()
+        closed: dict[Split, set[int]] = {"train": set(), "eval": set()}
         for line in self.metrics():
             step = int(line.get("step") or 0)
             (left if step > after_step else kept).append(dump_line(line))
-            gone |= {step} if step > after_step else set()
+            if step > after_step:
+                gone.add(step)
+            else:
+                closed["eval" if "eval/pass@1" in line else "train"].add(step)
         path = self.path / "metrics.jsonl"
         with _writing(path):
             if left:
@@ -205,8 +204,8 @@ class RunFolder:
                 lines.replace(path, kept)
             for split in FOLDERS:
                 for step in self.steps(split):
-                    if step > after_step:
-                        gone.add(step)
+                    if step not in closed[split]:
+                        gone |= {step} if step > after_step else set()
                         _abandon(self.sample_path(step, split))
         return len(gone)
 
@@ -248,6 +247,31 @@ def _writing(path: Path) -> Iterator[None]:
             f"`{err.filename or path}` cannot be written: {reason}",
             hint="set `run.dir` to a folder you may write to",
         ) from err
+
+
+def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
+    """Make a run's folder beside its place and move it there whole; False where the name is taken."""
+    if path.exists():
+        return False
+    beside = path.parent / BESIDE / secrets.token_hex(8)
+    with _writing(path):
+        beside.mkdir(parents=True)
+        lines.replace(beside / "recipe.yaml", recipe_text)
+        head = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
+        RunFolder(beside)._write_manifest({**head, **manifest})
+        try:
+            os.rename(beside, path)
+        except (FileExistsError, NotADirectoryError):
+            return False
+        except OSError as err:
+            if err.errno != errno.ENOTEMPTY:
+                raise
+            return False
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                beside.parent.rmdir()
+    return True
 
 
 def _abandon(path: Path) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MANIFEST, STATE, RECIPE = "manifest.json", "grpo.json", "recipe.yaml"
 NAME = re.compile(r"step-(\d{6,})$")
+PARTIAL, BROKEN = ".partial", "broken-"
+"""The folder in which a checkpoint is written, and what goes before the name of one that cannot be trusted."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,21 @@ def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[tuple[Checkpoint
             return checkpoint, broken
         broken.append((checkpoint, fault))
     return None, broken
+
+
+def set_aside(checkpoint: Checkpoint) -> Path:
+    """Rename a broken checkpoint, so that it neither blocks its step nor counts among those that are kept."""
+    target, number = checkpoint.path.with_name(BROKEN + checkpoint.path.name), 2
+    while target.exists():
+        target = checkpoint.path.with_name(f"{BROKEN}{checkpoint.path.name}.{number}")
+        number += 1
+    os.rename(checkpoint.path, target)
+    return target
+
+
+def clear_partial(folder: Path) -> None:
+    """Remove what a death in the middle of a save left."""
+    shutil.rmtree(folder / PARTIAL, ignore_errors=True)
 
 
 def find_fault(path: Path) -> str | None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,8 @@ class Job:
             with libraries_to_log(self.folder), heartbeat.watching():
                 return self._train(loaded, train, held_out, resumes=resume is not None)
         except UserError:
-            self.folder.update_manifest(status="failed")
+            with suppress(UserError):  # the disk may be full: what stopped the run is to be told, not this
+                self.folder.update_manifest(status="failed")
             raise
         except Interrupted as stop:
             self.folder.update_manifest(status="interrupted")
@@ -158,7 +159,10 @@ class Job:
         step.clock.lap()
         try:
             with self.interrupts.finish_step():
-                trainer.train(resume_from_checkpoint=str(start) if start else None)
+                if start is not None and step.generation >= recipe.train.steps:
+                    trainer._load_from_checkpoint(str(start))  # trained to the end, but not measured yet
+                else:
+                    trainer.train(resume_from_checkpoint=str(start) if start else None)
         finally:
             shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
         done, last = step.generation, run.checkpoint_path(step.generation)
@@ -202,7 +206,7 @@ class Job:
     ) -> tuple[Trainer, Watch]:
         longest = max((len(encode(loaded.tokenizer, row)) for row in train.rows[:2000]), default=0)
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
-        partial = self.folder.path / "checkpoints" / ".partial"
+        partial = self.folder.path / "checkpoints" / checkpoint.PARTIAL
         checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))
         watch = Watch(self, step, evaluator)
         trainer = Trainer(
@@ -219,6 +223,7 @@ class Job:
         """Rank 0 makes or opens it, the others look on."""
         if self.ranks.is_main:
             made = resume or self._create_run()
+            checkpoint.clear_partial(made.path / "checkpoints")
             self.ranks.agreed(str(made.path))
             return made
         return SilentRun(Path(self.ranks.agreed("")))
@@ -330,7 +335,8 @@ class Job:
             found, broken = checkpoint.newest_valid(run.path / "checkpoints")
             for one, fault in broken:
                 self.display.note(
-                    "warn", f"checkpoint {one.path.name} is broken: {fault}; the one before is used"
+                    "warn",
+                    f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}",
                 )
             gone = run.move_aside(found.step if found else -1)
             said = (

@@ -78,6 +78,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
+        # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
+        torch.manual_seed(self.grpo.step_seed())
         mine = self.grpo.mine
         rows = [self.grpo.rows[groups[i // self.num_generations].row] for i in mine]
         out: dict[str, Any] = super()._generate_and_score_completions(
@@ -92,8 +94,6 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             counted = out["completion_mask"].sum(dim=1) * self.grpo.kept_PG.flatten()[mine.start : mine.stop]
             out["num_items_in_batch"] = gather(counted.sum()).sum()
         out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)
-        # what follows (TRL's shuffle of the batch, dropout) is a function of the step, so that a resumed run repeats it
-        torch.manual_seed(self.grpo.step_seed())
         return out
 
     def _score_reference(self, out: dict[str, Any]) -> torch.Tensor | float:

@@ -64,6 +64,16 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     assert [c.step for c in checkpoint.all_checkpoints(tmp_path)] == [3, 10]
 
 
+def test_a_broken_one_that_is_set_aside_does_not_push_whole_ones_out(tmp_path: Path) -> None:
+    for step in (1, 2):
+        (make(tmp_path, step) / "model.safetensors").unlink()
+        aside = checkpoint.set_aside(checkpoint.all_checkpoints(tmp_path)[-1])
+    assert aside.name == "broken-step-000002"
+    make(tmp_path, 1)
+    checkpoint.keep_newest(tmp_path, 1)
+    assert newest(tmp_path) == 1
+
+
 def test_too_little_space_is_said_before_training(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="MiB are free"):
         checkpoint.check_space(tmp_path, 1 << 60)

@@ -168,6 +168,25 @@ def test_records_past_a_step_can_be_moved_aside_and_again(tmp_path: Path) -> Non
     ]
 
 
+def test_samples_without_their_metric_line_are_moved_aside(tmp_path: Path) -> None:
+    run = make(tmp_path)
+    for split in ("train", "eval"):
+        run.write_samples(2, [record(step=2)], split=split)
+    run.write_metrics({"step": 2, "reward/total/mean": 0.5})  # killed before the line of the evaluation
+    assert run.move_aside(after_step=2) == 0
+    assert run.steps("train") == [2]
+    assert run.steps("eval") == []
+    assert (run.path / "eval/step-000002.jsonl.abandoned").is_file()
+
+
+def test_a_run_appears_whole_so_a_start_that_died_leaves_its_name_free(tmp_path: Path) -> None:
+    dead = tmp_path / "runs/.new/0123"  # what is left of it
+    dead.mkdir(parents=True)
+    (dead / "recipe.yaml").write_text("grpo: 1\n")
+    assert make(tmp_path, "mine").manifest()["run"] == "mine"
+    assert sorted(p.name for p in dead.parent.iterdir()) == ["0123"]
+
+
 def test_a_log_entry_of_several_lines_is_indented(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.log("warn", "first\nsecond")
