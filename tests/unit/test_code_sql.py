@@ -106,3 +106,8 @@ def test_rows_are_a_multiset() -> None:
     assert not same_rows([[1], [2], [2]], [[2], [1], [1]], is_ordered=False)
     assert not same_rows([[1]], [["1"]], is_ordered=False)
     assert same_rows([[0.1 + 0.2]], [[0.3]], is_ordered=True)
+
+
+def test_a_schema_that_fails_gives_no_verdict(sql: Verifier) -> None:
+    verdict = sql.verify("select 1", {"schema": "create tabel p", "answer": "select 1"})
+    assert (verdict.score, verdict.reason) == (None, "schema")

@@ -83,7 +83,7 @@ def test_nothing_survives_a_killed_parent(tier: str, code: str) -> None:
         from grpo_verifiers.program import CodeOptions, CodeVerifier
         from grpo_verifiers.sandbox.lanes import Lanes
         v = CodeVerifier(CodeOptions(lanes=2, timeout=60.0))
-        v._ready(); v._lanes = Lanes({tier!r}, 2)
+        v.ready(); v._lanes = Lanes({tier!r}, 2)
         row = {{"tests": [{{"input": "", "output": "1"}}]}}
         threads = [threading.Thread(target=v.verify, args=({code!r}, row)) for _ in range(2)]
         for t in threads: t.start()

@@ -6,25 +6,23 @@ Only in the sandbox tier `namespaces`: the landlock tier can allow neither exec 
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.program.compare import same_output
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import extract
-from grpo_verifiers.sandbox.lane import LaneFailed
-from grpo_verifiers.sandbox.lanes import Lanes, Slot, default_count
+from grpo_verifiers.sandbox.lanes import Lanes, Slot
 from grpo_verifiers.sandbox.programs import Limits, Ran, need_programs, run_program
-from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
-from grpo_verifiers.verifier import BadOption, Sample, Verifier
+from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
+from grpo_verifiers.sandbox.tiers import Tier
+from grpo_verifiers.verdict import Verdict, no_answer, over_limit, right, wrong
+from grpo_verifiers.verifier import BadOption, Sample
 
 PRODUCT = "main"
 MOST_SOURCE = 256 << 10
-TRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class CommandOptions:
     """Runs at the same time; 0: cores less GPUs."""
 
 
-class CommandVerifier(Verifier):
+class CommandVerifier(SandboxedVerifier):
     """Compiles the program of a completion once and runs it on each test of its row (`input`, `output`)."""
 
     Options = CommandOptions
@@ -98,14 +96,6 @@ class CommandVerifier(Verifier):
             )
         if options.compare not in ("lenient", "strict") or options.scoring not in ("all", "fraction"):
             raise BadOption("compare", "`compare` is lenient or strict, `scoring` is all or fraction")
-        self._lock = threading.Lock()
-        self._lanes: Lanes | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["options"])  # type: ignore[misc]
 
     def compile(self, row: Mapping[str, Any]) -> tuple[Output, ...]:
         """The stdio tests of a row."""
@@ -114,50 +104,21 @@ class CommandVerifier(Verifier):
             {**row, "style": "stdio"}, Defaults("stdio", o.scoring, o.timeout, o.mem_mb, None)
         ).outputs
 
-    def start(self) -> None:
-        """Find the tier and the programs."""
-        self._ready()
+    def find_tier(self) -> Tier:
+        """The tier `namespaces`, with the programs of the language there."""
+        commands = [self.language.compile, self.language.run]
+        names = [argv[0] for argv in commands if argv and not argv[0].startswith("./")]
+        return need_programs(names, "the verifier `command`")
 
-    def _ready(self) -> Lanes:
-        with self._lock:
-            if self._lanes is None or not self._lanes.is_ours:
-                commands = [self.language.compile, self.language.run]
-                names = [argv[0] for argv in commands if argv and not argv[0].startswith("./")]
-                tier = need_programs(names, "the verifier `command`")
-                self._lanes = Lanes(tier.name, self.options.lanes or default_count())
-            return self._lanes
-
-    def close(self) -> None:
-        """End the lanes."""
-        with self._lock:
-            if self._lanes is not None:
-                self._lanes.close()
-                self._lanes = None
-
-    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Verdicts in order; as many at a time as there are lanes."""
-        lanes = self._ready()
-        if len(samples) == 1 or lanes.count == 1:
-            return [self._judge_one(lanes, s) for s in samples]
-        with ThreadPoolExecutor(min(lanes.count, len(samples)), thread_name_prefix="grpo-command") as pool:
-            return list(pool.map(lambda s: self._judge_one(lanes, s), samples))
-
-    def _judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+    def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+        """The verdict on one program."""
         started = time.perf_counter()
         source = source_of(sample.completion, self.language.tags)
         if source is None:
             return no_answer("no_code")
         if len(source) > MOST_SOURCE:
             return over_limit("source_size")
-        trouble = ""
-        with lanes.slot() as slot:
-            for _ in range(TRIES):
-                try:
-                    return self._run(slot, source, sample.gold, started)
-                except (LaneFailed, OSError) as err:
-                    trouble = str(err)
-                    slot.discard()
-        return error("sandbox", trouble[:300], time.perf_counter() - started)
+        return self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
 
     def _run(self, slot: Slot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         lane, o = slot.lane("programs", "command"), self.options

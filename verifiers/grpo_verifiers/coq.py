@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.command import source_of
-from grpo_verifiers.sandbox.lane import Lane, LaneFailed
-from grpo_verifiers.sandbox.lanes import Lanes, default_count
+from grpo_verifiers.sandbox.lane import Lane
+from grpo_verifiers.sandbox.lanes import Lanes
 from grpo_verifiers.sandbox.programs import Limits, Ran, need_programs, run_program
+from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
+from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
-from grpo_verifiers.verifier import BadGold, Sample, Verifier
+from grpo_verifiers.verifier import BadGold, Sample
 
 TAGS = ("coq", "v", "gallina")
 MOST_SOURCE = 128 << 10
-TRIES = 2
 CLOSED = "Closed under the global context"
 THEOREM = "goal"
 RESTATED = re.compile(rf"\b(?:Theorem|Lemma|Definition|Fact|Corollary|Proposition|Example)\s+{THEOREM}\b")
@@ -56,7 +55,7 @@ class Goal:
     statement: str
 
 
-class CoqVerifier(Verifier):
+class CoqVerifier(SandboxedVerifier):
     """Rows: `statement`; optional `imports`, `preamble` (definitions), `answer` (a proof script)."""
 
     Options = CoqOptions
@@ -64,15 +63,7 @@ class CoqVerifier(Verifier):
 
     def __init__(self, options: CoqOptions) -> None:
         super().__init__(options)
-        self._lock = threading.Lock()
-        self._lanes: Lanes | None = None
         self._given: dict[Goal, bytes] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["options"])  # type: ignore[misc]
 
     def compile(self, row: Mapping[str, Any]) -> Goal:
         """The goal of a row."""
@@ -88,48 +79,23 @@ class CoqVerifier(Verifier):
         proof = row.get("answer")
         return f"```coq\n{proof}\n```" if isinstance(proof, str) and proof.strip() else None
 
-    def start(self) -> None:
-        """Find the tier and the compiler."""
-        self._ready()
+    def find_tier(self) -> Tier:
+        """The tier `namespaces`, with Coq's compiler there."""
+        return need_programs(["coqc"], "the verifier `coq`")
 
-    def _ready(self) -> Lanes:
-        with self._lock:
-            if self._lanes is None or not self._lanes.is_ours:
-                tier = need_programs(["coqc"], "the verifier `coq`")
-                self._lanes = Lanes(tier.name, self.options.lanes or default_count())
-            return self._lanes
-
-    def close(self) -> None:
-        """End the lanes."""
-        with self._lock:
-            if self._lanes is not None:
-                self._lanes.close()
-                self._lanes = None
-
-    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Verdicts in order; as many at a time as there are lanes."""
-        lanes = self._ready()
-        if len(samples) == 1 or lanes.count == 1:
-            return [self._judge_one(lanes, s) for s in samples]
-        with ThreadPoolExecutor(min(lanes.count, len(samples)), thread_name_prefix="grpo-coq") as pool:
-            return list(pool.map(lambda s: self._judge_one(lanes, s), samples))
-
-    def _judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+    def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+        """The verdict on one proof script."""
         started = time.perf_counter()
         script = source_of(sample.completion, TAGS)
         if script is None or not script.strip():
             return no_answer("no_proof")
         if len(script) > MOST_SOURCE:
             return over_limit("proof_size")
-        trouble = ""
-        with lanes.slot() as slot:
-            for _ in range(TRIES):
-                try:
-                    return self._check(slot.lane("programs", "command"), sample.gold, script.strip(), started)
-                except (LaneFailed, OSError) as err:
-                    trouble = str(err)
-                    slot.discard()
-        return error("sandbox", trouble[:300], time.perf_counter() - started)
+        return self.in_a_slot(
+            lanes,
+            lambda slot: self._check(slot.lane("programs", "command"), sample.gold, script.strip(), started),
+            started,
+        )
 
     def _check(self, lane: Lane, goal: Goal, script: str, started: float) -> Verdict:
         given = self._given.get(goal)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +19,15 @@ from grpo_verifiers.program.compare import Rule, same
 from grpo_verifiers.program.trial import files
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import wire
-from grpo_verifiers.sandbox.lane import Lane, LaneFailed, read_file
-from grpo_verifiers.sandbox.lanes import Lanes, default_count
+from grpo_verifiers.sandbox.lane import Lane, read_file
+from grpo_verifiers.sandbox.lanes import Lanes
+from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
-from grpo_verifiers.verifier import BadGold, Sample, Verifier
+from grpo_verifiers.verifier import BadGold, Sample
 
 TAGS = ("sql", "sqlite", "sqlite3")
 MOST_QUERY = 64 << 10
 MOST_BYTES = 8 << 20
-TRIES = 2
 TOLERANCE = 1e-9
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/")
 
@@ -71,7 +69,11 @@ class Answer:
     is_limit: bool = False
 
 
-class SqlVerifier(Verifier):
+class SchemaFails(ValueError):
+    """The row's own script does not run: nothing is known about the query."""
+
+
+class SqlVerifier(SandboxedVerifier):
     """Rows: `schema` (a script, or a list of scripts), and `answer` (the gold query) or `rows` (the gold rows)."""
 
     Options = SqlOptions
@@ -80,15 +82,7 @@ class SqlVerifier(Verifier):
     def __init__(self, options: SqlOptions) -> None:
         super().__init__(options)
         self._least = tiers.least_tier(options.sandbox)
-        self._lock = threading.Lock()
-        self._lanes: Lanes | None = None
         self._golds: dict[tuple[str, str], Answer] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["options"])  # type: ignore[misc]
 
     def compile(self, row: Mapping[str, Any]) -> Question:
         """The question of a row."""
@@ -117,48 +111,26 @@ class SqlVerifier(Verifier):
         query = row.get("answer")
         return f"```sql\n{query}\n```" if isinstance(query, str) else None
 
-    def start(self) -> None:
-        """Find the tier."""
-        self._ready()
+    def find_tier(self) -> tiers.Tier:
+        """The best tier of this machine."""
+        return tiers.choose(self._least)
 
-    def _ready(self) -> Lanes:
-        with self._lock:
-            if self._lanes is None or not self._lanes.is_ours:
-                tier = tiers.choose(self._least)
-                self._lanes = Lanes(tier.name, self.options.lanes or default_count())
-            return self._lanes
-
-    def close(self) -> None:
-        """End the lanes."""
-        with self._lock:
-            if self._lanes is not None:
-                self._lanes.close()
-                self._lanes = None
-
-    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Verdicts in order; as many at a time as there are lanes."""
-        lanes = self._ready()
-        if len(samples) == 1 or lanes.count == 1:
-            return [self._judge_one(lanes, s) for s in samples]
-        with ThreadPoolExecutor(min(lanes.count, len(samples)), thread_name_prefix="grpo-sql") as pool:
-            return list(pool.map(lambda s: self._judge_one(lanes, s), samples))
-
-    def _judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+    def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+        """The verdict on one query."""
         started = time.perf_counter()
         query = source_of(sample.completion, TAGS)
         if query is None or not query.strip():
             return no_answer("no_query")
         if len(query) > MOST_QUERY:
             return over_limit("query_size")
-        trouble = ""
-        with lanes.slot() as slot:
-            for _ in range(TRIES):
-                try:
-                    return self._compare(slot.lane("sql"), sample.gold, query.strip(), started)
-                except (LaneFailed, OSError) as err:
-                    trouble = str(err)
-                    slot.discard()
-        return error("sandbox", trouble[:300], time.perf_counter() - started)
+        try:
+            return self.in_a_slot(
+                lanes,
+                lambda slot: self._compare(slot.lane("sql"), sample.gold, query.strip(), started),
+                started,
+            )
+        except SchemaFails as err:
+            return error("schema", str(err), time.perf_counter() - started)
 
     def _compare(self, lane: Lane, gold: Question, query: str, started: float) -> Verdict:
         for schema in gold.schemas:
@@ -205,7 +177,7 @@ class SqlVerifier(Verifier):
         except (ValueError, AttributeError):
             return Answer(None, "bad_reply")
         if "broken" in answer:
-            raise LaneFailed(f"the schema fails: {answer['broken']}")
+            raise SchemaFails(str(answer["broken"]))
         good = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
         return Answer(rows if good else None, str(answer.get("x", "")))
 

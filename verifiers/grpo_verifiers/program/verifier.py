@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +12,12 @@ from grpo_verifiers.program.task import Defaults, Output, Task, compile_task
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import extract
-from grpo_verifiers.sandbox.lane import LaneFailed
-from grpo_verifiers.sandbox.lanes import Lanes, default_count
+from grpo_verifiers.sandbox.lanes import Lanes, Slot
+from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
-from grpo_verifiers.verifier import BadOption, Sample, Verifier
+from grpo_verifiers.verifier import BadOption, Sample
 
 MOST_SOURCE = 256 << 10
-TRIES = 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class CodeOptions:
     """The least isolation accepted: namespaces | landlock | weak, also as {least: …}."""
 
 
-class CodeVerifier(Verifier):
+class CodeVerifier(SandboxedVerifier):
     """Runs the program of a completion against the tests of its row."""
 
     Options = CodeOptions
@@ -58,16 +55,7 @@ class CodeVerifier(Verifier):
         super().__init__(options)
         _check(options)
         self._least = tiers.least_tier(options.sandbox)
-        self._lock = threading.Lock()
-        self._lanes: Lanes | None = None
         self._failures: dict[tuple[Output, ...], list[int]] = {}
-        self.tier: tiers.Tier | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["options"])  # type: ignore[misc]
 
     def compile(self, row: Mapping[str, Any]) -> Task:
         """The task of a row; rows of HumanEval, MBPP, APPS and LiveCodeBench files are recognised."""
@@ -79,33 +67,16 @@ class CodeVerifier(Verifier):
         solution = mapped(row).get("solution")
         return f"```python\n{solution}\n```" if isinstance(solution, str) and solution.strip() else None
 
+    def find_tier(self) -> tiers.Tier:
+        """The best tier of this machine."""
+        return tiers.choose(self._least)
+
     def start(self) -> None:
         """Find the tier and start the lanes."""
-        self._ready().warm()
+        self.ready().warm()
 
-    def _ready(self) -> Lanes:
-        with self._lock:
-            if self._lanes is None or not self._lanes.is_ours:
-                self.tier = tiers.choose(self._least)
-                self._lanes = Lanes(self.tier.name, self.options.lanes or default_count())
-            return self._lanes
-
-    def close(self) -> None:
-        """End the lanes."""
-        with self._lock:
-            if self._lanes is not None:
-                self._lanes.close()
-                self._lanes = None
-
-    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
-        """Verdicts in order; as many at a time as there are lanes."""
-        lanes = self._ready()
-        if len(samples) == 1 or lanes.count == 1:
-            return [self._judge_one(lanes, s) for s in samples]
-        with ThreadPoolExecutor(min(lanes.count, len(samples)), thread_name_prefix="grpo-code") as pool:
-            return list(pool.map(lambda s: self._judge_one(lanes, s), samples))
-
-    def _judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+    def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+        """The verdict on one program."""
         started = time.perf_counter()
         task: Task = sample.gold
         if len(sample.completion) > MOST_SOURCE:
@@ -114,22 +85,16 @@ class CodeVerifier(Verifier):
             return no_answer("empty")
         if task.needs_scratch and lanes.tier != "namespaces":
             return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
-        trouble = ""
-        with lanes.slot() as slot:
-            for _ in range(TRIES):
-                try:
-                    trial = run_task(task, sample.completion, slot, self.options, self._order(task))
-                    break
-                except TestsBroken as err:
-                    return error("tests_broken", str(err)[:300], time.perf_counter() - started)
-                except (LaneFailed, OSError) as err:
-                    # the sandbox's fault, so never a zero: a fresh lane once, then no verdict
-                    trouble = str(err)
-                    slot.discard()
-            else:
-                return error("sandbox", trouble[:300], time.perf_counter() - started)
-        self._learn(task, trial)
-        return _verdict(task, trial, _shown(sample.completion), time.perf_counter() - started)
+
+        def run(slot: Slot) -> Verdict:
+            try:
+                trial = run_task(task, sample.completion, slot, self.options, self._order(task))
+            except TestsBroken as err:
+                return error("tests_broken", str(err)[:300], time.perf_counter() - started)
+            self._learn(task, trial)
+            return _verdict(task, trial, _shown(sample.completion), time.perf_counter() - started)
+
+        return self.in_a_slot(lanes, run, started)
 
     def _order(self, task: Task) -> list[int]:
         """The tests that failed most often come first: with `all` the first failure ends the trial."""
