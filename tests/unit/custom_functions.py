@@ -39,6 +39,20 @@ def echo(completion: str, row: dict[str, Any]) -> Any:
     return row["value"]
 
 
+def none_without_digits(completion: str, answer: str) -> bool | None:
+    return answer in completion if any(c.isdigit() for c in completion) else None
+
+
+def wants_json(completion: str, answer: str) -> bool:
+    import json
+
+    return json.loads(completion)["x"] == answer
+
+
+def always_none(completion: str) -> None:
+    return None
+
+
 def fragile(completion: str, answer: str) -> bool:
     return int(completion) == int(answer)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_verifiers import BadGold, BadOption, Outcome, Verdict, build
+from grpo_verifiers import BadGold, BadOption, Outcome, Sample, Verdict, build
 from grpo_verifiers.custom import PythonVerifier
 
 HERE = str(Path(__file__).parent)
@@ -62,9 +62,36 @@ def test_a_dict_may_carry_score_answer_and_reason() -> None:
     assert (got.outcome, got.score, got.answer, got.reason) == (Outcome.WRONG, 0.25, "7", "quarter")
 
 
-def test_none_is_no_answer_and_scores_nothing() -> None:
-    got = judged("echo", "x", {"value": None})
+def test_none_is_no_answer_where_the_function_can_judge_the_row() -> None:
+    got = judged("none_without_digits", "no idea", {"answer": "4"})
     assert (got.outcome, got.score) == (Outcome.NO_ANSWER, 0.0)
+
+
+def test_a_form_of_its_own_is_known_from_the_gold_or_from_another_sample_of_the_row() -> None:
+    row = {"answer": "4"}
+    made = verifier("wants_json")
+    assert "option `gold`" in made.verify("no json", row).detail
+    made = verifier("wants_json")
+    gold = made.compile(row)
+    pair = made.judge([Sample("no json", gold), Sample('{"x": "5"}', gold)])
+    assert [verdict.outcome for verdict in pair] == [Outcome.WRONG, Outcome.WRONG]
+    assert judged("wants_json", "no json", row, gold='{{"x": "{answer}"}}').outcome is Outcome.WRONG
+
+
+def test_none_is_no_verdict_where_it_is_all_the_function_says() -> None:
+    assert judged("always_none", "x", {}).outcome is Outcome.ERROR
+
+
+def test_the_example_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    block = next(
+        part.split("```")[0] for part in readme.split("```python\n")[1:] if "def score(completion" in part
+    )
+    (tmp_path / "reward.py").write_text(block)
+    made = build("python", function="reward.py:score", path=[str(tmp_path)], workers=1)
+    scores = [made.verify(text, {"answer": "42"}).score for text in ("so 41, no, 42", "it is 24", "no idea")]
+    made.close()
+    assert scores == [1.0, 0.5, 0.0] and len(block.splitlines()) <= 15
 
 
 @pytest.mark.parametrize(

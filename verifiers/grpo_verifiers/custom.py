@@ -4,8 +4,8 @@
 
 Parameters beside `completion` (or `completions`, lists of one, as TRL's reward functions take them) are columns of the
 row, `prompt`, or `row` for all of it. What an exception means is decided by the gold, never by the completion: where
-the function can judge a well-behaved completion of the same row, the one it raised on is wrong (`verifier_raised`);
-where it cannot, there is no verdict (`error`).
+the function can judge a well-behaved completion of the same row, the one it raised on is wrong (`verifier_raised`), and
+one it returned None for has no answer; where it cannot, there is no verdict (`error`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from string import Formatter
 from typing import Any
 
 from grpo_verifiers.answers import Example
+from grpo_verifiers.custom_call import RETURNED_NONE
 from grpo_verifiers.pool import Done, Killed, Limits, LoadFailed, Pool, Raised, Result
 from grpo_verifiers.verdict import Outcome, Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
@@ -26,7 +27,7 @@ from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 log = logging.getLogger("grpo_verifiers")
 
 _PROBE_FORMS = ("\\boxed{{{0}}}", "{0}", "<think>ok</think>\n<answer>{0}</answer>", "#### {0}", "")
-_MOST_SETTLED = 10_000
+_HINT = "on plain completions too; if it wants a form of its own, say so with the option `gold`"
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,27 @@ class PythonVerifier(Verifier):
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order, from all workers."""
         self.start()
+        with self._lock:
+            self._settled.clear()  # a function that could judge a batch ago may have lost its database since
         results = self._pool.run([(s.completion, s.prompt, s.gold) for s in samples])
+        self._note_judged(samples, results)
         return [self._verdict(s, r) for s, r in zip(samples, results, strict=True)]
+
+    def _note_judged(self, samples: Sequence[Sample], results: Sequence[Result]) -> None:
+        """A verdict on any completion of a row shows that the function can judge the row, where no `gold` decides."""
+        if self.options.gold is not None or all(map(self._is_verdict, results)):
+            return
+        judged = {pickle.dumps(s.gold) for s, r in zip(samples, results, strict=True) if self._is_verdict(r)}
+        with self._lock:
+            self._settled.update(dict.fromkeys(judged, True))
 
     def _verdict(self, sample: Sample, result: Result) -> Verdict:
         if isinstance(result, Done):
             outcome, score, answer, reason, detail = result.value
+            if reason == RETURNED_NONE and not self._can_judge(sample):
+                return error(
+                    RETURNED_NONE, "the function returns None on a plain completion too", result.seconds
+                )
             return Verdict(Outcome(outcome), score, answer, reason, result.seconds, detail)
         if isinstance(result, Killed) and result.reason == "unavailable":
             return error("worker_unavailable", "no worker process could be started")
@@ -156,7 +172,7 @@ class PythonVerifier(Verifier):
         what = f"{result.kind}: {result.message}" if isinstance(result, Raised) else "the worker died"
         if can_judge:
             return wrong(None, "verifier_raised", result.seconds, detail=what[:300])
-        return error("verifier_raised", what[:300], result.seconds)
+        return error("verifier_raised", f"{what[:300]} ({_HINT})", result.seconds)
 
     def _can_judge(self, sample: Sample) -> bool:
         """Whether the function gives a verdict on a harmless completion of this row (right, where `gold` is set)."""
@@ -165,17 +181,18 @@ class PythonVerifier(Verifier):
             known = self._settled.get(key)
         if known is not None:
             return known
-        passes = any(
-            isinstance(result, Done)
-            and result.value[0] != Outcome.ERROR.value
-            and (self.options.gold is None or result.value[0] == Outcome.RIGHT.value)
-            for result in self._probes(sample)
-        )
+        passes = any(map(self._is_verdict, self._probes(sample)))
         with self._lock:
-            if len(self._settled) >= _MOST_SETTLED:
-                self._settled.clear()
             self._settled[key] = passes
         return passes
+
+    def _is_verdict(self, result: Result) -> bool:
+        if not isinstance(result, Done):
+            return False
+        outcome, _, _, reason, _ = result.value
+        if self.options.gold is not None:
+            return bool(outcome == Outcome.RIGHT.value)
+        return bool(outcome != Outcome.ERROR.value and reason != RETURNED_NONE)
 
     def _probes(self, sample: Sample) -> list[Result]:
         if self.options.gold is not None:

@@ -21,6 +21,9 @@ from grpo_verifiers.verdict import Outcome, Verdict
 OURS = ("completion", "completions", "prompt", "prompts", "row", "completion_ids", "trainer_state")
 """Parameters that are not columns of the row."""
 
+RETURNED_NONE = "returned_none"
+"""Reason of a None: the host decides whether the completion or the function is to blame."""
+
 Plain = tuple[str, float | None, str | None, str, str]
 """outcome, score, answer, reason, detail: a verdict as JSON can say it."""
 
@@ -147,7 +150,7 @@ def read(value: Any) -> Plain:
     if isinstance(value, Verdict):
         return (value.outcome.value, value.score, value.answer, value.reason, value.detail)
     if value is None:
-        return (Outcome.NO_ANSWER.value, 0.0, None, "returned_none", "")
+        return (Outcome.NO_ANSWER.value, 0.0, None, RETURNED_NONE, "")
     if isinstance(value, dict):
         return _read_dict(value)
     score = _score(value)
