@@ -143,3 +143,32 @@ def test_the_cheap_tiers_import_no_computer_algebra() -> None:
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "verifiers")}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
+
+
+def test_without_a_child_an_open_answer_gets_no_score_and_others_are_judged(
+    maths: MathVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    POOL.close()
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    gold = maths.compile({"answer": "2\\sin v\\cos v"})
+    opened, plain = maths.judge(
+        [Sample("\\boxed{\\sin 2v}", gold), Sample("\\boxed{5}", maths.compile({"answer": "5"}))]
+    )
+    assert (opened.outcome, opened.score, opened.reason) == (Outcome.ERROR, None, "no_child")
+    assert plain.outcome is Outcome.RIGHT
+    monkeypatch.undo()
+    assert maths.verify("\\boxed{\\sin 2v}", {"answer": "2\\sin v\\cos v"}).outcome is Outcome.RIGHT
+
+
+def test_a_verifier_survives_pickling_and_a_fork_of_the_caller(maths: MathVerifier) -> None:
+    code = (
+        "import os, pickle; from grpo_verifiers.boxed import MathVerifier\n"
+        "v = pickle.loads(pickle.dumps(MathVerifier())); row = {'answer': '2\\\\sin x\\\\cos x'}\n"
+        "assert v.verify('\\\\boxed{\\\\sin 2x}', row).score == 1.0\n"
+        "pid = os.fork()\n"
+        "if pid == 0: os._exit(0 if v.verify('\\\\boxed{\\\\sin(2x)}', row).score == 1.0 else 3)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n"
+        "assert v.verify('\\\\boxed{\\\\sin(x+x)}', row).score == 1.0"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "verifiers")}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
