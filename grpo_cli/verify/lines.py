@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -29,7 +30,8 @@ def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[Line]:
     """
     name = "<stdin>" if source == "-" else source
     try:
-        with open_input(source) as file:
+        file = open_input(source)
+        with nullcontext(file) if source == "-" else file:  # stdin is not ours to close
             yield from _lines(file, most_bytes)
     except (OSError, EOFError) as err:
         if isinstance(err, BrokenPipeError):

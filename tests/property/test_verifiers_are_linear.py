@@ -61,8 +61,8 @@ def test_no_repeating_text_takes_long(kind: str) -> None:
     slow = []
     for unit in UNITS:
         for head, tail in WRAPPERS if kind != "instructions" else (("", ""), ("a", "b")):
-            took = _cpu_s(verifier, gold, head + unit * (SIZE // 8 // len(unit)) + tail)
-            if took < BOUND_S / 30:  # quadratic work on an eighth of the text shows already
+            took = _cpu_s(verifier, gold, head + unit * (SIZE // 16 // len(unit)) + tail)
+            if took < BOUND_S / 30:  # quadratic work on a sixteenth of the text shows already
                 continue
             took = _cpu_s(verifier, gold, head + unit * (SIZE // 4 // len(unit)) + tail) * 4
             if took > BOUND_S:

@@ -10,6 +10,7 @@ import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from grpo_verifiers.maths.extract import after_thinking, extract
@@ -72,8 +73,7 @@ class AnswerVerifier(Verifier):
             return over_limit("too_long")
         began = time.perf_counter()
         verdict = self.judge_one(sample)
-        object.__setattr__(verdict, "seconds", time.perf_counter() - began)  # ours, and not yet handed out
-        return verdict
+        return replace(verdict, seconds=time.perf_counter() - began)
 
     @abstractmethod
     def judge_one(self, sample: Sample) -> Verdict:
