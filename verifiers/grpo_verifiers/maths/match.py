@@ -12,7 +12,7 @@ from grpo_verifiers.maths.golds import Gold
 from grpo_verifiers.maths.lexer import TooBig
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.tree import Node, contains, rename, symbols
-from grpo_verifiers.maths.words import plain_words, same_words
+from grpo_verifiers.maths.words import same_words
 
 _INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
 
@@ -140,8 +140,3 @@ def _with_names_of(gold: Node | None, answer: Node | None) -> Node | None:
     )
     is_constant = wanted in _CONSTANTS and found in _CONSTANTS and len(ours) > 1 and contains(gold, {"+"})
     return rename(answer, {found: wanted}) if is_period or is_constant else answer
-
-
-def is_same_text(gold: Gold, text: str) -> bool:
-    """Whether plain words agree; exposed for tests."""
-    return any(plain_words(text) == plain_words(t) for t in gold.texts)

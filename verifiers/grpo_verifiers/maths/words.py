@@ -43,8 +43,6 @@ FRACTION_WORDS = {
 }  # fmt: skip
 NUMBER_WORDS = frozenset([*_UNITS, *_TENS, *_ORDINALS, *_MULTIPLIERS, *FRACTION_WORDS])
 
-DIGIT_WORDS = _UNITS
-
 SHORT_WORDS = frozenset(
     [
         "or",
