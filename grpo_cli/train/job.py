@@ -39,6 +39,7 @@ from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
 from grpo_cli.train.stopping import StopRules
 from grpo_cli.train.threads import choose_threads
+from grpo_cli.train.trackers import Tracker, check_trackers, take_trackers
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.watch import Watch
 
@@ -68,6 +69,7 @@ class Job:
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.evaluations: list[dict[str, Any]] = []
         self.stop_rules = StopRules(recipe.stop)
+        self.trackers: list[Tracker] = []
 
     def run(self, resume: RunFolder | None = None) -> Outcome:
         """Train.
@@ -79,6 +81,8 @@ class Job:
             with self.interrupts.handled():
                 return self._open(resume)
         finally:
+            for tracker in self.trackers:
+                tracker.close()
             self.judge.close()
             self.display.close()
 
@@ -87,6 +91,7 @@ class Job:
         recipe, display = self.recipe, self.display
         with self._timed("setup"):
             check_hooks()
+            check_trackers(recipe.run.track)
             torch.set_num_threads(choose_threads(recipe.run.threads)[0])
             self.ranks.connect()
             self.judge.start()
@@ -152,6 +157,9 @@ class Job:
         if evaluator is not None and start is None:
             self.evaluate(evaluator, 0)
         trainer, watch = self._trainer(loaded, step, evaluator, train)
+        for tracker in self.trackers if start is None else ():
+            for measured in self.evaluations:
+                tracker.send(measured)
         if not keeps_reference(recipe):
             self.display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
         if start is not None:
@@ -217,6 +225,7 @@ class Job:
             callbacks=[watch],
             on_checkpoint=self._seal,
         )
+        self.trackers = take_trackers(trainer, self.folder)
         return trainer, watch
 
     def _run_folder(self, resume: RunFolder | None) -> RunFolder:
@@ -313,6 +322,8 @@ class Job:
         metrics["eval/gold/alarm"] = None if gold is None else int(alarm is not None)
         self.folder.write_samples(step, found.sampled.records, split="eval")
         self.folder.write_metrics(metrics)
+        for tracker in self.trackers:
+            tracker.send(metrics)
         self.display.evaluated(metrics)
         if alarm is not None and gap_alarm(self.evaluations[:-1]) is None:
             fooled = f"{metrics['eval/gold/fooled']} such samples in eval/step-{step:06d}.jsonl"

@@ -1,0 +1,140 @@
+"""`run.track`: transformers' own integrations, given what `metrics.jsonl` gets: same names, same steps, evaluations too.
+
+Left to themselves they would put `train/` before every name, count optimizer updates instead of steps, never see an
+evaluation, and TensorBoard's files would go with the trainer's scratch folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.integrations import integration_utils
+
+from grpo_cli.errors import SetupError
+from grpo_cli.run import RunFolder
+
+PROJECT = "grpo"
+PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "trackio": ("trackio",)}
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raises SetupError for a tracker whose package is not installed."""
+    for name in names:
+        if not any(importlib.util.find_spec(package) for package in PACKAGES[name]):
+            raise SetupError(
+                f"`run.track` names {name}, which is not installed", hint=f"pip install 'grpo-cli[{name}]'"
+            )
+
+
+class Tracker(TrainerCallback):  # type: ignore[misc]
+    """One integration. What is sent before it begins waits; it is closed by the job, after the last evaluation."""
+
+    def __init__(self, inner: Any, folder: Path) -> None:
+        self.inner, self.folder = inner, folder
+        self._waiting: list[Mapping[str, Any]] = []
+        self._begun: tuple[Any, Any, Any, dict[str, Any]] | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Open it, and send what waited."""
+        self._begun = (args, state, control, {"model": kwargs.get("model")})
+        if hasattr(self.inner, "logging_dir") and self.inner.logging_dir is None:
+            self.inner.logging_dir = str(self.folder / "tensorboard")
+        with _stdout_to_stderr(), _environment(wandb_settings(self.folder)):
+            self.inner.on_train_begin(args, state, control, **kwargs)
+        for metrics in self._waiting:
+            self.send(metrics)
+        self._waiting.clear()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """A step; what the trainer adds of its own is left out."""
+        self.send({key: value for key, value in (logs or {}).items() if key != "epoch"})
+
+    def send(self, metrics: Mapping[str, Any]) -> None:
+        """Every number of one line of `metrics.jsonl` under its own name; what was not measured is left out."""
+        if self._begun is None:
+            self._waiting.append(dict(metrics))
+            return
+        args, state, control, kwargs = self._begun
+        at = copy.copy(state)
+        at.global_step = int(metrics.get("step") or 0)
+        numbers = {key: value for key, value in metrics.items() if key != "step" and _is_number(value)}
+        with _stdout_to_stderr(), _names_kept():
+            self.inner.on_log(args, at, control, logs=numbers, **kwargs)
+
+    def close(self) -> None:
+        """Flush and finish."""
+        if self._begun is None:
+            return
+        args, state, control, kwargs = self._begun
+        self._begun = None
+        with _stdout_to_stderr():
+            self.inner.on_train_end(args, state, control, **kwargs)
+            wandb = getattr(self.inner, "_wandb", None)
+            if wandb is not None and wandb.run is not None:
+                wandb.finish()
+
+
+def take_trackers(trainer: Any, run: RunFolder) -> list[Tracker]:
+    """Put a `Tracker` around each integration that the trainer made for `report_to`."""
+    handler = trainer.callback_handler
+    kinds = tuple(integration_utils.INTEGRATION_TO_CALLBACK[name] for name in PACKAGES)
+    trainer.args.run_name, trainer.args.project = run.name, PROJECT
+    found = []
+    for i, callback in enumerate(handler.callbacks):
+        if isinstance(callback, kinds):
+            handler.callbacks[i] = Tracker(callback, run.path)
+            found.append(handler.callbacks[i])
+    return found
+
+
+def wandb_settings(folder: Path) -> dict[str, str]:
+    """What wandb reads from the environment where a person said nothing; without a key it works offline, and asks nothing."""
+    settings = {"WANDB_DIR": str(folder), "WANDB_PROJECT": PROJECT, "WANDB_SILENT": "true"}
+    netrc = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    has_key = "WANDB_API_KEY" in os.environ or (
+        netrc.is_file() and "wandb" in netrc.read_text(errors="replace")
+    )
+    return settings if has_key else settings | {"WANDB_MODE": "offline"}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+@contextlib.contextmanager
+def _names_kept() -> Iterator[None]:
+    """Our names are paths already: transformers puts no `train/` before them while inside."""
+    kept = integration_utils.rewrite_logs
+    integration_utils.rewrite_logs = dict
+    try:
+        yield
+    finally:
+        integration_utils.rewrite_logs = kept
+
+
+@contextlib.contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """These variables while inside, where they are not set."""
+    added = [name for name in settings if name not in os.environ]
+    os.environ.update({name: settings[name] for name in added})
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """stdout is the command's result; trackers greet on it."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
