@@ -15,15 +15,13 @@ from transformers import GenerationConfig
 from grpo_cli.train.rollout.engine import Request, SamplingSettings
 from grpo_cli.train.rollout.make import make_engine
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 ENDS = {3, 11}
 
 
 @pytest.fixture(autouse=True)
 def exact_products():
+    assert torch.cuda.is_available(), "these tests need a CUDA device"
     torch.backends.cuda.matmul.allow_tf32 = False
     with torch.device("cuda"):
         yield
