@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,7 +183,6 @@ def _set_option(found: dict[str, tuple[str, dict[str, Any]]], text: str) -> None
 
 def _typed(kind: str, key: str, text: str) -> Any:
     """The value as the option's declared type; names that no option has are left for `build` to refuse."""
-    import json
     import typing
 
     try:
@@ -226,12 +226,12 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> Plan:
     from grpo_cli.recipe import find, load
 
     recipe = load(source, sets)
-    folder = str(Path() if source == "-" else find(source).parent.resolve())
+    folders = import_folders(Path() if source == "-" else find(source).parent.resolve())
     entries = {}
     for name, spec in recipe.verify.items():
         options = dict(spec.options)
         if spec.kind == "python":
-            options["path"] = [*options.get("path", []), folder]
+            options["path"] = [*options.get("path", []), *folders]
         entries[name] = Entry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
     combine = recipe.combine
     plan = Plan(
@@ -253,6 +253,20 @@ def _shaping(recipe: Recipe) -> dict[str, ShapingEntry]:
     if recipe.train.overlong:
         terms.setdefault("overlong", ShapingEntry({"cache": recipe.train.overlong}))
     return terms
+
+
+def import_folders(folder: Path) -> list[str]:
+    """Where functions of a recipe in this folder are looked for: here, and for a run where its recipe came from."""
+    out = [str(folder)]
+    manifest = folder / "run.json"
+    if manifest.is_file():
+        try:
+            base = json.loads(manifest.read_text()).get("base")
+        except (OSError, ValueError, AttributeError):
+            base = None
+        if isinstance(base, str):
+            out.append(base)
+    return out
 
 
 def recipe_beside(files: Sequence[str]) -> str | None:

@@ -450,3 +450,17 @@ def test_samples_of_a_run_are_read_back_to_the_same_numbers(tmp_path: Path) -> N
     ]
     assert all(groups["pass@k"][str(k)] == pytest.approx(wanted[f"pass@{k}"]) for k in (1, 2, 8))
     assert found["outcomes"]["no_answer"] == sum(record.outcome is Outcome.NO_ANSWER for record in records)
+
+
+def test_functions_of_a_run_are_found_where_its_recipe_came_from(tmp_path: Path) -> None:
+    home, samples = tmp_path / "home", tmp_path / "run" / "samples"
+    home.mkdir()
+    samples.mkdir(parents=True)
+    (home / "mine.py").write_text("def f(completion, answer):\n    return completion == answer\n")
+    (tmp_path / "run" / "recipe.yaml").write_text(
+        RECIPE.format("verify: {half: {kind: python, function: 'mine:f'}}")
+    )
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"base": str(home)}))
+    (samples / "step-000001.jsonl").write_text(line("4") + line("5"))
+    got = run(str(samples / "step-000001.jsonl"))
+    assert got.returncode == 0 and outcomes(got.stdout) == ["right", "wrong"]
