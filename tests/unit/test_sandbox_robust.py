@@ -20,7 +20,9 @@ import pytest
 
 from grpo_verifiers import Sample, Unavailable, build
 from grpo_verifiers.program import CodeOptions, CodeVerifier
+from grpo_verifiers.program.trial import files
 from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.lane import Lane, read_file
 from grpo_verifiers.sandbox.lanes import Lanes
 
 SOURCES = os.pathsep.join(str(Path(__file__).parents[2] / part) for part in (".", "verifiers"))
@@ -406,3 +408,18 @@ def test_lanes_can_be_made_for_each_tier_by_name() -> None:
         lanes = Lanes(tier, 1)
         lanes.warm()
         lanes.close()
+
+
+def test_a_verdict_does_not_depend_on_chance_or_lane() -> None:
+    draws = "import random\nprint(random.random(), hash('x'), list({'a', 'b', 'c'}))"
+    payload = json.dumps({"code": draws, "entry": None, "prompt": "", "before": ""}).encode()
+    limits = {"cpu_s": 2.0, "wall_s": 6.0, "memory_mb": 512, "output_bytes": 1 << 20}
+    printed = set()
+    for tier in ("namespaces", "landlock", "namespaces"):
+        lane = Lane(tier)
+        for _ in range(2):
+            with files(payload=payload, stdin=b"", stdout=None, stderr=None) as fds:
+                lane.run("stdio", fds, limits)
+                printed.add(read_file(fds["stdout"], 1000))
+        lane.close()
+    assert len(printed) == 1 and b"0." in printed.pop()

@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import random
 import resource
 import signal
 import symtable
@@ -239,6 +240,7 @@ def run(plan: Plan, job: dict[str, Any], channel: int) -> dict[str, Any]:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     namespace = module.__dict__
+    random.seed(0)
     link = Link(channel, namespace, plan.shared, job["trusted"])
     namespace[COMMIT] = link.commit
     try:
