@@ -149,10 +149,11 @@ class Auto(Uniform):
     """Uniform until dead rows prove to stay dead (persistence above .8), then in proportion to what a row promises.
 
     A live row promises p(1-p); one dead z times running a tenth of .25, halved with each further visit, so that all
-    rows are seen again some day. Back to uniform where persistence falls under .6.
+    rows are seen again some day. Back to uniform where persistence falls
+    under .5, a lower bar because the dead rows that are still visited are the doubtful ones.
     """
 
-    on_at, off_at = 0.8, 0.6
+    on_at, off_at = 0.8, 0.5
 
     def __init__(self) -> None:
         self.is_on = False

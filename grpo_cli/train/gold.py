@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from grpo_cli.estimate import paired_clustered
@@ -38,15 +39,13 @@ def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> 
         proxies.append(float(record.outcome is Outcome.RIGHT))
     if not pairs:
         return {"eval/gold/pass@1": None, "eval/gold/gap": None, "eval/gold/z": None, "eval/gold/n": 0}
-    by_gold, by_proxy = [g for g, _ in pairs.values()], [p for _, p in pairs.values()]
-    gap = paired_clustered(by_gold, by_proxy).difference
-    means = [math.fsum(p) / len(p) - math.fsum(g) / len(g) for g, p in pairs.values()]
+    gap = paired_clustered([g for g, _ in pairs.values()], [p for _, p in pairs.values()]).difference
     return {
-        "eval/gold/pass@1": math.fsum(math.fsum(g) / len(g) for g in by_gold) / len(by_gold),
+        "eval/gold/pass@1": fmean(fmean(g) for g, _ in pairs.values()),
         "eval/gold/gap": gap.mean,
         "eval/gold/gap/low": gap.low,
         "eval/gold/gap/high": gap.high,
-        "eval/gold/z": clustered_z(means),
+        "eval/gold/z": clustered_z([fmean(p) - fmean(g) for g, p in pairs.values()]),
         "eval/gold/fooled": sum(p > g for gs, ps in pairs.values() for g, p in zip(gs, ps, strict=True)),
         "eval/gold/n": len(pairs),
     }

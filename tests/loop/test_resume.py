@@ -64,10 +64,18 @@ def what(run: Path) -> dict[str, Any]:
     return {"metrics": metrics, "samples": samples}
 
 
-@pytest.mark.parametrize("inner_epochs", [1, 2])
-def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, inner_epochs: int) -> None:
+METHODS = {
+    "default": [],
+    "two passes": ["train.inner_epochs=2"],
+    "history": ["train.select=greso", "train.dead_groups=resample", "monitor.kl.every=2"],
+    "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, method: str) -> None:
     recipe = small_recipe(tmp_path, steps=7, save_every=2)
-    sets = ["--set", "run.name=run", "--set", f"train.inner_epochs={inner_epochs}"]
+    sets = [part for one in ["run.name=run", *METHODS[method]] for part in ("--set", one)]
     finish(train(recipe, tmp_path / "straight", *sets))
     kill_after(train(recipe, tmp_path / "broken", *sets), tmp_path / "broken/run/checkpoints/step-000004")
     said = finish(train(recipe, tmp_path / "broken", *sets, "--resume"))
