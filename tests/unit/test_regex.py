@@ -47,6 +47,12 @@ def test_answer_group_takes_the_last_match() -> None:
     assert judged("no digits", "4", **options).outcome is Outcome.NO_ANSWER
 
 
+def test_a_group_ends_with_its_line_unless_told_otherwise() -> None:
+    options = {"pattern": "answer: (.*)", "match": "answer_group"}
+    assert judged("answer: 4\nThat is all.", "4", **options).outcome is Outcome.RIGHT
+    assert judged("answer: 4\nThat is all.", "4", flags="s", **options).outcome is Outcome.WRONG
+
+
 def test_a_single_unnamed_group_needs_no_name() -> None:
     assert judged("= 4", 4, pattern=r"= (\d)", match="answer_group").outcome is Outcome.RIGHT
 

@@ -37,8 +37,9 @@ class RegexOptions:
     """One pattern or several; several share the score by `weights`."""
     match: Literal["search", "full", "answer_group"] = "search"
     """Found anywhere, the whole text, or the last match's `group` compared with the gold."""
-    flags: str = "s"
-    """Letters of a, i, m, s, x; `s` (the dot takes line breaks) is on by default, since completions have lines."""
+    flags: str | None = None
+    """Letters of a, i, m, s, x. Left out, `s` (the dot takes line breaks) to search or match all, and none to take a
+    group, which would run on over the lines after it."""
     group: str = "answer"
     """Named group that holds the answer; a pattern with a single unnamed group needs no name."""
     compare: Literal["exact", "casefold", "numeric"] = "exact"
@@ -93,7 +94,7 @@ class RegexVerifier(Verifier):
     @classmethod
     def examples(cls) -> list[Example]:
         """For `grpo explain regex`."""
-        group: dict[str, Any] = {"pattern": r"answer: (?P<answer>.*)", "match": "answer_group", "flags": ""}
+        group: dict[str, Any] = {"pattern": r"answer: (?P<answer>.*)", "match": "answer_group"}
         return [
             Example("<think>a</think> b", {}, "found anywhere", {"pattern": "<think>.*</think>"}),
             Example("<a>", {}, "half of the patterns", {"pattern": ["<a>", "<b>"]}),
@@ -215,11 +216,12 @@ def plan(options: RegexOptions) -> Plan:
     patterns = [options.pattern] if isinstance(options.pattern, str) else list(options.pattern)
     if not patterns or not all(patterns):
         raise BadOption("pattern", "`pattern` is empty")
-    unknown = [letter for letter in options.flags if letter not in _FLAGS]
+    letters = options.flags if options.flags is not None else "" if options.match == "answer_group" else "s"
+    unknown = [letter for letter in letters if letter not in _FLAGS]
     if unknown:
         raise BadOption("flags", f"unknown flag `{unknown[0]}`; known: {', '.join(_FLAGS)}")
     flags = 0
-    for letter in options.flags:
+    for letter in letters:
         flags |= _FLAGS[letter]
     if options.weights and len(options.weights) != len(patterns):
         raise BadOption("weights", f"{len(options.weights)} weights for {len(patterns)} patterns")
