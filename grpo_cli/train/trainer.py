@@ -23,6 +23,7 @@ from grpo_cli.train.loss import Objective, Scored, hooked_loss
 from grpo_cli.train.monitor import KlWatch
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
+from grpo_cli.train.scoring import can_share, score_shared
 from grpo_cli.train.step import GrpoStep
 
 # TRL's names of what the optimizer step measured -> ours
@@ -75,6 +76,11 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             callbacks=callbacks,
         )
         self.remove_callback(PrinterCallback)
+        self.shares_prompts = (
+            step.ranks.world == 1
+            and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
+            and can_share(model)
+        )
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
@@ -135,11 +141,34 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.guard.loss(loss, lambda: self.grpo.row_ids(inputs["sample"].tolist()))
         return loss
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **more: Any,
+    ) -> Any:
+        if self.shares_prompts and not any(
+            value not in (None, False) for name, value in more.items() if name != "compute_entropy"
+        ):
+            found = self._scored(input_ids, attention_mask, logits_to_keep, batch_size or len(input_ids))
+        else:
+            found = super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, **more
+            )
         if self.scored is not None:
             self.scored.see(found[0])
         return found
+
+    def _scored(self, ids: torch.Tensor, mask: torch.Tensor, keep: int, rows: int) -> Any:
+        with self.accelerator.autocast():
+            found = [
+                score_shared(self.model, ids[i : i + rows], mask[i : i + rows], keep, self.temperature)
+                for i in range(0, len(ids), rows)
+            ]
+        return torch.cat([s.logps_BT for s in found]), torch.cat([s.entropies_BT for s in found]), None
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
