@@ -118,10 +118,12 @@ def _head(head: nn.Module, states: Tensor, labels: Tensor, temperature: float) -
             entropies = -(logps.exp() * logps).sum(dim=-1)
         return logps.gather(1, wanted[:, None]).squeeze(1), entropies
 
-    size = max(1, HEAD_NUMBERS // head.weight.shape[0])  # type: ignore[union-attr, operator]
+    vocabulary: int = next(head.parameters()).shape[0]
+    size = max(1, HEAD_NUMBERS // vocabulary)
     if len(states) <= size:
         return scored(states, labels)
-    parts = zip(states.split(size), labels.split(size), strict=True)
+    cuts = list(range(size, len(states), size))
+    parts = zip(states.tensor_split(cuts), labels.tensor_split(cuts), strict=True)
     found = [checkpoint(scored, part, wanted, use_reentrant=False) for part, wanted in parts]
     return torch.cat([logps for logps, _ in found]), torch.cat([entropies for _, entropies in found])
 
