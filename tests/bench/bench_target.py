@@ -66,7 +66,7 @@ def prepare(folder: Path, seed: int, threads: int) -> None:
 def run(script: str, folder: Path, threads: int) -> dict[str, Any]:
     """One side of the race in a process of its own."""
     env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers"), os.environ.get("PYTHONPATH", "")]),
         "OMP_NUM_THREADS": str(threads),
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_CACHE": str(folder / "datasets"),
@@ -87,12 +87,12 @@ def run(script: str, folder: Path, threads: int) -> dict[str, Any]:
 
 def geometric(ratios: list[float]) -> str:
     """Mean with its 95 % interval over seeds (t of the logs)."""
-    from scipy.stats import t
-
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.fmean(logs)
     if len(logs) < 2:
         return f"{math.exp(mean):.2f}"
+    from scipy.stats import t
+
     half = t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"
 

@@ -66,6 +66,7 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     built = Trainer(
         step, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None
     )
+    built.shares_prompts = False  # TRL's own scoring is what `_force` stands in for
     built.current_gradient_accumulation_steps = micro_batches
     built.model.train()
     return built
