@@ -6,8 +6,9 @@ A schema may hold patterns that backtrack for ever on the wrong text, so it is o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from grpo_verifiers.json_text import parse
 
@@ -20,8 +21,11 @@ def schema_problem(schema: Any) -> str:
         import jsonschema
     except ModuleNotFoundError:
         return "checking a schema needs the package jsonschema"
-    if _has_remote(schema):
-        return "the schema refers to another document; only `#…` references are followed"
+    for target in _references(schema):
+        if not target.startswith("#"):
+            return "the schema refers to another document; only `#…` references are followed"
+        if target.startswith("#/") and not _points_somewhere(schema, target):
+            return f"the schema has nothing at `{target}`"
     try:
         jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
     except jsonschema.SchemaError as err:
@@ -30,13 +34,27 @@ def schema_problem(schema: Any) -> str:
     return ""
 
 
-def _has_remote(schema: Any) -> bool:
+def _references(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
-        target = schema.get("$ref", "#")
-        return (isinstance(target, str) and not target.startswith("#")) or any(
-            map(_has_remote, schema.values())
-        )
-    return isinstance(schema, list) and any(map(_has_remote, schema))
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        for inner in schema.values():
+            yield from _references(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _references(inner)
+
+
+def _points_somewhere(schema: Any, pointer: str) -> bool:
+    for part in pointer[2:].split("/"):
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, list) and name.isdigit() and int(name) < len(schema):
+            schema = schema[int(name)]
+        elif isinstance(schema, dict) and name in schema:
+            schema = schema[name]
+        else:
+            return False
+    return True
 
 
 def serve(config: None) -> tuple[Callable[[tuple[dict[str, Any], str]], str | None], None]:

@@ -168,6 +168,8 @@ def _parsed(value: Any, column: str) -> Any:
             if column == "schema" or value.strip()[:1] in ("{", "["):
                 raise BadGold(f"`{column}` is no JSON: {err}") from None
             return value
-    if value is None and column == "answer":
-        return None
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError) as err:
+        raise BadGold(f"`{column}` is nothing that JSON can say: {err}") from None
     return value
