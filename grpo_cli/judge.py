@@ -82,6 +82,11 @@ class Judge:
             except Unavailable as err:
                 raise SetupError(f"verifier `{name}`: {err}", hint=err.hint) from err
 
+    def sandboxes(self) -> dict[str, dict[str, Any]]:
+        """What the sandbox of each started verifier enforces here (tier, self-test, warnings), by verifier."""
+        tiers = {name: getattr(verifier, "tier", None) for name, verifier in self.verifiers.items()}
+        return {name: tier.as_json() for name, tier in tiers.items() if tier is not None}
+
     def close(self) -> None:
         """Stop workers and sandboxes."""
         for verifier in self.verifiers.values():

@@ -67,6 +67,8 @@ def setup_html(run: RunData, index: int) -> str:
         ("seed", manifest.get("seed")),
         ("git", manifest.get("git")),
     ]
+    for name, sandbox in (manifest.get("sandbox") or {}).items():
+        facts.append((f"sandbox of {name}", "; ".join([sandbox["tier"], *sandbox["warnings"]])))
     facts += [(f"{name} version", version) for name, version in (manifest.get("versions") or {}).items()]
     rows = "".join(
         f"<tr><th>{_text(str(name))}</th><td><code>{_text(str(value))}</code></td></tr>"

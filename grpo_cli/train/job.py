@@ -109,6 +109,10 @@ class Job:
             plan(recipe, len(train.rows))
             self.folder = self._run_folder(resume)
         display.start(self._info())
+        for name, sandbox in self.judge.sandboxes().items():
+            if sandbox["warnings"]:
+                missing = "; ".join(sandbox["warnings"])
+                display.note("warn", f"`{name}` runs model code in tier `{sandbox['tier']}`: {missing}")
         heartbeat = Heartbeat(self.folder, display, recipe.stop.hang_s)
         self.display = Beating(display, heartbeat)
         try:
@@ -247,6 +251,7 @@ class Job:
             "device": device_name(self.device, self.ranks.world),
             "seed": recipe.train.seed,
             "git": git_commit(),
+            "sandbox": self.judge.sandboxes(),
             "base": str((self.base or Path()).resolve()),
         }
         return RunFolder.create(
