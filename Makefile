@@ -28,6 +28,11 @@ test: setup  ## run the tests
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
 
+test-faults: setup  ## many random faults (deaths, full disks, damage); FAULT_TRIES=100 of each, FAULT_SEED=0
+	@mkdir -p build
+	FAULT_TRIES=$${FAULT_TRIES:-100} FAULT_TALLY=$${FAULT_TALLY:-build/faults.jsonl} $(PYTEST) tests/faults $(ARGS)
+	$(BIN)/python -m tests.faults.table $${FAULT_TALLY:-build/faults.jsonl}
+
 test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
 	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \
 	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }
@@ -54,4 +59,4 @@ bench: setup  ## measured ratios, printed from one run
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-browser test-coq test-gpu check check-package bench clean
+.PHONY: help setup train test test-slow test-faults test-browser test-coq test-gpu check check-package bench clean

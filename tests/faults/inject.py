@@ -1,4 +1,4 @@
-"""Strikes at the n-th change to a run's files: dies, halves a write and dies, fills the disk, or gets a signal.
+"""Strikes at the n-th change to a run's files: death, half a write and death, a full disk, a signal, dead workers.
 
 Python's own file operations are counted through an audit hook and wrapped calls; what torch and safetensors write in
 native code lies between two of them, and is hit by kills at random times instead.
@@ -6,10 +6,12 @@ native code lies between two of them, and is hit by kills at random times instea
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"}
@@ -75,9 +77,24 @@ class Striker:
             return True
         if self.how == "fill":
             fill(self.folder)
+        elif self.how == "workers":
+            for pid in children(os.getpid()):
+                os.kill(pid, signal.SIGKILL)
         else:
             os.kill(os.getpid(), SIGNALS.get(self.how, signal.SIGKILL))
         return False
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one started and that still run."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
+                if int(parent) == pid and state != "Z":
+                    found.append(int(name))
+    return found
 
 
 def fill(folder: str) -> None:

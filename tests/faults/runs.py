@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.faults.inject import children
 from tests.loop.recipes import ROOT, environment
 from tests.loop.test_resume import what
 
 LEARNED = ("model.safetensors", "adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "grpo.json")
 """Files of a checkpoint that hold state of the run, none of them a time."""
+
+
+OUTLIVE_S = 15.0
+"""Within this time of a run's end all its processes are gone (a loaded machine takes its time to kill)."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +91,14 @@ class Warm:
         return Ended(code, output.read_text(errors="replace"), time.monotonic() - began)
 
     def wait(self, pid: int) -> int:
-        """The exit code of a started run."""
+        """The exit code of a started run, none of whose processes outlived it."""
         self._tell({"wait": pid})
-        return int(self._answer()["code"])
+        code = int(self._answer()["code"])
+        deadline = time.monotonic() + OUTLIVE_S
+        while left := children(self.process.pid):  # it inherits the orphans of its forks
+            assert time.monotonic() < deadline, f"processes outlive the run: {[command(pid) for pid in left]}"
+            time.sleep(0.02)
+        return code
 
     def _tell(self, order: dict[str, Any]) -> None:
         print(json.dumps(order), file=self.process.stdin, flush=True)
@@ -97,6 +107,14 @@ class Warm:
         line = self.process.stdout.readline()  # type: ignore[union-attr]
         assert line, "the warm process is gone"
         return dict(json.loads(line))
+
+
+def command(pid: int) -> str:
+    """The command line of a process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    except OSError:
+        return "gone"
 
 
 def train(recipe: Path, runs: Path, *more: str) -> list[str]:

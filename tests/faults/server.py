@@ -36,7 +36,9 @@ def serve() -> list[str] | None:
 
 def become(order: dict[str, Any]) -> list[str]:
     """Turn this fork into the process that was ordered."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     os.setsid()
     for target, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         handle = os.open(order["output"] if target else os.devnull, flags | os.O_CREAT | os.O_APPEND, 0o600)
@@ -53,7 +55,8 @@ def become(order: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Load, say so, serve."""
+    """Load, say so, serve. What a dead run leaves behind becomes a child of this process, where it is found."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     from grpo_cli.commands.train import quiet_libraries
 
     quiet_libraries()
