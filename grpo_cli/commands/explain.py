@@ -206,8 +206,30 @@ def render_algorithm(described: dict[str, Any]) -> str:
     return render(described)
 
 
+def selector_names() -> Iterable[str]:
+    """Ways to choose rows, of `train.select`."""
+    from grpo_cli.train.select import strategies
+
+    return strategies()
+
+
+def describe_selector(name: str) -> dict[str, Any]:
+    """What a strategy does, from its class."""
+    from inspect import getdoc
+
+    from grpo_cli.train.select import strategies
+
+    return {"selector": name, "summary": getdoc(strategies()[name]) or ""}
+
+
+def render_selector(described: dict[str, Any]) -> str:
+    """The text form of `describe_selector`."""
+    return f"{described['selector']}\n\n{described['summary']}\n\nset with `train.select: {described['selector']}`"
+
+
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
+    Subject("selectors", selector_names, describe_selector, render_selector),
 )
 """What can be explained; metrics and findings join by adding a line."""

@@ -121,7 +121,7 @@ class Train(Section):
     prune: Prune | None = None
     """Leave samples of each group out of the update; left out, all are trained on."""
     select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard"] = "uniform"
-    """Which rows are drawn."""
+    """Which rows are drawn: each once an epoch, or by their history. See `grpo explain NAME`."""
     overlong: Annotated[float, Field(gt=0, le=1)] | None = None
     """DAPO's soft penalty, from 0 to -1 over this last share of `sample.max_tokens`; left out, none."""
     mask_truncated: bool = False

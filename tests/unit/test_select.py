@@ -8,9 +8,9 @@ import pytest
 
 from grpo_cli.train.frontier import Auto, Mopps, Priority, promise, skip_chance, variance, weighted
 from grpo_cli.train.ledger import Visit
-from grpo_cli.train.select import Order, Selection
+from grpo_cli.train.select import Order, Selection, strategies
 
-NAMES = ("uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard")
+NAMES = tuple(strategies())
 
 
 def ids(n: int) -> list[str]:
