@@ -25,7 +25,7 @@ def watch(
     """
     import sys
 
-    from grpo_cli.display.choose import can_animate, needs_ascii, wants_color
+    from grpo_cli.display.choose import can_animate, in_notebook, needs_ascii, wants_color
     from grpo_cli.display.watch_loop import follow_lines, follow_live, print_once
     from grpo_cli.display.watching import Watching
     from grpo_cli.run.find import find_run
@@ -35,7 +35,7 @@ def watch(
     plain_glyphs = ascii or needs_ascii(out)
     if once:
         print_once(watching, out, ascii=plain_glyphs, color=wants_color(out))
-    elif display == "live" or (display == "auto" and can_animate(out)):
+    elif display == "live" or (display == "auto" and can_animate(out) and not in_notebook()):
         follow_live(watching, out, ascii=plain_glyphs, color=wants_color(out))
     else:
         follow_lines(watching, out, as_json=display == "json", ascii=plain_glyphs)

@@ -24,19 +24,26 @@ def make_display(mode: str = "auto", stream: TextIO | None = None, *, ascii: boo
 
 
 def choose_mode(mode: str, stream: TextIO) -> Mode:
-    """What `auto` comes to: live on a terminal that can move its cursor, else plain."""
+    """What `auto` comes to: live on a terminal that can move its cursor, else plain; plain in a notebook."""
     place = "--display"
     if mode == "auto" and os.environ.get("GRPO_DISPLAY"):
         mode, place = os.environ["GRPO_DISPLAY"], "GRPO_DISPLAY"
     if mode not in MODES:
         raise UsageError(f"unknown display `{mode}`", place=place, hint=f"one of {', '.join(MODES)}")
+    if mode == "auto" and in_notebook():
+        return "plain"
     if mode in ("auto", "live"):
         return "live" if can_animate(stream) else "plain"
     return mode
 
 
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel started this process: `!grpo …` in a cell gets a terminal that cannot move its cursor up."""
+    return "JPY_PARENT_PID" in os.environ
+
+
 def can_animate(stream: TextIO) -> bool:
-    """Whether the stream is a terminal with a cursor, outside a notebook."""
+    """Whether the stream is a terminal with a cursor."""
     try:
         is_terminal = stream.isatty()
     except ValueError:  # closed

@@ -93,6 +93,7 @@ def take_trackers(trainer: Any, run: RunFolder) -> list[Tracker]:
         if isinstance(callback, kinds):
             handler.callbacks[i] = Tracker(callback, run.path)
             found.append(handler.callbacks[i])
+    trainer.args.report_to = []  # or TRL would add timings of its own methods to wandb and trackio
     return found
 
 

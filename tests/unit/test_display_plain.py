@@ -154,12 +154,23 @@ def test_auto_asks_the_stream_and_not_the_colours(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("GRPO_DISPLAY", raising=False)
+    monkeypatch.delenv("JPY_PARENT_PID", raising=False)
     assert choose_mode("auto", io.StringIO()) == "plain"
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     assert choose_mode("auto", terminal) == "live"
     monkeypatch.setenv("TERM", "dumb")
     assert choose_mode("auto", terminal) == "plain"
+
+
+def test_a_notebook_gets_plain_lines_though_it_has_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-color")
+    monkeypatch.setenv("JPY_PARENT_PID", "7")
+    monkeypatch.delenv("GRPO_DISPLAY", raising=False)
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    assert choose_mode("auto", terminal) == "plain"
+    assert choose_mode("live", terminal) == "live"
 
 
 def test_an_unknown_display_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
