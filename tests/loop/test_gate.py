@@ -39,3 +39,24 @@ def test_probe_measures_what_the_gate_asks_for(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["go"] is True and found["n"] == 4 and found["samples"] == 4 and found["group"] == 4
     assert len(out.read_text().splitlines()) == 16
+
+
+def test_two_ranks_refuse_together_and_write_over_nothing(tmp_path: Path) -> None:
+    recipe, out = small_recipe(tmp_path), tmp_path / "out"
+    never = ("--set", "gate.pass@1=[0.99, 1.0]", "--set", f"run.dir={tmp_path / 'runs'}", "--json")
+    two = ("--set", "launch.cpu_ranks=2", *SMALL, *never)
+    words = [sys.executable, "-m", "grpo_cli", "train", str(recipe), *two]
+    with out.open(
+        "w"
+    ) as file:  # one file for both streams and the shell's own line, as in `(grpo …; echo $?) > log`
+        command = ["sh", "-c", '"$@"; echo "code $?"', "sh", *words]
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment(tmp_path / "runs"),
+            stdout=file,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    summary, code = out.read_text().splitlines()
+    assert json.loads(summary)["steps"] == 0 and code == "code 1"
