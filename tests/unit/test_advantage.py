@@ -71,3 +71,32 @@ def test_normalise_then_sum_weighs_scaled_rewards() -> None:
     rewards = torch.tensor([[[1.0, 0.1], [0.0, 0.0], [1.0, 0.0], [0.0, 0.1]]])
     got = normalise_then_sum(rewards, torch.tensor([1.0, 1.0]))[0]
     assert got.tolist() == pytest.approx([1.224745, -1.224745, 0.0, 0.0], abs=1e-5)
+
+
+def test_a_floor_keeps_the_exact_value_that_an_epsilon_moves() -> None:
+    std = torch.tensor([1.0, 0, 1, 0]).std().item()
+    assert 0.5 / (std + 1e-4) == pytest.approx(0.865875, abs=1e-6)  # TRL
+    assert 0.5 / (std + 1e-6) == pytest.approx(0.866024, abs=1e-6)  # verl
+    assert advantages([1, 0, 1, 0])[0] == pytest.approx(0.866025, abs=1e-6)
+
+
+def test_an_epsilon_alone_would_invent_a_signal_in_equal_float32_rewards() -> None:
+    rewards = torch.full((8,), 0.3)
+    invented = ((rewards - rewards.sum() / 8) / (rewards.std() + 1e-6)).abs().max().item()
+    assert 0.0 < invented < 0.1
+    assert advantages([0.3] * 8) == [0.0] * 8
+
+
+@pytest.mark.parametrize("right", [1, 2, 4, 7])
+def test_binary_rewards_follow_the_pass_rate(right: int) -> None:
+    p = right / 8
+    got = advantages([1.0] * right + [0.0] * (8 - right), ddof=0)
+    assert got[0] == pytest.approx(((1 - p) / p) ** 0.5, abs=1e-5)
+    assert got[-1] == pytest.approx(-((p / (1 - p)) ** 0.5), abs=1e-5)
+    assert sum(map(abs, got)) / 8 == pytest.approx(2 * (p * (1 - p)) ** 0.5, abs=1e-5)
+
+
+def test_ddof_differs_by_the_root_of_g_over_g_minus_1() -> None:
+    for size, percent in ((4, 15), (8, 7)):
+        one, zero = (advantages([1.0] + [0.0] * (size - 1), ddof=ddof)[0] for ddof in (1, 0))
+        assert round(100 * (zero / one - 1)) == percent
