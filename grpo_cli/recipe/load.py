@@ -14,7 +14,7 @@ from grpo_cli.errors import Mistake, RecipeError
 from grpo_cli.recipe.layers import Layers, stack
 from grpo_cli.recipe.mistakes import Finding, dotted, findings, nearest
 from grpo_cli.recipe.models import Recipe, complete
-from grpo_cli.recipe.options import check_verifiers
+from grpo_cli.recipe.options import check_shaping, check_verifiers
 from grpo_cli.recipe.rules import check_rules
 from grpo_cli.recipe.source import Document, Path, parse
 from grpo_cli.recipe.templates import check_templates
@@ -49,7 +49,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
 def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
     """The recipe of merged layers, and everything wrong with it; wrong values are left out to check the rest."""
     data = complete(deepcopy(layers.data))
-    found = [*check_verifiers(data), *check_trl(data), *check_templates(data)]
+    found = [*check_verifiers(data), *check_shaping(data), *check_trl(data), *check_templates(data)]
     recipe: Recipe | None = None
     cut: set[Path] = set()
     for _ in range(5):

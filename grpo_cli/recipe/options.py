@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from grpo_cli.recipe.mistakes import Finding, nearest, shown, unknown
 from grpo_cli.recipe.source import Path
 from grpo_verifiers.registry import KINDS, kind_class
+from grpo_verifiers.shaping import TERMS, build_term
 from grpo_verifiers.verifier import BadOption
 
 OWN = ("kind", "weight", "primary", "right_at", "options")
@@ -31,6 +32,25 @@ def check_verifiers(data: dict[str, Any]) -> list[Finding]:
     for name, one in verify.items() if isinstance(verify, dict) else ():
         if isinstance(one, dict) and isinstance(one.get("kind"), str):
             found += _check(name, one)
+    return found
+
+
+def check_shaping(data: dict[str, Any]) -> list[Finding]:
+    """What is wrong with the options of `shaping` terms; the terms' names are the model's to check."""
+    shaping = data.get("shaping")
+    found: list[Finding] = []
+    for name, one in shaping.items() if isinstance(shaping, dict) else ():
+        if name not in TERMS or not isinstance(one, dict):
+            continue
+        own, below = {k: v for k, v in one.items() if k not in ("weight", "options")}, one.get("options")
+        places: dict[str, Path] = {key: ("shaping", name, key) for key in own}
+        if isinstance(below, dict):
+            own |= below
+            places |= {key: ("shaping", name, "options", key) for key in below}
+        try:
+            build_term(name, **own)
+        except BadOption as err:
+            found.append(Finding(places.get(err.option, ("shaping", name)), f"`shaping.{name}`: {err}"))
     return found
 
 

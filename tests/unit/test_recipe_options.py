@@ -5,6 +5,8 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe import load
 from grpo_cli.recipe.options import check_verifiers, describe, options_class
 from grpo_verifiers import registry
 from grpo_verifiers.registry import KINDS
@@ -92,3 +94,23 @@ def test_resolved_options_stand_beside_the_verifiers_own_keys(tmp_path: Path) ->
 
     recipe = load("quickstart", ["verify.math.tolerance=0.1"])
     assert "    tolerance: 0.1\n" in recipe.resolved()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("shaping: {overlong: {cache: 3}}", "`cache` of `overlong` must be in [0, 1)"),
+        ("shaping: {length: {targt: 9}}", "did you mean `target`?"),
+        ("shaping: {repetition: {options: {n: 0}}}", "`n` of `repetition` must be a whole number from 1"),
+    ],
+)
+def test_options_of_shaping_terms_are_checked_at_load(tmp_path: Path, line: str, said: str) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(
+        "model: builtin:tiny\ndata: {train: tasks:addition3, prompt: '{question}'}\n"
+        f"verify: {{math: {{}}}}\ntrain: {{steps: 1}}\n{line}\n"
+    )
+    with pytest.raises(RecipeError) as caught:
+        load(file)
+    assert said in caught.value.render()
+    assert f"{file}:5:" in caught.value.render()
