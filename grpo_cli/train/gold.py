@@ -76,7 +76,8 @@ def gap_alarm(evaluations: Sequence[Mapping[str, Any]]) -> str | None:
         f"the gold one {now['eval/gold/pass@1']:.1%}"
     )
     if now["eval/gold/gap/low"] > WIDE:
-        return f"{said}: a gap of {now['eval/gold/gap']:.1%}, {first['eval/gold/gap']:.1%} at the start"
+        start = f", {first['eval/gold/gap']:.1%} at the start" if now is not first else ""
+        return f"{said}: a gap of {now['eval/gold/gap']:.1%}{start}"
     grown = now["eval/gold/gap"] - first["eval/gold/gap"]
     if now["eval/gold/z"] <= ALARM_Z or grown <= ALARM_Z * math.hypot(_error(now), _error(first)):
         return None
