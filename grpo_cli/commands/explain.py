@@ -227,9 +227,31 @@ def render_selector(described: dict[str, Any]) -> str:
     return f"{described['selector']}\n\n{described['summary']}\n\nset with `train.select: {described['selector']}`"
 
 
+def finding_codes() -> Iterable[str]:
+    """Codes of what can be found wrong with a run."""
+    from grpo_cli.diagnose.about import rules
+
+    return rules()
+
+
+def describe_finding(code: str) -> dict[str, Any]:
+    """What a rule looks at, from its function."""
+    from grpo_cli.diagnose.about import describe
+
+    return describe(code)
+
+
+def render_finding(described: dict[str, Any]) -> str:
+    """The text form of `describe_finding`."""
+    from grpo_cli.diagnose.about import render
+
+    return render(described)
+
+
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
     Subject("selectors", selector_names, describe_selector, render_selector),
+    Subject("findings", finding_codes, describe_finding, render_finding),
 )
-"""What can be explained; metrics and findings join by adding a line."""
+"""What can be explained; metrics join by adding a line."""

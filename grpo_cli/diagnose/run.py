@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step
-from grpo_cli.diagnose.trends import trends
 from grpo_cli.display.text import visible
-from grpo_cli.health import Finding, over_run
+from grpo_cli.health import Finding
 from grpo_cli.records import SampleRecord
 from grpo_cli.report.collect import RunData, collect
 from grpo_cli.run import RunFolder
@@ -83,7 +82,7 @@ def diagnose(folder: RunFolder) -> list[Diagnosis]:
     """
     run = collect(folder)
     found: dict[str, Finding] = {}
-    for finding in [*over_run(run.steps), *trends(run.steps)]:
+    for finding in run.findings:
         found.setdefault(finding.code, finding)
     out = [_diagnosis(run, finding) for finding in found.values()]
     if (copies := duplicate_rows(folder)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_cli.diagnose.trends import trends
 from grpo_cli.display.info import RunInfo
 from grpo_cli.display.watching import info_of
 from grpo_cli.errors import DataError
@@ -86,7 +87,7 @@ def collect(folder: RunFolder) -> RunData:
         recipe=flat_recipe(folder.recipe_text),
         steps=steps,
         evaluations=tuple(m for m in lines if is_evaluation(m)),
-        findings=tuple(over_run(steps)),
+        findings=tuple(sorted([*over_run(steps), *trends(steps)], key=lambda finding: finding.step)),
     )
 
 

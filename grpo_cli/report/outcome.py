@@ -8,11 +8,17 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step
 from grpo_cli.display.text import duration, half, number, percent, score, visible
 from grpo_cli.display.watching import card_of
 from grpo_cli.estimate import across_seeds, paired_clustered
+from grpo_cli.health import Finding
+from grpo_cli.records import SampleRecord
 from grpo_cli.report.collect import Arm, RunData, diff_from_defaults
 from grpo_verifiers.verdict import Outcome
+
+MOST_SHOWN = 600
+"""Characters of the end of a completion shown behind a finding."""
 
 
 def outcome_html(arms: Sequence[Arm]) -> str:
@@ -43,15 +49,37 @@ def verdict(run: RunData) -> str:
 
 
 def findings_html(run: RunData) -> str:
-    """Health notes of the run with their steps."""
-    if not run.findings:
+    """Health notes of the run with their steps; of each kind the first with the completions behind it."""
+    copies = duplicate_rows(run.folder)
+    found = [*run.findings, *([copies[0]] if copies else [])]
+    if not found:
         return f'<p class="note">no findings in {len(run.steps)} steps of {_text(run.name)}</p>'
-    rows = "".join(
-        f"<tr><td>{f.code}</td><td>step {f.step}</td><td>{_text(f.text)}</td><td>{_text(f.hint)}</td></tr>"
-        for f in run.findings[:40]
+    rows, told = [], set[str]()
+    for f in found[:40]:
+        rows.append(
+            f"<tr><td>{f.code}</td><td>step {f.step}</td><td>{_text(f.text)}</td><td>{_text(f.hint)}</td></tr>"
+        )
+        if f.code not in told:
+            told.add(f.code)
+            rows.append(_behind_html(run, f, copies[1] if copies and f is copies[0] else None))
+    count = "1 finding" if len(found) == 1 else f"{len(found)} findings"
+    table = f"<table>{''.join(rows)}</table>"
+    return f'<details class="findings"><summary>{count} in {_text(run.name)}</summary>{table}</details>'
+
+
+def _behind_html(run: RunData, finding: Finding, samples: Sequence[SampleRecord] | None) -> str:
+    """The completions behind a finding as a row of its own; nothing where the run kept no samples."""
+    step = nearest_step(run.folder, finding.step)
+    if step is None:
+        return ""
+    chosen = samples or behind(finding.code, list(run.folder.samples(step)))
+    shown = "".join(
+        f"<p>{_text(r.row)} · {r.outcome or 'no verdict'} · {r.tokens} tokens</p><pre>{_text(r.completion[-MOST_SHOWN:])}</pre>"
+        for r in chosen
     )
-    count = "1 finding" if len(run.findings) == 1 else f"{len(run.findings)} findings"
-    return f'<details class="findings"><summary>{count} in {_text(run.name)}</summary><table>{rows}</table></details>'
+    if not shown:
+        return ""
+    return f'<tr><td></td><td colspan="3"><details><summary>samples of step {step}</summary>{shown}</details></td></tr>'
 
 
 def setup_html(run: RunData, index: int) -> str:

@@ -12,9 +12,13 @@ from simulated_runs import GROUP, PROMPTS
 from typer.main import get_command
 
 from grpo_cli.app import app
-from grpo_cli.diagnose.run import diagnose, lines_of
+from grpo_cli.diagnose.about import describe, render, rules
+from grpo_cli.diagnose.run import EVIDENCE, diagnose, lines_of
+from grpo_cli.diagnose.samples import PICKS
 from grpo_cli.errors import DataError
 from grpo_cli.records import SampleRecord
+from grpo_cli.report.collect import collect
+from grpo_cli.report.outcome import findings_html
 from grpo_cli.run import RunFolder
 from grpo_cli.stats import step_stats
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -133,6 +137,20 @@ def test_every_next_command_exists(tmp_path: Path) -> None:
     )):  # fmt: skip
         found = diagnose(make(tmp_path / str(i), draw, steps=25))
         assert found and all(is_command(one.next) for one in found)
+
+
+def test_the_report_shows_the_completions_behind_a_finding(tmp_path: Path) -> None:
+    def cut(rng: random.Random, step: int, row: int) -> SampleRecord:
+        return record(step, row, right=rng.random() < 0.5, cut=True, text="<b>cut</b> here")
+
+    page = findings_html(collect(make(tmp_path, cut, steps=12)))
+    assert "W20" in page and "samples of step 10" in page and "&lt;b&gt;cut" in page and "<b>cut" not in page
+
+
+def test_every_finding_can_be_explained() -> None:
+    assert set(rules()) >= set(EVIDENCE) | set(PICKS)
+    for code in rules():
+        assert describe(code)["summary"] and render(describe(code)).startswith(f"{code}: ")
 
 
 def test_a_run_without_metrics_says_so(tmp_path: Path) -> None:
