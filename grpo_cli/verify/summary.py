@@ -134,7 +134,7 @@ class Report:
         n = self.samples
         parts = [
             f"{outcome.value.replace('_', ' ')} {count:,}"
-            + (f" ({count / n:.1%})" if outcome is Outcome.RIGHT else "")
+            + (f" ({count / n:.1%})" if n and outcome is Outcome.RIGHT else "")
             for outcome in Outcome
             if (count := self.totals.outcomes[outcome.value]) or outcome in (Outcome.RIGHT, Outcome.WRONG)
         ]
