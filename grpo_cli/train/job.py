@@ -166,6 +166,9 @@ class Job:
                 tracker.send(measured)
         if not keeps_reference(recipe):
             self.display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
+        elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:
+            size = f"{trainer.kl_watch.reference.megabytes:,.0f} MiB of main memory"
+            self.display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")
         if start is not None:
             self.stop_rules.load_state(checkpoint.restore(trainer, start)["stop_rules"])
         step.clock.lap()
