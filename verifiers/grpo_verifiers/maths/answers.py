@@ -28,8 +28,41 @@ _BASE = re.compile(
     r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
 )
 _CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
-_UNIT_FRACTION = re.compile(
-    r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*\}\s*\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*\}"
+_UNIT_NAME = r"\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
+_UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*{_UNIT_NAME}\s*{_UNIT_NAME}")
+_OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*(?:\\(?:mathrm|text)\s*\{\s*)?\\Omega\s*\}?$")
+_MONEY = re.compile(
+    r"^(-?)(?:\\(?:text|mathrm)\s*\{)?\s*(US\s*\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*\}?(?:\s|~|\\[ ,])*(-?\d[\d.,{}\\!]*)$"
+)
+_COINS = {"R": "rupees", "I": "rupees", "E": "euros", "G": "gbp", "U": "dollars"}
+_SENTENCE = re.compile(
+    r"^\\(?:text|mbox|textbf|mathrm)\s*\{\s*(it|the(?:\s+[a-z-]+){1,8}?)\s+(?:is|are|equals|was)\s*:?\s*"
+    r"(?:(\})(?:\s|~|\\[ ,;]|\$)*(?=[-\d$(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?=-?[\d$]))",
+    re.I,
+)
+_NOT_STATED = frozenset(
+    (
+        "wrong",
+        "incorrect",
+        "false",
+        "other",
+        "one",
+        "some",
+        "first",
+        "not",
+        "never",
+        "next",
+        "previous",
+        *HEDGES,
+    )
+)
+_KIND_WORD = re.compile(
+    r"^\\(?:text|mbox|textbf|mathrm)\s*\{\s*(?:the\s+)?(?:ordered\s+|open\s+|closed\s+)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
+    r"\s*(?:is|are)?\s*:?\s*\}(?:\s|~|\\[ ,;])*(?=[(\[]|\\(?:left|\{|begin|langle))",
+    re.I,
+)
+_WORD_SENTENCE = re.compile(
+    r"^(\\(?:text|mbox|textbf|mathrm)\s*\{\s*|)(?:it\s+is|it'?s)\s+(?=[A-Za-z]+\s*[.}]*$)(?!not\b)", re.I
 )
 _STATED = re.compile(
     r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])",
@@ -39,6 +72,7 @@ _ARROW = re.compile(r"^\s*\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a
 _DECORATION = re.compile(
     r"(?<=[\w})$])(?:\s|\\q?quad|\\[ ,;])*\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*$"
 )
+_DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
 _BRACKETED_UNIT = re.compile(
     r"(?<=[\d}])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*\(\s*([a-z]{2,}[a-z ]*)\s*\)\s*\}|\(\s*\\(?:text|mathrm)\s*\{\s*([a-z]{2,}[a-z ]*)\s*\}\s*\))$"
 )
@@ -79,6 +113,8 @@ _PHRASE_TREES: dict[str, Node] = {
 def tidy(text: str) -> str:
     """Outer dollars, stops and line breaks dropped, Unicode rewritten."""
     text = respell(text).strip()
+    if "dollar" in text and "\\" in text:
+        text = _DOLLAR_MACRO.sub(r"\\$", text)
     for _ in range(6):
         before = text
         if text.endswith(("\\,", "\\;", "\\:", "\\!", "\\ ")):
@@ -125,7 +161,14 @@ def read_answer(text: str) -> Answer:
     if "m" in clean and ":" in clean:
         clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
     if "frac" in clean and "{\\" in clean:
-        clean = _UNIT_FRACTION.sub(r"\\text{ \1/\2}", clean)
+        clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
+    if "Omega" in clean:
+        clean = _OHMS.sub(r"\\text{ ohm}", clean)
+    if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
+        clean = _MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
+        clean = _stated(clean)
+        clean = _KIND_WORD.sub("", clean)
+        clean = _WORD_SENTENCE.sub(r"\1", clean)
     clean = _STATED.sub("", clean)
     if "\\" in clean:
         clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
@@ -166,6 +209,20 @@ def read_answer(text: str) -> Answer:
     ):
         words = words if words else ""
     return Answer(clean, shown, tree, words, as_list, fault)
+
+
+def _unit_quotient(match: re.Match[str]) -> str:
+    top, n, bottom, m = match.groups()
+    return f"\\text{{ {top}{'^' + n if n else ''}/{bottom}{'^' + m if m else ''}}}"
+
+
+def _stated(text: str) -> str:
+    """The value at the end of a sentence (`The number of ways is 12`); what follows it in the same macro stays text."""
+    match = _SENTENCE.match(text)
+    if match is None or _NOT_STATED & set(match[1].lower().split()):
+        return text
+    rest = text[match.end() :]
+    return rest if match[2] else f"\\text{{{rest}"
 
 
 def _counted(match: re.Match[str]) -> str:

@@ -37,6 +37,18 @@ def option_of(text: str) -> str:
     return ""
 
 
+_GOLD_OPTION = re.compile(
+    r"\s*(?:\\(?:textbf|mathbf|text|mathrm)\s*\{\s*)?\(\s*([A-J])\s*\)\s*(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*(\S.*)",
+    re.S,
+)
+
+
+def option_and_text(gold: str) -> tuple[str, str]:
+    """Letter and text of a gold that gives both (`(B) 12`), or two empty strings."""
+    match = _GOLD_OPTION.fullmatch(gold)
+    return (match[1], match[3]) if match else ("", "")
+
+
 def options_of(text: str) -> str:
     """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
     read = plain(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.lists import in_order
-from grpo_verifiers.maths.naming import is_name, loosely_named, same_function
+from grpo_verifiers.maths.naming import factors, is_name, loosely_named, same_function
 from grpo_verifiers.maths.numeric import NoValue, approximate
 from grpo_verifiers.maths.regions import same_inequality, same_regions
 from grpo_verifiers.maths.scalars import Trial, proportional
@@ -45,6 +45,8 @@ def _gold_value(gold: Node, answer: Node, trial: Trial) -> bool:
             return False
         return same_regions(gold, answer, trial)
     name, values, signs = _chain(answer)
+    if name is None and len(values) == 2 and _only_labels(values[0], gold):
+        return trial.same(gold, values[1])
     if (
         name is not None
         and name[0] == "tuple"
@@ -62,6 +64,16 @@ def _gold_value(gold: Node, answer: Node, trial: Trial) -> bool:
     ):
         return False
     return _any_part(gold, values, signs, trial)
+
+
+def _only_labels(left: Node, gold: Node) -> bool:
+    """Whether a formula on the left names what is asked: any before a matrix (`2A =`), a product before a number."""
+    if gold[0] == "matrix":
+        return bool(symbols(left)) and not contains(left, {"matrix"})
+    if gold[0] == "f" or left[0] != "*":
+        return False
+    parts = factors(left)
+    return gold[0] in SCALARS and all(part[0] == "s" for part in parts) and len(set(parts)) == len(parts)
 
 
 def _any_part(gold: Node, values: list[Node], signs: list[str], trial: Trial) -> bool:

@@ -15,7 +15,7 @@ LOOK_BACK = 20_000
 
 _NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _THINKING = re.compile(
-    rf"<\s*(?P<end>/?)\s*(?:{_NAMES})\s*>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
+    rf"(?:<|&lt;)\s*(?P<end>/?)\s*(?:{_NAMES})(?:\s[^<>\n]{{0,80}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
     r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
     r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
     re.IGNORECASE,
@@ -25,7 +25,8 @@ _BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
-    r",?(?:or|ormaybe|orpossibly|orperhaps|orelse|oreven|maybe|possibly|perhaps|alternatively|/|\\text\{or\}|\\lor)[,:]?(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
+    r"[,.]?(?:or|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{or\}|\\lor|\\vee)"
+    r"(?:[,:]|else|maybe|possibly|perhaps|even|alternatively|otherwise|it'?s|itis|it(?:could|can|may|might)be)*(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
     re.I,
 )
 _AND = re.compile(
@@ -41,6 +42,14 @@ _DENIED_AFTER = re.compile(
     r"[\s$)\]\\*,.\"'`]*(?:(?:is|would be|was|are|seems)\s+(?:definitely |clearly |actually |just |also )?(?:not|wrong|incorrect|false|n't)"
     r"|isn't|is n't|wouldn't be|cannot be|can't be|must be wrong)\b",
     re.I,
+)
+_RETRACTED = re.compile(
+    r"[\s$)\]\\*,.!\"'`;:\-–—]*(?:(?:but|however|though|wait|hmm|no|actually|oops|sorry)\b[,.!…\s]*)*(?:this|that|it|which|the answer|my answer)"
+    r"(?:\s+(?:is|was|must be|seems|looks)|'s)\s+(?:\w+ly\s+|just\s+)?(?:wrong|incorrect|false|mistaken|not correct|not right|a mistake|an error)\b",
+    re.I,
+)
+_NOT_FINAL = re.compile(
+    r"\b(?:previous|earlier|wrong|incorrect|initial|naive|old|tempting|false|former)\s*$", re.I
 )
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$", re.I
@@ -78,7 +87,7 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
     text = response
     if "\x08oxed" in text:
         text = text.replace("\x08oxed", "\\boxed")  # "\boxed" written in a string that was not raw
-    if "<" in text or "◁" in text or "[" in text:
+    if "<" in text or "◁" in text or "[" in text or "&lt;" in text:
         text, open_ended = after_thinking(text)
         if open_ended:
             return Extraction((), "in_thinking")
@@ -104,7 +113,7 @@ def after_thinking(text: str) -> tuple[str, bool]:
         elif word is not None:
             ends = word.lower() != "begin_of_thought"
         else:
-            ends = bool(match["end"] or match["end2"] or match["end3"])
+            ends = bool(match["end"] or match["end2"] or match["end3"] or match["end4"])
         if ends:
             start, is_open = match.end(), False
         else:
@@ -165,6 +174,9 @@ def _is_comment(text: str, at: int) -> bool:
     line = text.rfind("\n", max(0, at - 200), at) + 1
     if text[line : line + 1] == "%" and line <= at:
         return line > 0 or at < 200
+    mark = text.rfind("%", line, at)
+    if mark > line and text[line:mark].rstrip(" \t$.").endswith("}") and text[mark - 1].isspace():
+        return True
     opened = text.rfind("<!--", max(0, at - 2000), at)
     return opened >= 0 and text.find("-->", opened, at) < 0
 
@@ -184,7 +196,7 @@ def _last_box(text: str) -> Extraction | None:
         return Extraction((), "empty_box")
     tail = text[box.end : box.end + 300]
     if len(tail) > 3:
-        if _DENIED_AFTER.match(tail[:60]):
+        if _DENIED_AFTER.match(tail[:60]) or _RETRACTED.match(tail[:120]):
             return Extraction((), "denied")
         second = _second_opinion(text, box.end, tail)
         if second is not None:
@@ -268,12 +280,15 @@ def _line(text: str) -> Extraction | None:
     if marked is not None:
         return Extraction((marked,), "", "hashes")
     label = None
-    for label in _LABEL.finditer(text):  # noqa: B007 - the last one counts
-        pass
+    for found in _LABEL.finditer(text):
+        if not _NOT_FINAL.search(text[max(0, found.start() - 16) : found.start()]):
+            label = found
     if label is not None:
         rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
         rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
         stated = _first_formula(rest.split("\n", 1)[0])
+        if stated and _RETRACTED.match(rest[rest.find(stated) + len(stated) :][:120]):
+            return Extraction((), "denied", "line")
         if stated:
             return Extraction((stated,), "", "line")
     marked = _hashes(text, 0, values_only=False) if "####" in text else None

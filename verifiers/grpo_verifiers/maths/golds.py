@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from grpo_verifiers.maths.answers import Answer, read_answer
+from grpo_verifiers.maths.choice import option_and_text
 from grpo_verifiers.maths.extract import extract
 from grpo_verifiers.verifier import BadGold
 
@@ -16,6 +17,7 @@ _LETTER = re.compile(
     r"(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{\s*)?\\?\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*)?([A-J])\s*\}?\s*\\?\)?\s*\}?\.?"
 )
 _LETTERS = re.compile(r"[A-J](?:\s*(?:,|and|;)?\s*[A-J]){1,6}")
+_OTHER_OPTION = re.compile(r"\(\s*[A-J]\s*\)")
 _INTEGER = re.compile(r"-?\d{1,15}")
 _LABEL = re.compile(r"\s*(?:\\text\s*\{)?\s*(?:the\s+)?(?:final\s+)?answer\s*(?:is|:)\s*\}?\s*:?", re.I)
 _FORMULA = re.compile(r"\$([^$]+)\$")
@@ -30,6 +32,7 @@ class Gold:
     integer: int | None = None
     letter: str = ""
     letters: str = ""
+    has_text: bool = False
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -130,6 +133,9 @@ def _compile_text(text: str) -> Gold:
             found = re.findall(r"[A-J]", bare.replace("and", ""))
             if found == sorted(set(found)):
                 letters = "".join(found)
+        option, rest = option_and_text(answer.text)
+        if option and not _OTHER_OPTION.search(rest):
+            return Gold((text,), (read_answer(rest),), letter=option, has_text=True)
     return Gold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
 
 

@@ -174,7 +174,10 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         if kind == "num":
             out.append(Token("n", value, spaced))
         elif kind == "word":
-            _letters(value, out, spaced, upright)
+            if len(value) == 2 and not upright and value in _PRODUCTS and _is_product(text, pos, out, spaced):
+                out.extend((Token("s", value[0], spaced), Token("s", value[1])))
+            else:
+                _letters(value, out, spaced, upright)
         elif kind == "op":
             if value in "$":
                 spaced = True
@@ -289,6 +292,9 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     ):
         _lex(argument, out, True, depth + 1)
         return pos
+    if name == "mathrm" and bare in _UPRIGHT_UNITS and _may_be_unit(out):
+        out.append(Token("w", bare, spaced))
+        return pos
     if len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
         out.append(Token("o", "{"))
         _lex(argument, out, False, depth + 1)
@@ -296,6 +302,38 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         return pos
     _lex(argument, out, False, depth + 1)
     return pos
+
+
+_PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
+_AFTER_PRODUCT = re.compile(r"\s*(?:[-+=^*/_)}]|\\cdot|$)")
+
+
+def _is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
+    """Whether a word of two letters is two variables: `by` in `ax+by`, not in `5 by 3`."""
+    if out:
+        last = out[-1]
+        if last.kind == "w" or (last.kind == "n" and spaced) or (last.kind == "s" and spaced):
+            return False
+        if text[pos - 2 : pos] in _ORDINAL and (last.kind == "n" or last.value in ("^", "{", ")")):
+            return False
+        return _AFTER_PRODUCT.match(text, pos) is not None
+    following = text[pos:].lstrip()[:1]
+    return following != "" and following in "+-=^*/_"
+
+
+_UPRIGHT_UNITS = frozenset("mgsVNJWAL")
+
+
+def _may_be_unit(out: list[Token]) -> bool:
+    """Whether a unit may come next: after a number or another unit."""
+    if not out:
+        return False
+    last = out[-1]
+    return (
+        last.kind in ("n", "w")
+        or last.value in (")", "}", "pi")
+        or (last.value == "/" and any(t.kind == "w" for t in out))
+    )
 
 
 _VOWEL = re.compile(r"[aeiouyAEIOUY]")
@@ -331,7 +369,12 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         return
     previous = out[-1] if out else None
     if len(run) == 1:
-        follows = previous is not None and (previous.kind == "n" or previous.value in (")", "}", "/", "pi"))
+        follows = previous is not None and (
+            previous.kind == "n"
+            or previous.value in (")", "}", "/", "pi")
+            or previous.value in SHORT
+            or previous.value in _UNIT_TEXT
+        )
         if upright and run in _UNIT_TEXT and follows:
             out.append(Token("w", run, spaced))
         elif run in "mgshL" and spaced and previous is not None and previous.kind == "n":

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from grpo_verifiers.maths.answers import Answer, is_hedge, is_placeholder, read_answer
-from grpo_verifiers.maths.choice import option_of, options_of
+from grpo_verifiers.maths.choice import option_and_text, option_of, options_of
 from grpo_verifiers.maths.compare import same, start_trial
 from grpo_verifiers.maths.golds import Gold
 from grpo_verifiers.maths.lexer import TooBig
@@ -60,7 +60,9 @@ _UNEQUAL = Match(False, "unequal")
 def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if gold.letter:
         named = option_of(answer.text) or option_of(answer.tokens)
-        return Match(True, "equal:option") if named == gold.letter else _UNEQUAL
+        if named or not gold.has_text:
+            is_right = named == gold.letter and not (gold.has_text and _other_text(wanted, answer, options))
+            return Match(True, "equal:option") if is_right else _UNEQUAL
     if gold.letters and options_of(answer.text) == gold.letters:
         return Match(True, "equal:option")
     if not answer.tokens:
@@ -87,6 +89,18 @@ def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -
             return Match(False, "hedge" if is_hedge(answer.words) else "words")
         return Match(False, "too_big" if "too" in answer.fault else "unread")
     return _trees(wanted, answer, options)
+
+
+def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
+    """Whether an answer gives the right letter with a value that is not the gold's."""
+    _, rest = option_and_text(answer.text)
+    read = read_answer(rest) if rest else None
+    return (
+        read is not None
+        and read.tree is not None
+        and wanted.tree is not None
+        and _trees(wanted, read, options).equal is False
+    )
 
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:

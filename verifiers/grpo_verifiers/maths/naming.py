@@ -13,10 +13,15 @@ def is_name(node: Node) -> bool:
         return True
     if kind == "f":
         if node[1] == "abs":
-            return node[2][0] == ("s", "z") or (
+            inner = node[2][0]
+            if inner[0] == "f" and inner[1] == "abs" and inner[2][0][0] == "s":
+                return True
+            return inner == ("s", "z") or (
                 is_name(node[2][0]) and not any(c.islower() for c in "".join(symbols(node[2][0])))
             )
         return len(node[1].rstrip("'")) == 1 or all(argument[0] == "s" for argument in node[2])
+    if kind == "^":
+        return node[1][0] == "s" and node[1][1][:1].isupper() and node[2] in (("neg", number(1)), ("s", "T"))
     if kind == "*":
         parts = factors(node)
         if (

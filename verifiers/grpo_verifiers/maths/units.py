@@ -68,6 +68,7 @@ Hz frequency 1 hertz
 V volt 1 volt volts
 A ampere 1 amp amps ampere amperes
 Pa pressure 1 pascal pascals
+ohm resistance 1 ohms
 am clock -
 pm clock -
 acre acre 1 acres
@@ -210,7 +211,9 @@ def canonical_unit(words: tuple[str, ...]) -> str:
         low = word.lower()
         if word.startswith("^"):
             if out and out[-1] != "/":
-                out[-1] += word
+                if word.startswith("^-"):
+                    out.insert(-1, "/")
+                out[-1] += "" if word == "^-1" else word.replace("-", "")
         elif low in ("squared", "cubed"):
             if out:
                 out[-1] += f"^{_POWER_WORDS[low]}"

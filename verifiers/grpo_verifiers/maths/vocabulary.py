@@ -90,13 +90,13 @@ SYNONYMS = {
     "approx", "approxeq": "approx", "prime": "'", "tg": "tan", "ctg": "cot", "arctg": "arctan", "cosec":
     "csc", "mid": "mid", "textbar": "|", "colonequals": "=", "coloneqq": "=", "dollar": "$", "lang":
     "langle", "rang": "rangle", "bar": "overline", "cong": "=", "infin": "infty", "minus": "-", "plus": "+",
-    "semicolon": ";", "plusmn": "pm", "ohm": "Omega",
+    "semicolon": ";", "plusmn": "pm", "ohm": "Omega", "cr": "newline",
 }  # fmt: skip
 """Commands of one meaning, under one name."""
 
 VARIANTS = {
     "varphi": "phi", "varepsilon": "epsilon", "vartheta": "theta", "varrho": "rho", "varsigma": "sigma",
-    "varpi": "pi",
+    "varpi": "pi", "top": "T",
 }  # fmt: skip
 """Glyph variants of one letter."""
 
