@@ -17,8 +17,9 @@ Rule = Callable[..., Any]
 
 def rules() -> dict[str, Rule]:
     """Every rule by the code its docstring begins with."""
+    every: tuple[Rule, ...] = (*health.RULES, *trends.RULES, samples.duplicate_rows)
     found: dict[str, Rule] = {}
-    for rule in (*health.RULES, *trends.RULES, samples.duplicate_rows):
+    for rule in every:
         if match := re.match(r"(W\d\d): ", inspect.getdoc(rule) or ""):
             found[match[1]] = rule
     return dict(sorted(found.items()))

@@ -4,14 +4,15 @@ What a reader would get wrong: putting a prompt's share of right samples into p^
 (a prompt with p = .1 shows 0 of 4 two times in three). Up to the number of samples the share of subsets of size G that
 agree is unbiased. Above it nothing is: there a beta distribution of p, fitted by its first two moments and scaled to
 meet the measured value, goes on, and the forecast says so. Prompts without any right sample are the weak spot: the fit
-takes them for rare successes, so a share of prompts that can never be solved comes out as slightly too much signal.
+takes them for rare successes. So the interval also reaches as far as a fit in which some prompts can never be solved;
+`tests/bench/bench_findings.py` prints error and coverage of both.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +59,8 @@ class Forecast:
 def forecast(counts: Counts, groups: Sequence[int], seed: int = 0) -> list[Forecast]:
     """The forecast for each group size, smallest first; none where no prompt has two verdicts.
 
-    Intervals count prompts: clustered up to the samples drawn; above, the percentiles of resampled prompts, widened to
-    what the measured interval reaches when scaled alike.
+    Intervals count prompts: clustered up to the samples drawn; above, the percentiles of resampled prompts, the upper one
+    under the worse of the two fits, widened to what the measured interval reaches when scaled alike.
     """
     counts = [(n, c) for n, c in counts if n >= 2]
     if not counts:
@@ -74,12 +75,14 @@ def forecast(counts: Counts, groups: Sequence[int], seed: int = 0) -> list[Forec
     draw = random.Random(seed)
     resampled = [draw.choices(counts, k=len(counts)) for _ in range(DRAWS)]
     grown = [_grow(sample, drawn, larger) for sample in resampled]
+    hopeless = [_grow(sample, drawn, larger, _hopeless_dead) for sample in resampled]
     for i, (size, (wrong, right)) in enumerate(zip(larger, _grow(counts, drawn, larger), strict=True)):
         dead = wrong + right
-        ranked = sorted(w + r for w, r in (sizes[i] for sizes in grown))
+        ranked = sorted(sum(sizes[i]) for sizes in grown)
+        worst = sorted(max(sum(a[i]), sum(b[i])) for a, b in zip(grown, hopeless, strict=True))
         scale = dead / at.dead.mean if at.dead.mean else 1.0
         low = min(ranked[int(0.025 * DRAWS)], at.dead.low * scale, dead)
-        high = max(ranked[int(0.975 * DRAWS)], min(at.dead.high, at.dead.high * scale), dead)
+        high = max(worst[int(0.975 * DRAWS)], min(at.dead.high, at.dead.high * scale), dead)
         found.append(Forecast(size, wrong, right, Interval(dead, low, high, len(counts)), True))
     return found
 
@@ -109,15 +112,21 @@ def _measured(counts: Counts, size: int) -> Forecast:
     return Forecast(size, wrong, right, clustered([[w + r] for w, r in parts]), False)
 
 
-def _grow(counts: Counts, drawn: int, sizes: Sequence[int]) -> list[tuple[float, float]]:
+def _grow(
+    counts: Counts,
+    drawn: int,
+    sizes: Sequence[int],
+    fit: Callable[[Counts, int], tuple[float, float]] | None = None,
+) -> list[tuple[float, float]]:
     """All-wrong and all-right shares above the samples drawn: the fit's, scaled to meet the measured ones at `drawn`."""
     parts = [agreeing(n, c, drawn) for n, c in counts]
     wrong, right = (math.fsum(column) / len(parts) for column in zip(*parts, strict=True))
-    fit_wrong, fit_right = _beta_dead(counts, drawn)
+    fit = fit or _beta_dead
+    fit_wrong, fit_right = fit(counts, drawn)
     out = []
     for size in sizes:
-        beta_wrong, beta_right = _beta_dead(counts, size)
-        out.append((_scaled(wrong, beta_wrong, fit_wrong), _scaled(right, beta_right, fit_right)))
+        there_wrong, there_right = fit(counts, size)
+        out.append((_scaled(wrong, there_wrong, fit_wrong), _scaled(right, there_right, fit_right)))
     return out
 
 
@@ -139,3 +148,31 @@ def _beta_dead(counts: Counts, size: int) -> tuple[float, float]:
     wrong = math.prod((b + i) / (total + i) for i in range(size))
     right = math.prod((a + i) / (total + i) for i in range(size))
     return wrong, right
+
+
+def _hopeless_dead(counts: Counts, size: int) -> tuple[float, float]:
+    """The same where a share of prompts can never be solved and the rest is beta distributed, from three moments.
+
+    Where the moments allow no such share it is the beta fit.
+    """
+    full = [(n, c) for n, c in counts if n >= 3]
+    if len(full) < len(counts):
+        return _beta_dead(counts, size)
+    first = math.fsum(c / n for n, c in full) / len(full)
+    second = math.fsum(c * (c - 1) / (n * (n - 1)) for n, c in full) / len(full)
+    third = math.fsum(c * (c - 1) * (c - 2) / (n * (n - 1) * (n - 2)) for n, c in full) / len(full)
+    if not 0 < third < second < first:
+        return _beta_dead(counts, size)
+    one, two = second / first, third / second
+    if two - one <= 1e-9:
+        return _beta_dead(counts, size)
+    total = (1 - 2 * two + one) / (two - one)
+    a = one * (total + 1) - 1
+    if total <= 0 or not 0 < a < total:
+        return _beta_dead(counts, size)
+    solvable = first * total / a
+    if solvable >= 1:
+        return _beta_dead(counts, size)
+    wrong = math.prod((total - a + i) / (total + i) for i in range(size))
+    right = math.prod((a + i) / (total + i) for i in range(size))
+    return 1 - solvable + solvable * wrong, solvable * right

@@ -93,6 +93,15 @@ def test_the_interval_of_the_measured_dead_share_holds_the_truth() -> None:
     assert held >= 180
 
 
+def test_the_extrapolated_interval_allows_for_prompts_that_can_never_be_solved() -> None:
+    draw, held = random.Random(4), 0
+    for _ in range(30):
+        rates = [0.0 if draw.random() < 0.5 else draw.random() for _ in range(64)]
+        (found,) = forecast([(8, sum(draw.random() < p for _ in range(8))) for p in rates], [32])
+        held += found.dead.low <= 0.5 + 0.5 * 2 / 33 <= found.dead.high
+    assert held >= 27
+
+
 def test_the_group_that_pays_is_the_last_worth_doubling() -> None:
     shares = forecast([(8, k) for k in range(9)], [2, 4, 8])
     assert group_that_pays(shares) == shares[-1]
