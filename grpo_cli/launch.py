@@ -17,10 +17,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from grpo_cli.errors import Exit, SetupError
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe import Launch
 
 CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 PR_SET_PDEATHSIG = 1
@@ -49,8 +54,43 @@ def gpu_count() -> int:
     return sum(line.startswith("GPU ") for line in found.stdout.splitlines())
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """The machines of a run, and which of them this is; rank 0 of the whole lives on machine 0."""
+
+    count: int = 1
+    rank: int = 0
+    rendezvous: str = ""
+
+    @classmethod
+    def of(cls, asked: Launch, environ: Mapping[str, str] = os.environ) -> Nodes:
+        """What the recipe says; where it does not number this machine, Slurm does.
+
+        Raises:
+            SetupError: nobody numbers this machine.
+        """
+        if asked.nodes == 1:
+            return cls()
+        rank = asked.node_rank if asked.node_rank is not None else environ.get("SLURM_NODEID")
+        if rank is None or not 0 <= int(rank) < asked.nodes:
+            raise SetupError(
+                f"which of the {asked.nodes} machines is this?",
+                hint="set `launch.node_rank`, or start through `srun`, one task a machine",
+            )
+        return cls(asked.nodes, int(rank), asked.rendezvous or "")
+
+    def torchrun(self, world: int) -> list[str]:
+        """Arguments for `world` processes on this machine."""
+        each = f"--nproc-per-node={world}"
+        if self.count == 1:
+            return ["--standalone", each]
+        host, _, port = self.rendezvous.rpartition(":")
+        place = [f"--master-addr={host}", f"--master-port={port}"]
+        return [f"--nnodes={self.count}", f"--node-rank={self.rank}", *place, each]
+
+
 def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
-    """How many processes: what was asked, or with `auto` every GPU that the batch divides over.
+    """How many processes here, for this machine's share of the completions: with `auto` every GPU it divides over.
 
     Raises:
         SetupError: more GPUs asked than there are, or a batch that does not divide.
@@ -74,13 +114,13 @@ def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
     return world
 
 
-def launch(world: int, argv: Sequence[str]) -> int:
-    """Run `grpo ARGV` as `world` ranks and return the exit code of the whole."""
+def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
+    """Run `grpo ARGV` as `world` ranks on this machine and return the exit code of the whole."""
     with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
         control = Path(folder)
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
         environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // world)))
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
+        command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world)]
         with (control / "torchrun.log").open("w") as log:
             process = subprocess.Popen(
                 [*command, "-m", "grpo_cli", *argv],

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from grpo_cli.errors import UsageError
-from grpo_cli.launch import choose_world, is_main_rank, is_rank, launch
+from grpo_cli.launch import Nodes, choose_world, is_main_rank, is_rank, launch
 
 SCHEMA = 1
 
@@ -64,14 +64,20 @@ def train(
         show_plan(checked, base)
         return
     if not is_rank():
-        sample, wanted = checked.sample, checked.launch
-        world = choose_world(wanted.gpus, wanted.cpu_ranks, sample.prompts * sample.group)
-        if world > 1:
+        wanted, nodes = checked.launch, Nodes.of(checked.launch)
+        completions = checked.sample.prompts * checked.sample.group
+        if completions % nodes.count:
+            raise UsageError(
+                f"{completions} completions a step do not divide over {nodes.count} machines",
+                hint="change `sample.prompts` or `sample.group`",
+            )
+        world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
+        if world * nodes.count > 1:
             if recipe == "-":
                 raise UsageError(
                     "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"
                 )
-            raise typer.Exit(launch(world, sys.argv[1:]))
+            raise typer.Exit(launch(world, sys.argv[1:], nodes))
         pin_one_gpu()
     from grpo_cli.display import make_display
 

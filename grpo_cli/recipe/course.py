@@ -110,6 +110,12 @@ class Launch(Section):
     """GPUs of this machine, one process each; `auto` takes as many as the completions of a step divide over."""
     cpu_ranks: Whole = 1
     """Processes where there is no GPU; more than 1 is for trying a many-process run on a CPU."""
+    nodes: Whole = 1
+    """Machines. The same command runs on each; `run.dir` and data must lie where all of them see them."""
+    node_rank: Count | None = None
+    """This machine's number, from 0; left out, Slurm's. Number 0 owns the run folder and the display."""
+    rendezvous: Annotated[str, Field(pattern=r"^[^\s:]+:\d{1,5}$")] | None = None
+    """`host:port` of machine 0, where the others find it; needed where `nodes` is above 1."""
 
 
 class Demonstration(Section):

@@ -16,7 +16,7 @@ Said = Callable[[Path], bool]
 
 def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
-    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold, _gate)
+    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold, _gate, _nodes)
     return [finding for check in checks for finding in check(recipe, said)]
 
 
@@ -280,3 +280,19 @@ def _gate(recipe: Recipe, said: Said) -> Iterator[Finding]:
             f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between",
             "the lowest share comes first",
         )
+
+
+def _nodes(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    launch = recipe.launch
+    if launch.nodes > 1 and launch.rendezvous is None:
+        yield Finding(
+            ("launch", "nodes"),
+            f"{launch.nodes} machines need `launch.rendezvous` to find each other",
+            "say machine 0's `host:port`, such as `node17:29500`",
+        )
+    if launch.node_rank is not None and launch.node_rank >= launch.nodes:
+        yield Finding(
+            ("launch", "node_rank"), f"machine {launch.node_rank} of {launch.nodes}: they count from 0"
+        )
+    if launch.nodes == 1 and launch.rendezvous is not None:
+        yield Finding(("launch", "rendezvous"), "`launch.rendezvous` has no effect with `launch.nodes: 1`")

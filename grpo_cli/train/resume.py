@@ -53,7 +53,8 @@ def differing_keys(old: str, new: str) -> list[str]:
     from ruamel.yaml import YAML
 
     before, after = (flatten(YAML(typ="safe").load(text)) for text in (old, new))
-    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    keys = (before.keys() | after.keys()) - {"launch.node_rank"}  # each machine of a run has its own
+    return sorted(key for key in keys if before.get(key) != after.get(key))
 
 
 def flatten(value: object, path: str = "") -> dict[str, object]:

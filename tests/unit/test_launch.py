@@ -1,0 +1,48 @@
+"""How many processes, on which machines, and what torchrun is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo_cli import launch
+from grpo_cli.errors import SetupError
+from grpo_cli.launch import Nodes, choose_world
+from grpo_cli.recipe import Launch
+
+TWO = Launch(nodes=2, rendezvous="node17:29500")
+
+
+def test_one_machine_needs_no_rendezvous() -> None:
+    assert Nodes.of(Launch(), {}) == Nodes()
+    assert Nodes().torchrun(4) == ["--standalone", "--nproc-per-node=4"]
+
+
+def test_slurm_numbers_the_machines_unless_the_recipe_does() -> None:
+    assert Nodes.of(TWO, {"SLURM_NODEID": "1"}).rank == 1
+    assert Nodes.of(TWO.model_copy(update={"node_rank": 0}), {"SLURM_NODEID": "1"}).rank == 0
+
+
+@pytest.mark.parametrize("environ", [{}, {"SLURM_NODEID": "2"}])
+def test_a_machine_without_a_number_is_refused(environ: dict[str, str]) -> None:
+    with pytest.raises(SetupError, match="which of the 2 machines is this"):
+        Nodes.of(TWO, environ)
+
+
+def test_torchrun_meets_at_machine_zero() -> None:
+    assert Nodes.of(TWO, {"SLURM_NODEID": "1"}).torchrun(8) == [
+        "--nnodes=2",
+        "--node-rank=1",
+        "--master-addr=node17",
+        "--master-port=29500",
+        "--nproc-per-node=8",
+    ]
+
+
+def test_auto_takes_the_gpus_that_a_batch_divides_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "gpu_count", lambda: 8)
+    assert choose_world("auto", 1, 64) == 8
+    assert choose_world("auto", 1, 60) == 6
+    with pytest.raises(SetupError, match="do not divide over 7"):
+        choose_world(7, 1, 64)
+    with pytest.raises(SetupError, match="there are 8 here"):
+        choose_world(9, 1, 72)
