@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import threading
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from grpo_cli.display.info import Card, Display, Level, Metrics, RunInfo
 from grpo_cli.display.plain import PlainDisplay
@@ -13,6 +15,38 @@ from grpo_cli.display.sample import SampleView
 from grpo_cli.health import Health
 from grpo_cli.run import RunFolder
 from grpo_cli.run.follow import is_step
+
+
+class LogFile(io.RawIOBase):
+    """The bytes of `train.log`. What a full disk does not take is dropped: records stop a run, its log does not."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError:
+            self._descriptor = os.open(os.devnull, os.O_WRONLY)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append, if the disk takes it."""
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, data)
+        return len(data)
+
+    def close(self) -> None:
+        """Close."""
+        if not self.closed:
+            super().close()
+            os.close(self._descriptor)
+
+
+def open_log(path: str) -> TextIO:
+    """Line buffered and appending: whole lines interleave with those of `RunFolder.log`."""
+    raw = io.BufferedWriter(LogFile(path))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 class LoggedDisplay:
@@ -33,8 +67,7 @@ class LoggedDisplay:
         self._folder = info.folder
         if info.log:
             with self._early_lock:
-                # Line buffered and appending: whole lines interleave with those of `RunFolder.log`.
-                self._file = open(info.log, "a", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115 - closed in close()
+                self._file = open_log(info.log)
                 self._file.write(self._early.getvalue())
                 self._log.move_to(self._file)
         self._log.start(info)

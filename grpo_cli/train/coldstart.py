@@ -151,5 +151,5 @@ def _store(model: Any, folder: Path, about: dict[str, Any]) -> None:
         torch.save(trained, beside / WEIGHTS)
         (beside / "about.json").write_text(json.dumps(about))
         os.rename(beside, folder)
-    except OSError:
+    except (OSError, RuntimeError):  # torch reports a full disk as an error of its own
         shutil.rmtree(beside, ignore_errors=True)

@@ -6,7 +6,7 @@ import faulthandler
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from grpo_cli.run import RunFolder
@@ -50,7 +50,8 @@ class Heartbeat:
                 f"nothing has moved for {stuck:.0f}s in `{self._phase}`",
                 hint=f"stacks are in {self.run.log_path}; `stop.hang_s` sets the limit",
             )
-            with self.run.log_path.open("a") as log:
+            # the disk may be full, which is no reason to stop watching
+            with suppress(OSError), self.run.log_path.open("a") as log:
                 faulthandler.dump_traceback(log, all_threads=True)
 
 
