@@ -32,8 +32,8 @@ class Limits:
     entropy_bend: float = 1.75
     flat_steps: int = 30
     flat_gain: float = 0.02
-    kl_growth: float = 2.0
-    kl_floor: float = 0.01
+    kl_growth: float = 3.0
+    kl_floor: float = 0.05
     verifier_trouble: float = 0.01
     slow_verify_steps: int = 5
     grad_factor: float = 10.0
@@ -199,7 +199,8 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
 
 def kl_without_gain(history: History, limits: Limits) -> Finding | None:
     """W31: the policy moves away from the reference and the reward stays where it is."""
-    now, before = _two_windows(history, "kl", limits.flat_steps, limits.window)
+    now = _some(history, "kl", limits.window)  # a monitored KL is not measured at every step
+    before = _some(history[: -limits.flat_steps], "kl", limits.window)
     reward_now, reward_before = _two_windows(history, "reward/total/mean", limits.flat_steps, limits.window)
     if now is None or before is None or reward_now is None or reward_before is None:
         return None
@@ -310,3 +311,9 @@ def _two_windows(history: History, key: str, apart: int, width: int) -> tuple[fl
     if now is None or before is None:
         return None, None
     return percentile(now, 0.5), percentile(before, 0.5)
+
+
+def _some(history: History, key: str, steps: int) -> float | None:
+    """Median of what was measured in the last steps, however little; None if nothing was, or there are fewer steps."""
+    values = [m.get(key) for m in history[-steps:]] if len(history) >= steps else []
+    return percentile([v for v in values if v is not None and math.isfinite(v)], 0.5)

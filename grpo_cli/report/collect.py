@@ -77,9 +77,9 @@ def collect(folder: RunFolder) -> RunData:
     lines = folder.metrics()
     steps = tuple(m for m in lines if is_step(m))
     if not lines:
-        raise DataError(
-            f"`{folder.path}` has no metrics yet", hint="`grpo watch` shows a run that is starting"
-        )
+        reason = folder.manifest().get("reason")
+        hint = f"it stopped: {reason}" if reason else "`grpo watch` shows a run that is starting"
+        raise DataError(f"`{folder.path}` has no metrics yet", hint=hint)
     return RunData(
         folder=folder,
         info=info_of(folder),

@@ -86,6 +86,11 @@ def shrinking(step: int) -> float:
         ("length hack", "W22", from_start(length__mean=lambda s: 200 * 1.03 ** (s - START))),
         ("entropy collapse", "W30", both(from_start(entropy=shrinking), groups_at(0.3))),
         ("truncation wall", "W20", from_start(truncated=0.4)),
+        (
+            "kl that grows for nothing",
+            "W31",
+            from_start(kl=lambda s: 0.05 + 0.01 * (s - START), reward__total__mean=0.5),
+        ),
         ("kl blow-up", "W32", from_start(kl=lambda s: 0.05 * 1.4 ** (s - START))),
         ("broken verifier", "W42", groups_at(0.0)),
         ("broken verifier", "W42", groups_at(1.0)),
