@@ -10,12 +10,21 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from grpo_cli.run import RunFolder
+from grpo_cli.train.beats import Beats
 
 
 class Heartbeat:
     """Watches the calls of `beat`; one message per hang, and one more when it is over."""
 
-    def __init__(self, run: RunFolder, display: Any, limit_s: float, every_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        display: Any,
+        limit_s: float,
+        every_s: float = 1.0,
+        beats: Beats | None = None,
+    ) -> None:
+        self.beats = beats or Beats.from_environment()
         self.run, self.display, self.limit_s, self.every_s = run, display, limit_s, every_s
         self._phase, self._since = "start", time.monotonic()
         self._is_said = False
@@ -42,16 +51,20 @@ class Heartbeat:
     def _watch(self) -> None:
         while not self._over.wait(self.every_s):
             stuck = time.monotonic() - self._since
+            self.beats.leave(self._phase, stuck)
             if stuck < self.limit_s or self._is_said:
                 continue
             self._is_said = True
+            others = self.beats.others()
             self.display.note(
                 "warn",
-                f"nothing has moved for {stuck:.0f}s in `{self._phase}`",
+                f"nothing has moved for {stuck:.0f}s in `{self._phase}`" + (f"; {others}" if others else ""),
                 hint=f"stacks are in {self.run.log_path}; `stop.hang_s` sets the limit",
             )
             # the disk may be full, which is no reason to stop watching
             with suppress(OSError), self.run.log_path.open("a") as log:
+                if self.beats.folder is not None:
+                    print(f"stacks of rank {self.beats.rank}", file=log, flush=True)
                 faulthandler.dump_traceback(log, all_threads=True)
 
 

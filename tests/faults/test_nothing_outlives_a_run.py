@@ -99,7 +99,7 @@ def test_a_rank_that_dies_ends_the_run_which_then_resumes_exactly(folder: Path, 
     assert ended.code == 0, ended.said
     for seed in range(int(os.environ.get("FAULT_RANK_TRIES", "2"))):
         rng, runs = random.Random(f"rank/{seed}"), folder / f"broken{seed}"
-        victim, step = rng.choice(["rank 0", "rank 1", "the parent"]), rng.randrange(1, 6)
+        victim, step = rng.choice(["rank 0", "rank 1", "the parent"]), rng.randrange(1, 4)
         pid, said = warm.start(train(recipe, runs, *TWO), folder)
         wait_for(lambda runs=runs, step=step: (runs / f"run/samples/step-{step:06d}.jsonl").exists())  # type: ignore[misc]
         os.kill(pid if victim == "the parent" else ranks(pid)[int(victim[-1])], signal.SIGKILL)
@@ -111,3 +111,17 @@ def test_a_rank_that_dies_ends_the_run_which_then_resumes_exactly(folder: Path, 
         assert_nothing_lost(recorded, runs / "run")
         assert_same(folder / "straight/run", runs / "run")
         tally("`kill -9` of one of two ranks, or of their parent", victim)
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named_and_the_run_goes_on_when_it_does(folder: Path, warm: Warm) -> None:
+    recipe = small_recipe(folder, steps=40, save_every=50)
+    pid, said = warm.start(train(recipe, folder, *TWO, "--set", "stop.hang_s=4"), folder)
+    wait_for(lambda: (folder / "run/samples/step-000001.jsonl").exists())
+    stopped = ranks(pid)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    wait_for(lambda: "nothing has moved for" in said.read_text())
+    assert "rank 1: does not run for" in said.read_text()
+    os.kill(stopped, signal.SIGCONT)
+    assert warm.wait(pid) == 0
+    tally("a rank that is stopped", "named, the run went on")
