@@ -23,14 +23,7 @@ GPU_TOKENS_A_FORWARD = (
 # the hooks of TRL 1.16 that trainer.py overrides or calls, with the parameters it relies on
 HOOKED = {
     "_generate_and_score_completions": ["self", "inputs"],
-    "_generate_single_turn": [
-        "self",
-        "prompt_ids",
-        "images",
-        "multimodal_fields",
-        "num_generations",
-        "has_tool_images",
-    ],
+    "_generate": ["self", "prompts"],
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_tokenize_prompts": ["self", "prompts"],
     "_compute_loss": ["self", "model", "inputs"],

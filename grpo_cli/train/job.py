@@ -219,7 +219,8 @@ class Job:
     def _trainer(
         self, loaded: Loaded, step: GrpoStep, evaluator: Evaluator | None, train: Split
     ) -> tuple[Trainer, Watch]:
-        longest = max((len(encode(loaded.tokenizer, row)) for row in train.rows[:2000]), default=0)
+        seen = train.rows[:2000] if self.device.type == "cuda" else []  # a CPU takes the batch as a whole
+        longest = max((len(encode(loaded.tokenizer, row)) for row in seen), default=0)
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
         partial = self.folder.path / "checkpoints" / checkpoint.PARTIAL
         checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,9 @@ from grpo_cli.evaluate import encode
 from grpo_cli.judge import Judge
 from grpo_cli.recipe import Recipe
 from grpo_cli.train.model import Loaded
+
+MOST_TOKENS_A_BYTE = 11
+"""No token is shorter than a byte, and a normaliser (NFKC) makes at most 11 bytes of one."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,35 @@ def load_split(
 def fit_split(recipe: Recipe, split: Split, loaded: Loaded, display: Display) -> Split:
     """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said."""
     limit = recipe.data.max_prompt_tokens or room_for_prompts(recipe, loaded)
-    fitting = drop_overlong(split.rows, lambda row: len(encode(loaded.tokenizer, row)), limit)
+    fitting = drop_overlong(split.rows, Lengths(loaded.tokenizer, split.rows, limit), limit)
     if not fitting.dropped:
         return split
     display.note("warn", fitting.summary())
     kept = {row.id for row in fitting.rows}
     places = [i for i, row in enumerate(split.rows) if row.id in kept]
     return Split([split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()})
+
+
+class Lengths:
+    """Prompt lengths in tokens; a row whose bytes alone show that it fits gets that bound and is not tokenised."""
+
+    def __init__(self, tokenizer: Any, rows: Sequence[Row], limit: int | None) -> None:
+        self.tokenizer, self.limit = tokenizer, limit
+        # a template adds to each row no more than all that one row has
+        self.template = {_turns(row): len(encode(tokenizer, row)) for row in rows[:1]}
+
+    def __call__(self, row: Row) -> int:
+        template = self.template.get(_turns(row))
+        if template is not None and self.limit is not None:
+            texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]
+            most = template + MOST_TOKENS_A_BYTE * sum(len(text.encode()) for text in texts)
+            if most <= self.limit:
+                return most
+        return len(encode(self.tokenizer, row))
+
+
+def _turns(row: Row) -> tuple[str, ...]:
+    return tuple(m["role"] for m in row.messages or [])
 
 
 def room_for_prompts(recipe: Recipe, loaded: Loaded) -> int | None:

@@ -104,6 +104,7 @@ class GrpoStep:
         self.thrown: dict[str, float] = {}
         self.monitored: dict[str, float] = {}  # what monitors measured of this batch
         self.calls = 0  # of the engine in this step
+        self.encoded: dict[int, list[int]] = {}  # prompts of this step
         self.advantages_PG = torch.zeros(0)
         self.kept_PG = torch.zeros(0, dtype=torch.bool)  # samples that pruning leaves in
 
@@ -114,6 +115,7 @@ class GrpoStep:
             TrainingError: too many samples went without a verdict.
         """
         self.encode, self.drawn, self.calls = encode, [], 0
+        self.encoded.clear()
         self.groups = self.draw_groups(self.recipe.sample.prompts)
         if self.recipe.train.dead_groups == "resample":
             filled = fill(self.groups, self.draw_groups, self.has_signal, self.recipe.train.resample_rounds)
@@ -157,7 +159,7 @@ class GrpoStep:
 
     def sample(self, rows: Sequence[int], size: int) -> list[tuple[int, list[Completion]]]:
         """`size` completions for each row."""
-        prompts = self.encode([self.rows[row].messages or self.rows[row].prompt for row in rows])
+        prompts = self.prompt_ids(rows)
         requests, total = [Request(ids, size) for ids in prompts], len(rows) * size
         self.display.phase("generate", 0, total)
         with self.clock.phase("generate"):
@@ -167,6 +169,14 @@ class GrpoStep:
                 on_progress=lambda done, _: self.display.phase("generate", done, total),
             )
         return list(zip(rows, found, strict=True))
+
+    def prompt_ids(self, rows: Sequence[int]) -> list[list[int]]:
+        """Token ids of these rows' prompts; a row is tokenised once in a step."""
+        fresh = [row for row in dict.fromkeys(rows) if row not in self.encoded]
+        if fresh:
+            ids = self.encode([self.rows[row].messages or self.rows[row].prompt for row in fresh])
+            self.encoded |= dict(zip(fresh, ids, strict=True))
+        return [self.encoded[row] for row in rows]
 
     def sampling(self) -> SamplingSettings:
         """The recipe's sampling with a seed of this generation's own: no global random state is used."""

@@ -117,16 +117,15 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         off: torch.Tensor = gather(answer_kl(logps, out["ref_per_token_logps"], mask))
         return beta * off
 
-    def _generate_single_turn(
-        self,
-        prompt_ids: Any,
-        images: Any,
-        multimodal_fields: Any,
-        num_generations: int,
-        has_tool_images: bool = False,
-    ) -> tuple[list[list[int]], None]:
-        mine, every = self.grpo.mine, [c.token_ids for group in self.grpo.groups for c in group.completions]
-        return every[mine.start : mine.stop], None
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        """What `draw` sampled, as TRL's `_generate` would return it: no second tokenising, decoding or counting."""
+        mine = self.grpo.mine
+        rows = [group.row for group in self.grpo.groups for _ in group.completions][mine.start : mine.stop]
+        ids = [c.token_ids for group in self.grpo.groups for c in group.completions][mine.start : mine.stop]
+        texts = [text for group in self.grpo.groups for text in group.texts][mine.start : mine.stop]
+        is_chat = not isinstance(prompts[0], str)
+        said = [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts
+        return self.grpo.prompt_ids(rows), ids, None, said, None, {}, None, []
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any

@@ -38,7 +38,7 @@ def spent(device: str) -> float:
 
 
 class Parts:
-    """Seconds of each step and of the generation in it."""
+    """Seconds of each step and of the generation in it; the last step, with what ends a run, is left out."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.device, self.warm = settings["device"], settings["warm"]
@@ -68,9 +68,6 @@ class Parts:
                 if parts.began:
                     parts.close(now)
                 parts.began, parts.generated = now, 0.0
-
-            def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-                parts.close(spent(parts.device))
 
         return Marks()
 
@@ -157,7 +154,7 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
                 "micro_batch": settings["micro"],
                 "engine": "graph",
             },
-            "train": {"steps": settings["steps"] + settings["warm"], "lr": 1e-6},
+            "train": {"steps": settings["steps"] + settings["warm"] + 1, "lr": 1e-6},
             "monitor": {"kl": "off"},
             "run": {"dir": str(folder / "runs"), "save_every": 10_000},
         }
@@ -200,7 +197,7 @@ def plain(folder: Path, settings: dict[str, Any]) -> None:
             gradient_accumulation_steps=total // micro,
             num_generations=settings["group"],
             max_completion_length=settings["new"],
-            max_steps=settings["steps"] + settings["warm"],
+            max_steps=settings["steps"] + settings["warm"] + 1,
             learning_rate=1e-6,
             logging_steps=1,
             save_strategy="no",
@@ -257,6 +254,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6, help="timed steps of our side")
     parser.add_argument("--plain-steps", type=int, help="timed steps of the plain side (default: as many)")
     parser.add_argument("--warm", type=int, default=2)
+    parser.add_argument("--only", choices=["own", "plain"], help="one side, no ratio")
     parser.add_argument("--side", choices=["own", "plain"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--settings", type=json.loads, help=argparse.SUPPRESS)
@@ -278,15 +276,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_model(folder, settings["shape"], args.prompts, prompt_tokens)
+        fewer = settings | {"steps": args.plain_steps or args.steps, "warm": min(args.warm, 1)}
         found = {
-            "own": side("own", folder, settings),
-            "plain": side(
-                "plain",
-                folder,
-                settings | {"steps": args.plain_steps or args.steps, "warm": min(args.warm, 1)},
-            ),
+            name: side(name, folder, settings if name == "own" else fewer)
+            for name in ("own", "plain")
+            if args.only in (None, name)
         }
-    ratios = {key: found["plain"][key] / found["own"][key] for key in ("step", "generate", "update")}
+    keys = ("step", "generate", "update") if args.only is None else ()
+    ratios = {key: found["plain"][key] / found["own"][key] for key in keys}
     device = torch.cuda.get_device_name() if on_cuda else f"cpu, {torch.get_num_threads()} threads"
     print(
         json.dumps(
