@@ -126,11 +126,17 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
 
 
 def _again(run: RunData, change: str = "") -> str:
-    """The command line that started the run, with one more `--set`."""
+    """The command line that started the run, with one more `--set`; the run's own name and how it was shown are left out."""
     argv = [str(word) for word in run.manifest.get("argv") or []]
     words = argv[argv.index("train") + 1 :] if "train" in argv else []
-    words = words if words and "--resume" not in words else [_recipe(run)]
-    return shlex.join(["grpo", "train", *words, *(["--set", change] if change else [])])
+    kept, rest = list[str](), iter(words if "--resume" not in words else [])
+    for word in rest:
+        if word in ("--display", "--set"):
+            value = next(rest, "")
+            kept += [word, value] if word == "--set" and not value.startswith("run.name=") else []
+        elif word != "--json":
+            kept.append(word)
+    return shlex.join(["grpo", "train", *(kept or [_recipe(run)]), *(["--set", change] if change else [])])
 
 
 def _recipe(run: RunData) -> str:

@@ -53,7 +53,23 @@ def make(root: Path, draw: Draw = healthy, steps: int = 30) -> RunFolder:
     """A run of real records; every step has rows of its own."""
     rng = random.Random(0)
     folder = RunFolder.create(
-        root, "run", RECIPE, {"argv": ["grpo", "train", "my.yaml", "--set", "train.seed=1"]}
+        root,
+        "run",
+        RECIPE,
+        {
+            "argv": [
+                "grpo",
+                "train",
+                "my.yaml",
+                "--set",
+                "train.seed=1",
+                "--set",
+                "run.name=run",
+                "--display",
+                "none",
+                "--json",
+            ]
+        },
     )
     for step in range(1, steps + 1):
         records = [draw(rng, step, PROMPTS * step + i) for i in range(PROMPTS) for _ in range(GROUP)]
