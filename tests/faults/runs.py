@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,12 +81,15 @@ class Warm:
         )
         return int(self._answer()["pid"]), output
 
-    def run(self, argv: list[str], folder: Path, *, kill_after_s: float | None = None, **more: Any) -> Ended:
-        """Start, wait (and kill after a while, where that is asked), and tell how it ended."""
+    def run(
+        self, argv: list[str], folder: Path, *, kill_when: Callable[[], bool] | None = None, **more: Any
+    ) -> Ended:
+        """Start, wait (and kill when something is so), and tell how it ended."""
         began = time.monotonic()
         pid, output = self.start(argv, folder, **more)
-        if kill_after_s is not None:
-            time.sleep(kill_after_s)
+        if kill_when is not None:
+            while not kill_when() and pid in children(self.process.pid):
+                time.sleep(0.005)
             os.kill(pid, signal.SIGKILL)
         code = self.wait(pid)
         return Ended(code, output.read_text(errors="replace"), time.monotonic() - began)
