@@ -36,6 +36,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.name
+        self._unsynced: set[Path] = set()
 
     @classmethod
     def create(
@@ -105,11 +106,11 @@ class RunFolder:
         return self.path / FOLDERS[split] / f"step-{step:06d}.jsonl"
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """One line of `metrics.jsonl`, on disk when this returns; `at` (UTC) is added where it is missing."""
+        """One line of `metrics.jsonl`, with the system when this returns; `at` (UTC) is added where it is missing."""
         with _writing(self.path):
-            lines.append(
-                self.path / "metrics.jsonl", dump_line({**metrics, "at": metrics.get("at") or iso_now()})
-            )
+            path = self.path / "metrics.jsonl"
+            lines.append(path, dump_line({**metrics, "at": metrics.get("at") or iso_now()}))
+        self._unsynced.add(path)
 
     def write_samples(self, step: int, records: Sequence[SampleRecord], split: Split = "train") -> Path:
         """Add the samples of a step to its file in one write, and say where they are."""
@@ -117,7 +118,15 @@ class RunFolder:
         with _writing(path):
             path.parent.mkdir(exist_ok=True)
             lines.append(path, "".join([dump_line(record.as_json()) for record in records]))
+        self._unsynced.add(path)
         return path
+
+    def sync(self) -> None:
+        """Have the disk hold what was recorded: a checkpoint must not outlive its records in a power failure."""
+        with _writing(self.path):
+            for path in self._unsynced | {path.parent for path in self._unsynced}:
+                lines.sync(path)
+        self._unsynced.clear()
 
     def write_probe(self, found: Mapping[str, Any], records: Sequence[SampleRecord]) -> None:
         """What the gate's probe found (`probe.json`) and its samples (`probe.jsonl`)."""

@@ -23,6 +23,15 @@ def append(path: Path, text: str) -> None:
         os.close(fd)
 
 
+def sync(path: Path) -> None:
+    """Return when the disk has a file, or the names in a folder."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _cut_torn_tail(fd: int) -> None:
     end = os.lseek(fd, 0, os.SEEK_END)
     if end == 0 or os.pread(fd, 1, end - 1) == b"\n":

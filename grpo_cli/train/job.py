@@ -343,6 +343,7 @@ class Job:
     def _seal(self, trainer: Trainer, written: Path) -> None:
         folder = self.folder.path / "checkpoints"
         state = {"stop_rules": self.stop_rules.state()}
+        self.folder.sync()
         saved = checkpoint.seal(written, folder, trainer, self.recipe.resolved(), state)
         checkpoint.keep_newest(folder, self.recipe.run.keep)
         self.display.note("good", f"saved {saved.path}")

@@ -187,6 +187,16 @@ def test_a_run_appears_whole_so_a_start_that_died_leaves_its_name_free(tmp_path:
     assert sorted(p.name for p in dead.parent.iterdir()) == ["0123"]
 
 
+def test_a_sync_asks_the_disk_for_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, synced = make(tmp_path), list[str]()
+    run.write_metrics({"step": 1})
+    run.write_samples(1, [record(step=1)])
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").resolve().name))
+    run.sync()
+    run.sync()
+    assert sorted(synced) == ["first", "metrics.jsonl", "samples", "step-000001.jsonl"]
+
+
 def test_a_log_entry_of_several_lines_is_indented(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.log("warn", "first\nsecond")
