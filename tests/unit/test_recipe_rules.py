@@ -38,6 +38,7 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["train.kl.beta=0.1"], "leave the KL term"),
         (["train.schedule=cosine", "train.trl.lr_scheduler_type=linear"], "said too"),
         (["eval.samples=2", "eval.k=[4]"], "pass@4 needs 4 samples"),
+        (["gate.pass@1=[0.9, 0.1]"], "nothing lies between"),
         (["eval.every=5"], "needs held-out rows"),
         (["stop.patience=5"], "needs held-out scores"),
         (["verify.math.weight=0"], "sum to 0"),
