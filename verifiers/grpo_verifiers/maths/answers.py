@@ -27,6 +27,11 @@ _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**")
 _BASE = re.compile(
     r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
 )
+_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*\{\s*([0-9A-Za-z]+)\s*\}")
+_MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*\\(?:text|mathrm)\s*\{\s*([msgLFCA])\s*\}")
+_CONDITION = re.compile(
+    r"(?:,\s*)?\\text\s*\{\s*,?\s*(?:for|where|when)\s*\}(?=(?:\s|\\[ ,;])*[a-z]\s*(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
+)
 _CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _UNIT_NAME = r"\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
 _UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*{_UNIT_NAME}\s*{_UNIT_NAME}")
@@ -72,6 +77,7 @@ _ARROW = re.compile(r"^\s*\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a
 _DECORATION = re.compile(
     r"(?<=[\w})$])(?:\s|\\q?quad|\\[ ,;])*\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*$"
 )
+_PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
 _DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
 _BRACKETED_UNIT = re.compile(
     r"(?<=[\d}])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*\(\s*([a-z]{2,}[a-z ]*)\s*\)\s*\}|\(\s*\\(?:text|mathrm)\s*\{\s*([a-z]{2,}[a-z ]*)\s*\}\s*\))$"
@@ -113,6 +119,8 @@ _PHRASE_TREES: dict[str, Node] = {
 def tidy(text: str) -> str:
     """Outer dollars, stops and line breaks dropped, Unicode rewritten."""
     text = respell(text).strip()
+    if "\\prime" in text:
+        text = _PRIMES.sub(lambda m: "'" * m[1].count("prime"), text)
     if "dollar" in text and "\\" in text:
         text = _DOLLAR_MACRO.sub(r"\\$", text)
     for _ in range(6):
@@ -162,6 +170,10 @@ def read_answer(text: str) -> Answer:
         clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
     if "frac" in clean and "{\\" in clean:
         clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
+    if "\\text" in clean:
+        clean = _CONDITION.sub(",", clean)
+    if "\\mu" in clean:
+        clean = _MICRO.sub(r"\\text{ u\1}", clean)
     if "Omega" in clean:
         clean = _OHMS.sub(r"\\text{ ohm}", clean)
     if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
@@ -262,7 +274,7 @@ def _words(text: str, tokens: list[Token]) -> str:
 def _base_number(text: str) -> Node | None:
     if "_" not in text:
         return None
-    match = _BASE.fullmatch(text)
+    match = _BASE.fullmatch(_UPRIGHT_DIGITS.sub(r"\1", text))
     if match is None:
         return None
     digits, base_text = match.groups()

@@ -25,8 +25,8 @@ _BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
-    r"[,.]?(?:or|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{or\}|\\lor|\\vee)"
-    r"(?:[,:]|else|maybe|possibly|perhaps|even|alternatively|otherwise|it'?s|itis|it(?:could|can|may|might)be)*(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
+    r"[,.;:\-–—(]*(?:or|vs\.?|versus|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{or\}|\\lor|\\vee)"
+    r"(?:[,:\-–—]|else|maybe|possibly|perhaps|even|alternatively|otherwise|it'?s|itis|it(?:could|can|may|might)be)*(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
     re.I,
 )
 _AND = re.compile(
@@ -40,6 +40,7 @@ _OR_AFTER = re.compile(
 )
 _DENIED_AFTER = re.compile(
     r"[\s$)\]\\*,.\"'`]*(?:(?:is|would be|was|are|seems)\s+(?:definitely |clearly |actually |just |also )?(?:not|wrong|incorrect|false|n't)"
+    r"|\?\s*(?:no|nope|not)\b|\(?(?:just kidding|jk\b|not really)|or\s+(?:something else|some other|another|not\b|maybe not)"
     r"|isn't|is n't|wouldn't be|cannot be|can't be|must be wrong)\b",
     re.I,
 )
@@ -48,11 +49,14 @@ _RETRACTED = re.compile(
     r"(?:\s+(?:is|was|must be|seems|looks)|'s)\s+(?:\w+ly\s+|just\s+)?(?:wrong|incorrect|false|mistaken|not correct|not right|a mistake|an error)\b",
     re.I,
 )
+_OR_NEXT = re.compile(r"[\s$.,*\\)]*\n[\s$*]*or\b", re.I)
 _NOT_FINAL = re.compile(
     r"\b(?:previous|earlier|wrong|incorrect|initial|naive|old|tempting|false|former)\s*$", re.I
 )
 _DENIED_BEFORE = re.compile(
-    r"(?:\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$", re.I
+    r"(?:(?:\bnot|n't)\s+(?:think|believe|say|claim|mean)\s+(?:that\s+)?(?:it|this|the answer)(?:'s|\s+is|\s+equals)?"
+    r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$",
+    re.I,
 )
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|on second thought)\b[^\n]{0,40})"
@@ -170,12 +174,17 @@ def _rfind_box(text: str, before: int) -> tuple[int, int] | None:
             return start, match.end()
 
 
+_UNSEEN = re.compile(r"\\(?:[hv]?phantom|label|tag|x?cancel|sout|textcolor\s*\{white\})\s*\{\Z")
+
+
 def _is_comment(text: str, at: int) -> bool:
     line = text.rfind("\n", max(0, at - 200), at) + 1
     if text[line : line + 1] == "%" and line <= at:
         return line > 0 or at < 200
     mark = text.rfind("%", line, at)
     if mark > line and text[line:mark].rstrip(" \t$.").endswith("}") and text[mark - 1].isspace():
+        return True
+    if text[at - 1 : at] == "{" and _UNSEEN.search(text, max(0, at - 40), at):
         return True
     opened = text.rfind("<!--", max(0, at - 2000), at)
     return opened >= 0 and text.find("-->", opened, at) < 0
@@ -201,7 +210,7 @@ def _last_box(text: str) -> Extraction | None:
         second = _second_opinion(text, box.end, tail)
         if second is not None:
             return Extraction((content, second))
-    if _DENIED_BEFORE.search(text[max(0, box.start - 24) : box.start]):
+    if _DENIED_BEFORE.search(text[max(0, box.start - 48) : box.start]):
         return Extraction((), "denied")
     return Extraction((content,)) if alone else _joined(text, box, content)
 
@@ -287,6 +296,8 @@ def _line(text: str) -> Extraction | None:
         rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
         rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
         stated = _first_formula(rest.split("\n", 1)[0])
+        if stated and _OR_NEXT.match(rest, rest.find(stated) + len(stated)):
+            return Extraction((), "hedge", "line")
         if stated and _RETRACTED.match(rest[rest.find(stated) + len(stated) :][:120]):
             return Extraction((), "denied", "line")
         if stated:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from grpo_verifiers.maths.exact import NotRational, Undefined, rational
 from grpo_verifiers.maths.lexer import TooBig
-from grpo_verifiers.maths.tree import Node
+from grpo_verifiers.maths.tree import ONE, Node
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 SMOOTH = 67
@@ -64,6 +64,15 @@ def _pow(a: Pair, n: int) -> Pair:
         a = _times(a, a)
         n >>= 1
     return result
+
+
+_QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "csc": ("", "sin")}
+
+
+def _quotient(node: Node) -> Node:
+    """`tan x` as `sin x / cos x`, and so on."""
+    top, bottom = _QUOTIENTS[node[1]]
+    return ("/", ("f", top, node[2]) if top else ONE, ("f", bottom, node[2]))
 
 
 class Field:
@@ -246,7 +255,26 @@ class Field:
             return _times(self.image(node[2]), self._ln(node[1]))
         if kind == "root":
             return _times(_inverse(self.image(node[2])), self._ln(node[1]))
+        if kind == "f" and node[1] == "abs":
+            return self._ln_abs(node[2][0])
+        if kind == "f" and node[1] in _QUOTIENTS:
+            return self._ln(_quotient(node))
         return self._drawn("ln", self.image(node))
+
+    def _ln_abs(self, node: Node) -> Pair:
+        """The logarithm of an absolute value, taken apart at products and powers."""
+        if node[0] == "neg":
+            return self._ln_abs(node[1])
+        if node[0] == "f" and node[1] in _QUOTIENTS:
+            return self._ln_abs(_quotient(node))
+        if node[0] in ("*", "/"):
+            parts: list[Node] = [("f", "abs", (part,)) for part in node[1:]]
+            return self._ln((node[0], *parts))
+        if node[0] == "^" and self._exact(node[2]) is not None:
+            return _times(self.image(node[2]), self._ln(("f", "abs", (node[1],))))
+        if self._exact(node) is not None:
+            return self._ln(("n", abs(self._exact(node) or Fraction(0)), None))
+        return self._drawn("ln", self.image(("f", "abs", (node,))))
 
     def _ln_integer(self, n: int) -> int:
         total = 0
@@ -261,6 +289,8 @@ class Field:
 
     def _function(self, node: Node) -> Pair:
         name = node[1]
+        if name in _QUOTIENTS and len(node[2]) == 1:
+            return self.image(_quotient(node))
         images = [self.image(a) for a in node[2]]
         number = self._exact(node)
         if number is not None:
@@ -270,10 +300,10 @@ class Field:
             images = [min((re, im), (-re % _P, -im % _P))]
         elif name in ("max", "min"):
             images.sort()
-        elif name in ("cos", "sec"):
+        elif name == "cos":
             (re, im) = images[0]
             images = [min((re, im), (-re % _P, -im % _P))]
-        elif name in ("sin", "tan", "arctan", "arcsin"):
+        elif name in ("sin", "arctan", "arcsin"):
             (re, im) = images[0]
             if (re, im) == (0, 0):
                 return (0, 0)

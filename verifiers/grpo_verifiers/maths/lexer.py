@@ -174,7 +174,13 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         if kind == "num":
             out.append(Token("n", value, spaced))
         elif kind == "word":
-            if len(value) == 2 and not upright and value in _PRODUCTS and _is_product(text, pos, out, spaced):
+            if (
+                len(value) == 2
+                and not upright
+                and value.lower() in _PRODUCTS
+                and not value.isupper()
+                and _is_product(text, pos, out, spaced)
+            ):
                 out.extend((Token("s", value[0], spaced), Token("s", value[1])))
             else:
                 _letters(value, out, spaced, upright)

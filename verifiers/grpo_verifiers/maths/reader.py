@@ -14,6 +14,8 @@ from grpo_verifiers.maths.tree import Node, contains, symbols
 from grpo_verifiers.maths.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
 from grpo_verifiers.maths.words import HEDGES
 
+_CHOOSING = HEDGES | {"one", "any", "some"}
+
 
 class Reader(GroupReader):
     """The whole grammar."""
@@ -143,7 +145,9 @@ class Reader(GroupReader):
             ):
                 return
             if depth == 0 and value in ("=", ":") and token.kind == "o":
-                is_plain = is_words and not any(t.value.lower() in HEDGES for t in self.tokens[self.at : i])
+                is_plain = is_words and not any(
+                    t.value.lower() in _CHOOSING for t in self.tokens[self.at : i]
+                )
                 if (is_plain and i < self.at + 14) or (is_operation and value == "="):
                     self.at = i + 1
                 return

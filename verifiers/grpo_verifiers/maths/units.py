@@ -15,6 +15,8 @@ class Unit(NamedTuple):
 
 
 _TABLE = """
+nm length 1/1000000000 nanometer nanometers
+um length 1/1000000 micrometer micrometers micron microns
 mm length 1/1000 millimeter millimeters millimetre millimetres
 cm length 1/100 centimeter centimeters centimetre centimetres
 dm length 1/10 decimeter decimeters
