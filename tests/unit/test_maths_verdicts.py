@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import time
 from pathlib import Path
 
 import pytest
 
 from grpo_verifiers import BadGold, BadOption, Outcome, build
+from grpo_verifiers.maths.extract import extract
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("GRPO_DATA", ROOT.parent / "shared" / "data"))
@@ -146,3 +148,21 @@ def test_every_gold_verifies_against_itself(name: str) -> None:
         a for a in answers if maths.verify(f"\\boxed{{{a}}}", {"answer": a}).outcome is not Outcome.RIGHT
     ]
     assert failed == []
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "} % \\boxed{1} ",
+        "<!-- \\boxed{",
+        "&lt;think ",
+        "<|channel|>",
+        "\\phantom{\\boxed{1}} ",
+        "\\boxed{1} vs ",
+    ],
+)
+def test_a_megabyte_of_one_mark_is_read_in_linear_time(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    start = time.process_time()
+    extract(text)
+    assert time.process_time() - start < 0.8

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+_MOST_UNSEEN = 200
 LOOK_BACK = 20_000
 """How far from the end the fallbacks look, in characters."""
 
 _NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _THINKING = re.compile(
-    rf"(?:<|&lt;)\s*(?P<end>/?)\s*(?:{_NAMES})(?:\s[^<>\n]{{0,80}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
+    rf"(?:<|&lt;)\s*(?P<end>/?)\s*(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
     r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
     r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
     re.IGNORECASE,
@@ -44,6 +45,7 @@ _DENIED_AFTER = re.compile(
     r"|isn't|is n't|wouldn't be|cannot be|can't be|must be wrong)\b",
     re.I,
 )
+_DENYING = ("not", "n't", " but", "than", "instead")
 _RETRACTED = re.compile(
     r"[\s$)\]\\*,.!\"'`;:\-–—]*(?:(?:but|however|though|wait|hmm|no|actually|oops|sorry)\b[,.!…\s]*)*(?:this|that|it|which|the answer|my answer)"
     r"(?:\s+(?:is|was|must be|seems|looks)|'s)\s+(?:\w+ly\s+|just\s+)?(?:wrong|incorrect|false|mistaken|not correct|not right|a mistake|an error)\b",
@@ -160,18 +162,18 @@ def _box_at(text: str, start: int, after: int) -> _Box:
 
 
 def _rfind_box(text: str, before: int) -> tuple[int, int] | None:
-    """Start and end of the last box macro that starts before `before`."""
-    while True:
-        at = text.rfind("box", 0, before)
-        if at < 1:
-            return None
-        before = at
-        start = at - 1 if text[at - 1] == "\\" else text.rfind("\\", max(0, at - 6), at)
+    """Start and end of the last box macro that starts before `before`; gives up behind many that are not shown."""
+    for _ in range(_MOST_UNSEEN):
+        start = text.rfind("\\boxed", 0, before)
+        for other in ("\\fbox", "\\framebox"):
+            start = max(start, text.rfind(other, max(start, 0), before))
         if start < 0:
-            continue
+            return None
         match = _BOX.match(text, start)
-        if match is not None and match.end() > at and not _is_comment(text, start):
+        if match is not None and not _is_comment(text, start):
             return start, match.end()
+        before = start
+    return None
 
 
 _UNSEEN = re.compile(r"\\(?:[hv]?phantom|label|tag|x?cancel|sout|textcolor\s*\{white\})\s*\{\Z")
@@ -181,8 +183,12 @@ def _is_comment(text: str, at: int) -> bool:
     line = text.rfind("\n", max(0, at - 200), at) + 1
     if text[line : line + 1] == "%" and line <= at:
         return line > 0 or at < 200
-    mark = text.rfind("%", line, at)
-    if mark > line and text[line:mark].rstrip(" \t$.").endswith("}") and text[mark - 1].isspace():
+    mark = text.rfind("%", max(line, at - 200), at)
+    if (
+        mark > line
+        and text[max(line, mark - 40) : mark].rstrip(" \t$.").endswith("}")
+        and text[mark - 1].isspace()
+    ):
         return True
     if text[at - 1 : at] == "{" and _UNSEEN.search(text, max(0, at - 40), at):
         return True
@@ -210,7 +216,8 @@ def _last_box(text: str) -> Extraction | None:
         second = _second_opinion(text, box.end, tail)
         if second is not None:
             return Extraction((content, second))
-    if _DENIED_BEFORE.search(text[max(0, box.start - 48) : box.start]):
+    before = text[max(0, box.start - 48) : box.start].lower()
+    if any(word in before for word in _DENYING) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
     return Extraction((content,)) if alone else _joined(text, box, content)
 
