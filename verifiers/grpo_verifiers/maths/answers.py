@@ -32,6 +32,10 @@ _MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*\\(?:text|mathrm)\s*\{\s*([msgLFCA])\s
 _CONDITION = re.compile(
     r"(?:,\s*)?\\text\s*\{\s*,?\s*(?:for|where|when)\s*\}(?=(?:\s|\\[ ,;])*[a-z]\s*(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
 )
+_EXCEPT = re.compile(
+    r"^\\text\s*\{\s*all\s+reals?(?:\s+numbers?)?(?:\s+x)?\s+except(?:\s+for)?\s*(?:x\s*=\s*)?\}(?:\s|\\[ ,;])*(?:x\s*=\s*)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
+    re.I,
+)
 _CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _UNIT_NAME = r"\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
 _UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*{_UNIT_NAME}\s*{_UNIT_NAME}")
@@ -171,6 +175,7 @@ def read_answer(text: str) -> Answer:
     if "frac" in clean and "{\\" in clean:
         clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
     if "\\text" in clean:
+        clean = _EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
         clean = _CONDITION.sub(",", clean)
     if "\\mu" in clean:
         clean = _MICRO.sub(r"\\text{ u\1}", clean)

@@ -36,13 +36,19 @@ _AND = re.compile(
 _OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(
     r"[\s$)\]\\*,.(]*\b(?:or|alternatively)\b[\s,]*(?:maybe|possibly|perhaps|even|else|it could be|it is)?\s*"
-    r"(\$?\\?\(?\s*(?:-?[\d.]|\\(?:d?frac|sqrt|pi))[^\n.;]{0,80})",
+    r"(\$?\\?\(?\s*(?:-?[\d.]|\\(?:d?frac|sqrt|pi))(?:[^\n.;]|\.(?=\d)){0,80})",
     re.I,
 )
+_DENIES = (
+    r"\s*(?:[.,;!?\n)]|$|(?:the|my|our|correct|right|it|true|valid|what|possible|acceptable|allowed|actually|really|\d|[$\\])"
+    r"|an?\s+(?:answer|solution|valid|correct|possible))"
+)
 _DENIED_AFTER = re.compile(
-    r"[\s$)\]\\*,.\"'`]*(?:(?:is|would be|was|are|seems)\s+(?:definitely |clearly |actually |just |also )?(?:not|wrong|incorrect|false|n't)"
+    r"[\s$)\]\\*,.\"'`]*(?:(?:is|would be|was|are|seems)\s+(?:definitely |clearly |actually |just |also )?(?:not(?="
+    + _DENIES
+    + r")|wrong|incorrect|false|n't)"
     r"|\?\s*(?:no|nope|not)\b|\(?(?:just kidding|jk\b|not really)|or\s+(?:something else|some other|another|not\b|maybe not)"
-    r"|isn't|is n't|wouldn't be|cannot be|can't be|must be wrong)\b",
+    r"|(?:isn't|is n't|wouldn't be)(?=" + _DENIES + r")|cannot be|can't be|must be wrong)\b",
     re.I,
 )
 _DENYING = ("not", "n't", " but", "than", "instead")

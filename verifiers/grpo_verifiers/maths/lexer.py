@@ -210,7 +210,9 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
                 out.append(Token("c" if name == "pi" else "s", name, spaced))
             elif name == "mathbb" or name == "Bbb":
                 argument, pos = _argument(text, pos)
-                out.append(Token("c", "set" + argument.strip(), spaced))
+                letter = argument.strip()
+                is_set = len(letter) != 1 or letter in "RZNQC"
+                out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
             elif name in ("not",):
                 rest = re.compile(r"\s*(?:=|\\(?:in|subset|equiv|eq)\b)").match(text, pos)
                 if rest is None:

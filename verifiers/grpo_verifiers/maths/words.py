@@ -266,6 +266,11 @@ def plain_words(text: str) -> str:
     return _PHRASES.get(phrase, phrase)
 
 
+def _listed(text: str) -> list[str]:
+    """The parts of a list of words, sorted: a list may come in any order."""
+    return sorted(filter(None, (plain_words(part) for part in re.split(r"[,;&]|\band\b", text))))
+
+
 def same_words(gold: str, answer: str) -> bool:
     """Whether two plain texts give the same answer."""
     a, b = plain_words(gold), plain_words(answer)
@@ -273,8 +278,11 @@ def same_words(gold: str, answer: str) -> bool:
         return False
     if a == b or a.replace(" ", "") == b.replace(" ", ""):
         return True
+    if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
+        return True
     if a in ("yes", "no", "true", "false"):
         head = re.match(r"\s*(yes|no|true|false)\s*[,.;:]\s*(.*)", answer, re.I | re.S)
         if head and head[1].lower() == a:
-            return not re.search(r"\b(yes|no|not|true|false|or|but|maybe|unless)\b", head[2], re.I)
+            contrary = "yes|true" if a in ("no", "false") else "no|not|false|yes|true"
+            return not re.search(rf"\b({contrary}|or|but|maybe|unless|if|sometimes)\b", head[2], re.I)
     return False
