@@ -23,7 +23,9 @@ Words = Annotated[str, Field(min_length=1)]
 class Section(BaseModel):
     """A section of the recipe: unknown keys are refused, values are never changed after loading."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", populate_by_name=True, ser_json_inf_nan="constants"
+    )
 
 
 def one_of(expectation: str) -> WrapValidator:

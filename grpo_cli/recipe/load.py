@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -42,7 +43,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
     _find_functions(layers)
     recipe, found = check(layers)
     if recipe is None or found or layers.mistakes:
-        raise _error(layers, found)
+        raise _error(layers, found, top.name)
     return recipe
 
 
@@ -159,9 +160,10 @@ def _stdin() -> str:
         raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place=STDIN) from None
 
 
-def _error(layers: Layers, found: list[Finding]) -> RecipeError:
+def _error(layers: Layers, found: list[Finding], name: str) -> RecipeError:
     placed: list[tuple[Mistake, str]] = [(m, "") for m in layers.mistakes]
     placed += [(layers.mistake(f.path, f.message, at_key=f.at_key), f.hint) for f in found]
+    placed = [(m if m.place else replace(m, place=name), hint) for m, hint in placed]
     placed.sort(key=lambda pair: _order(pair[0].place))
     hints = list(dict.fromkeys(hint for _, hint in placed[:10] if hint))
     return RecipeError([m for m, _ in placed], hint="\nhint: ".join(hints))

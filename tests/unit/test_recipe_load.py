@@ -75,3 +75,20 @@ def test_a_file_too_large_is_no_recipe(tmp_path: Path) -> None:
     file.write_text("#" * 300_000)
     with pytest.raises(RecipeError, match="too large"):
         load(file)
+
+
+def test_missing_keys_are_placed_in_the_file_even_where_it_has_no_line_to_show(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("{}\n")
+    with pytest.raises(RecipeError) as caught:
+        load(tmp_path / "r.yaml")
+    assert {m.place for m in caught.value.mistakes} == {str(tmp_path / "r.yaml")}
+
+
+def test_an_infinite_option_is_still_infinite_when_the_resolved_recipe_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(
+        "model: a/b\ndata: {train: {from: tasks:countdown, options: {most: .inf}}, prompt: '{{question}}'}\n"
+        "verify: {math: {}}\ntrain: {steps: 1}\n"
+    )
+    recipe = load(tmp_path / "r.yaml")
+    (tmp_path / "again.yaml").write_text(recipe.resolved())
+    assert load(tmp_path / "again.yaml") == recipe
