@@ -14,6 +14,9 @@ NEWEST = "last"
 HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
 """Keys that do not change what a step computes; `--resume-anyway` lets them differ."""
 
+PLACES = {"launch.node_rank", "launch.rendezvous"}
+"""Each machine of a run has its own number, each allocation its own host: they never count as a change."""
+
 
 def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     """The run at a path, or the newest unfinished one of this very recipe under `run.dir`.
@@ -53,7 +56,7 @@ def differing_keys(old: str, new: str) -> list[str]:
     from ruamel.yaml import YAML
 
     before, after = (flatten(YAML(typ="safe").load(text)) for text in (old, new))
-    keys = (before.keys() | after.keys()) - {"launch.node_rank"}  # each machine of a run has its own
+    keys = (before.keys() | after.keys()) - PLACES
     return sorted(key for key in keys if before.get(key) != after.get(key))
 
 
