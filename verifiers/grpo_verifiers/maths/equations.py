@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.lists import in_order
-from grpo_verifiers.maths.naming import factors, is_name, loosely_named, same_function
+from grpo_verifiers.maths.naming import factors, is_name, loosely_named, named_values, same_function
 from grpo_verifiers.maths.numeric import NoValue, approximate
 from grpo_verifiers.maths.regions import same_inequality, same_regions
 from grpo_verifiers.maths.scalars import Trial, proportional
@@ -113,6 +113,11 @@ def _shown_places(node: Node) -> int | None:
 def _gold_equation(gold: Node, answer: Node, trial: Trial) -> bool:
     name, values, signs = _chain(gold)
     if answer[0] != "rel":
+        if name is not None and name[0] == "tuple" and answer[0] == "list" and len(values) == 1:
+            named = named_values(answer[2])
+            if named is not None and values[0][0] == "tuple":
+                asked = [part[1] for part in name[3]]
+                return set(named) == set(asked) and in_order(values[0][3], [named[k] for k in asked], trial)
         if name is None:
             return "~" in signs and any(trial.same(v, answer) for v in values)
         return any(trial.same(v, answer) for v in values)

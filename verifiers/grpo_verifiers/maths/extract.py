@@ -67,7 +67,7 @@ _DENIED_BEFORE = re.compile(
     re.I,
 )
 _WITHDRAWN = re.compile(
-    r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|on second thought)\b[^\n]{0,40})"
+    r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|hold on|oops|scratch that|on second thought)\b[^\n]{0,40})"
     r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})",
     re.I,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from grpo_verifiers.maths.exact import Undefined
-from grpo_verifiers.maths.naming import named_values, values
+from grpo_verifiers.maths.naming import coordinates, named_values, values
 from grpo_verifiers.maths.numeric import NoValue, approximate
 from grpo_verifiers.maths.regions import same_regions
 from grpo_verifiers.maths.scalars import Trial, value_of
@@ -26,7 +26,7 @@ def same_lists(gold: Node, answer: Node, trial: Trial) -> bool:
     named = named_values(gold[2])
     if answer[0] == "tuple":
         if named is not None and len(named) > 1:
-            return in_order([named[k] for k in sorted(named)], answer[3], trial)
+            return in_order(coordinates(named), answer[3], trial)
         if trial.options.order == "free" and gold[1] != "pm":
             return unordered(list(gold[2]), list(answer[3]), trial)
         return False
@@ -44,9 +44,7 @@ def _one_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
     if gold[0] == "tuple":
         named = named_values(items)
         if named is not None and len(named) == len(items):
-            return bool(
-                len(named) == len(gold[3]) and in_order(gold[3], [named[k] for k in sorted(named)], trial)
-            )
+            return bool(len(named) == len(gold[3]) and in_order(gold[3], coordinates(named), trial))
         if answer[1] in (",", "and") and gold[1] in "(<" and not any(item[0] == "rel" for item in items):
             return in_order(gold[3], items, trial)
         return same_regions(gold, answer, trial)
@@ -73,16 +71,14 @@ def _list_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
         and second is None
         and not any(i[0] == "rel" for i in a)
     ):
-        return in_order([first[k] for k in sorted(first)], a, trial)
+        return in_order(coordinates(first), a, trial)
     if (
         second is not None
         and len(second) > 1
         and len({k[:1] for k in second}) == len(second)
         and not any(i[0] == "rel" for i in g)
     ):
-        return in_order(g, [second[k] for k in sorted(second)], trial) or in_order(
-            g, list(second.values()), trial
-        )
+        return in_order(g, coordinates(second), trial) or in_order(g, list(second.values()), trial)
     if any(item[0] == "dots" for item in (*g, *a)):
         return in_order(written_out(g), written_out(a), trial)
     g, a = values(g), values(a)

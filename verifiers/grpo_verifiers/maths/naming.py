@@ -38,6 +38,8 @@ def is_name(node: Node) -> bool:
         return (
             len(node) > 2 and all(term[0] == "s" for term in node[1:]) and len(set(node[1:])) == len(node) - 1
         )
+    if kind == "matrix":
+        return all(cell[0] == "s" for row in node[1] for cell in row)
     if kind == "tuple":
         return all(item[0] == "s" for item in node[3])
     if kind == "/":
@@ -92,6 +94,15 @@ def named_values(items: tuple[Node, ...]) -> dict[str, Node] | None:
             return None
         named[item[1][1]] = item[2][0][1]
     return named
+
+
+def coordinates(named: dict[str, Node]) -> list[Node]:
+    """Named values as coordinates: by the alphabet where the names run on in it (`x, y`; `x_1, x_2`), else as given."""
+    letters = sorted({name[:1] for name in named})
+    runs_on = ord(letters[-1]) - ord(letters[0]) == len(letters) - 1 and all(
+        len(k) == 1 or "_" in k for k in named
+    )
+    return [named[k] for k in sorted(named)] if runs_on else list(named.values())
 
 
 def values(items: tuple[Node, ...]) -> tuple[Node, ...]:
