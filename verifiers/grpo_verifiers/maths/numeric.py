@@ -79,7 +79,7 @@ def _value(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
         return Approx(complex(value_of), 0.0 if node[1] == "i" else _EPS)
     if kind == "neg":
         inner = _value(node[1], point, log10)
-        return Approx(-inner.value, inner.error)
+        return Approx(0j - inner.value, inner.error)  # not `-value`: -1-0j has the other square root
     if kind == "+":
         total, error = 0j, 0.0
         for term in node[1:]:
@@ -128,12 +128,17 @@ def _times(a: Approx, b: Approx) -> Approx:
     return Approx(value, abs(a.value) * b.error + abs(b.value) * a.error + _EPS * abs(value))
 
 
+def _above_cut(base: Approx) -> complex:
+    """A value that may be a negative real is taken as one, so that its root is the principal one."""
+    return complex(base.value.real, 0.0) if abs(base.value.imag) <= 4 * base.error else base.value
+
+
 def _power(base: Approx, exponent: Approx) -> Approx:
     if base.value == 0:
         if exponent.value.real <= 0:
             raise NoValue("zero to a power that is not positive")
         return Approx(0j, base.error)
-    value = base.value**exponent.value
+    value = _above_cut(base) ** exponent.value
     if value == 0:
         raise NoValue("underflow")
     relative = (
@@ -149,7 +154,7 @@ def _root(base: Approx, index: Approx) -> Approx:
     if abs(base.value.imag) <= 4 * base.error and base.value.real < 0 and n == round(n) and n % 2 == 1:
         value = complex(-((-base.value.real) ** (1 / n)))
     else:
-        value = base.value ** (1 / index.value)
+        value = _above_cut(base) ** (1 / index.value)
     return Approx(value, abs(value) * (base.error / abs(base.value) / abs(n) + 4 * _EPS))
 
 
