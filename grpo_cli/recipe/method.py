@@ -45,7 +45,7 @@ class Sample(Section):
     repetition_penalty: Above0 = 1.0
     """Make repeated tokens less likely; other than 1 training is off-policy."""
     engine: Literal["auto", "graph", "transformers", "vllm"] = "auto"
-    """Who generates; `auto` takes vllm where it is installed and fits, else graph, else transformers."""
+    """Who generates; `auto` takes graph where it can drive the model, else transformers. vllm must be asked for."""
     micro_batch: Whole | None = None
     """Completions in one forward and backward; left out, all at once on a CPU and found on a GPU."""
     off_policy_ok: bool = False

@@ -24,6 +24,14 @@ GPU_TOKENS_A_FORWARD = (
 HOOKED = {
     "_generate_and_score_completions": ["self", "inputs"],
     "_generate": ["self", "prompts"],
+    "_generate_single_turn": [
+        "self",
+        "prompt_ids",
+        "images",
+        "multimodal_fields",
+        "num_generations",
+        "has_tool_images",
+    ],
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_tokenize_prompts": ["self", "prompts"],
     "_compute_loss": ["self", "model", "inputs"],
@@ -120,7 +128,16 @@ def grpo_config(
         "remove_unused_columns": False,
         "ignore_data_skip": True,
     }
+    if recipe.sample.engine == "vllm":
+        fields |= vllm_fields(recipe)
     return GRPOConfig(**(fields | train.trl))
+
+
+def vllm_fields(recipe: Recipe) -> dict[str, Any]:
+    """What TRL needs to start vLLM and to sample with it."""
+    sample = recipe.sample
+    rules = {name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
+    return {"use_vllm": True, **rules, **{f"vllm_{name}": value for name, value in sample.vllm.items()}}
 
 
 def _scheduler(name: str) -> str:

@@ -34,7 +34,8 @@ from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
 from grpo_cli.train.monitor import keeps_reference
 from grpo_cli.train.probing import ProbeSize, sample_probe
 from grpo_cli.train.ranks import Ranks
-from grpo_cli.train.rollout.make import make_engine
+from grpo_cli.train.rollout.make import end_tokens, make_engine
+from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
 from grpo_cli.train.stopping import StopRules
@@ -91,6 +92,8 @@ class Job:
         recipe, display = self.recipe, self.display
         with self._timed("setup"):
             check_hooks()
+            if recipe.sample.engine == "vllm":
+                check_vllm(recipe.sample.vllm.get("mode", "colocate"), self.ranks.world)
             check_trackers(recipe.run.track)
             torch.set_num_threads(choose_threads(recipe.run.threads)[0])
             self.ranks.connect()
@@ -134,8 +137,9 @@ class Job:
             with self.ranks.main_first():
                 self._cold_start(loaded, train)
         self.half = uses_bf16(recipe, self.device, sum(p.numel() for p in loaded.model.parameters()))
+        through_vllm = recipe.sample.engine == "vllm"
         engine = make_engine(
-            recipe.sample.engine,
+            "auto" if through_vllm else recipe.sample.engine,  # vLLM has no part in evaluation
             loaded.model,
             loaded.tokenizer,
             autocast=torch.bfloat16 if self.half else None,
@@ -146,7 +150,7 @@ class Job:
             train.rows,
             train.golds,
             self.judge,
-            engine,
+            VllmEngine(end_tokens(loaded.model, loaded.tokenizer)) if through_vllm else engine,
             loaded.tokenizer,
             run,
             self.display,
@@ -234,6 +238,8 @@ class Job:
             on_checkpoint=self._seal,
         )
         self.trackers = take_trackers(trainer, self.folder)
+        if isinstance(step.engine, VllmEngine):
+            step.engine.attach(trainer)
         return trainer, watch
 
     def _run_folder(self, resume: RunFolder | None) -> RunFolder:
@@ -320,6 +326,8 @@ class Job:
         """Measure the held-out rows, record and show it."""
         with self._timed("evaluate"):
             found = evaluator.run(step, lambda done, total: self.display.phase("evaluate", done, total))
+            if self.recipe.sample.engine == "vllm":
+                evaluator.engine.release()  # the memory is vLLM's between evaluations
         metrics = {"step": step, **found.as_metrics()}
         best = max((e["eval/pass@1"] for e in self.evaluations), default=-1.0)
         metrics["eval/best"] = metrics["eval/pass@1"] > best

@@ -125,7 +125,11 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         texts = [text for group in self.grpo.groups for text in group.texts][mine.start : mine.stop]
         is_chat = not isinstance(prompts[0], str)
         said = [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts
-        return self.grpo.prompt_ids(rows), ids, None, said, None, {}, None, []
+        logps = None
+        if self.use_vllm:  # TRL weighs the loss by how far these are from the model's own
+            every = [c.logps for group in self.grpo.groups for c in group.completions]
+            logps = every[mine.start : mine.stop]
+        return self.grpo.prompt_ids(rows), ids, None, said, logps, {}, None, []
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any

