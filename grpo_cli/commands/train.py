@@ -13,6 +13,7 @@ import typer
 
 from grpo_cli.errors import UsageError
 from grpo_cli.launch import Nodes, choose_world, is_main_rank, is_rank, launch
+from grpo_cli.quick_import import without_collecting
 
 SCHEMA = 1
 
@@ -82,8 +83,9 @@ def train(
     from grpo_cli.display import make_display
 
     shown = make_display(display if is_main_rank() else "none")
-    from grpo_cli.train.job import Job
-    from grpo_cli.train.resume import find_run
+    with without_collecting():
+        from grpo_cli.train.job import Job
+        from grpo_cli.train.resume import find_run
 
     run = find_run(checked, resume, anyway=resume_anyway) if resume else None
     outcome = Job(checked, label=label, base=base, display=shown).run(run)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.commands.train import quiet_libraries
+from grpo_cli.quick_import import without_collecting
 from grpo_cli.recipe import load
 
 
@@ -26,11 +27,12 @@ def main() -> None:
         "eval.greedy=false",
     ]
     recipe = load("quickstart", sets)
-    from target_clock import EVERY, Stopwatch
+    with without_collecting():
+        from target_clock import EVERY, Stopwatch
 
-    from grpo_cli.display import make_display
-    from grpo_cli.errors import Exit
-    from grpo_cli.train.job import Job
+        from grpo_cli.display import make_display
+        from grpo_cli.errors import Exit
+        from grpo_cli.train.job import Job
 
     recipe = recipe.model_copy(update={"eval": recipe.eval.model_copy(update={"every": EVERY})})
     clock = Stopwatch(float(sys.argv[2]))
