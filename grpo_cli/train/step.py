@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.stats import step_stats, timing_stats
 from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum
 from grpo_cli.train.control import placebo
+from grpo_cli.train.early import EarlyJudge
 from grpo_cli.train.group import Group
 from grpo_cli.train.ledger import Visit
 from grpo_cli.train.prune import kept_mask
@@ -95,6 +96,7 @@ class GrpoStep:
         ]
         self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
         self.terms = shaping_terms(recipe)
+        self.early = EarlyJudge.where_it_pays(judge, self.decode)
         self.clock = Clock()
         self.generation = 0  # how many batches have been generated; saved with every checkpoint
         self.samples_seen = self.errors_seen = 0
@@ -162,10 +164,13 @@ class GrpoStep:
         prompts = self.prompt_ids(rows)
         requests, total = [Request(ids, size) for ids in prompts], len(rows) * size
         self.display.phase("generate", 0, total)
-        with self.clock.phase("generate"):
+        tasks = [self.tasks[row] for row in rows]
+        listening = self.early.listening(tasks) if self.early is not None else nullcontext(None)
+        with self.clock.phase("generate"), listening as on_finish:
             found = self.engine.generate(
                 requests,
                 self.sampling(),
+                on_finish=on_finish,
                 on_progress=lambda done, _: self.display.phase("generate", done, total),
             )
         return list(zip(rows, found, strict=True))
@@ -201,10 +206,13 @@ class GrpoStep:
     def judge(self, sampled: Sequence[tuple[int, list[Completion]]]) -> list[Group]:
         """What the verifiers say of each completion, and its reward with shaping added."""
         flat = [(row, completion) for row, group in sampled for completion in group]
-        texts = self.tokenizer.batch_decode([c.token_ids for _, c in flat], skip_special_tokens=True)
+        texts = self.decode([c.token_ids for _, c in flat])
         self.display.phase("verify", 0, len(flat))
         with self.clock.phase("verify"):
-            found = iter(self.judge_.judge(texts, [self.tasks[row] for row, _ in flat]))
+            if self.early is not None:
+                found = iter(self.early.judgements([len(group) for _, group in sampled]))
+            else:
+                found = iter(self.judge_.judge(texts, [self.tasks[row] for row, _ in flat]))
         groups, text = [], iter(texts)
         for row, completions in sampled:
             judged = [next(found) for _ in completions]
@@ -215,6 +223,11 @@ class GrpoStep:
                 rewards = placebo(self.recipe.train.control, rewards, judged, key)
             groups.append(Group(row, completions, said, judged, rewards))
         return groups
+
+    def decode(self, token_ids: list[list[int]]) -> list[str]:
+        """Texts without special tokens."""
+        texts: list[str] = self.tokenizer.batch_decode(token_ids, skip_special_tokens=True)
+        return texts
 
     def shape(self, judged: Judgement, completion: Completion, text: str) -> float:
         """The reward with its shaping terms; NaN where there is no verdict."""
