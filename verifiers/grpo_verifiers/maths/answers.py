@@ -36,6 +36,9 @@ _EXCEPT = re.compile(
     r"^\\text\s*\{\s*all\s+reals?(?:\s+numbers?)?(?:\s+x)?\s+except(?:\s+for)?\s*(?:x\s*=\s*)?\}(?:\s|\\[ ,;])*(?:x\s*=\s*)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
     re.I,
 )
+_IN_WORDS = re.compile(
+    r"^(?:\\text\s*\{)?\s*(\d{1,15})(?:\s|\\[ ,])*(?:\\text\s*\{)?\s*\(\s*([a-zA-Z][a-zA-Z -]{0,80}?)\s*\)\s*\}?$"
+)
 _CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _UNIT_NAME = r"\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
 _UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*{_UNIT_NAME}\s*{_UNIT_NAME}")
@@ -187,6 +190,8 @@ def read_answer(text: str) -> Answer:
         clean = _KIND_WORD.sub("", clean)
         clean = _WORD_SENTENCE.sub(r"\1", clean)
     clean = _STATED.sub("", clean)
+    if clean.endswith((")", "}")) and "(" in clean:
+        clean = _IN_WORDS.sub(_said_twice, clean)
     if "\\" in clean:
         clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
         clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
@@ -226,6 +231,11 @@ def read_answer(text: str) -> Answer:
     ):
         words = words if words else ""
     return Answer(clean, shown, tree, words, as_list, fault)
+
+
+def _said_twice(match: re.Match[str]) -> str:
+    """`12` for `12 (twelve)`, if the words name the number."""
+    return match[1] if number_of(match[2].lower().split()) == int(match[1]) else match.group()
 
 
 def _unit_quotient(match: re.Match[str]) -> str:

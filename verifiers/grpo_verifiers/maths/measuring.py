@@ -8,7 +8,7 @@ from grpo_verifiers.maths.numerals import NumeralReader
 from grpo_verifiers.maths.tree import Node, mul, number
 from grpo_verifiers.maths.units import GENERIC, SCALES, canonical_unit
 from grpo_verifiers.maths.vocabulary import PERCENT_WORDS
-from grpo_verifiers.maths.words import FRACTION_WORDS, HEDGES, NOT_NOUNS
+from grpo_verifiers.maths.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
 
 
 class UnitReader(NumeralReader):
@@ -23,6 +23,8 @@ class UnitReader(NumeralReader):
                 low = value.lower()
                 if value in UNIT_STOP:
                     break
+                if low in CARDINALS:
+                    raise Unreadable("a second number")
                 if low in HEDGES or low in NOT_NOUNS or (low in ("squared", "cubed") and not words):
                     raise Unreadable("a hedge")
                 self.at += 1
