@@ -13,12 +13,15 @@ from types import FrameType
 from grpo_cli.errors import Exit
 
 
-class Interrupted(KeyboardInterrupt):
-    """Raised where a signal stops the work at once; `code` is the exit code."""
+class Interrupted(SystemExit):
+    """Raised where a signal stops the work at once; `code` is the exit code.
+
+    Not a KeyboardInterrupt, which typer turns into 130 whichever signal it was.
+    """
 
     def __init__(self, code: Exit) -> None:
-        super().__init__()
-        self.code = code
+        super().__init__(code)
+        self.code: Exit = code
 
 
 class Interrupts:
