@@ -42,6 +42,7 @@ RECIPE = {
 def keep_plain_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's linear layers multiply by the weight that `load_weights` writes."""
     import torch
+
     importlib.import_module("vllm.model_executor.layers.utils")
 
     def keep(layer: Any, remove_weight: bool) -> None:
