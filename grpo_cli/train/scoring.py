@@ -94,11 +94,11 @@ class _Prompts:
 
     def hidden(self, prompt_of: Tensor, completions: Tensor, counts: Tensor, width: int) -> Tensor:
         """(tokens that count, width of the model): the states that predict them, row by row."""
-        states = self.last[prompt_of][:, None]
+        states = self.last.index_select(0, prompt_of)[:, None]
         if width > 1:
             cache = DynamicCache()
             for number, (keys, values) in enumerate(self.past):
-                cache.update(keys[prompt_of], values[prompt_of], number)
+                cache.update(keys.index_select(0, prompt_of), values.index_select(0, prompt_of), number)
             mask = torch.cat([self.mask[prompt_of], counts[:, : width - 1].to(self.mask)], dim=1)
             states = torch.cat([states, self._run(completions[:, : width - 1], mask, cache)], dim=1)
         return states[counts[:, :width]]

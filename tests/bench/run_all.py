@@ -54,6 +54,9 @@ def benches(seeds: int) -> list[Bench]:
         Bench("code", "code verifier and sandbox", "bench_code.py", ("--problems", "20")),
         Bench("seeing", "statistics, records and display of a step", "bench_seeing.py"),
         Bench("coverage", "coverage of the intervals", "bench_coverage.py", ("--reps", "500")),
+        Bench(
+            "findings", "forecasts and false findings", "bench_findings.py", ("--reps", "20", "--runs", "40")
+        ),
         Bench("rollout", "engine / TRL default, quickstart model, CPU", "bench_rollout.py", cpu),
         Bench(
             "rollout-short",
