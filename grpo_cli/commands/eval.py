@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_cli.errors import Exit, SetupError
-from grpo_cli.estimate import Interval
 
 if TYPE_CHECKING:
+    from grpo_cli.estimate import Interval
     from grpo_cli.evaluate import Evaluation, Measured
     from grpo_cli.train.measure import Paired
 

@@ -7,8 +7,6 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from grpo_cli.data.files import Broken, Record, plain
 from grpo_cli.data.template import did_you_mean
@@ -73,6 +71,9 @@ def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
 
 def _reachable() -> bool:
     """False only where the hub's name does not resolve and no proxy could do it for us."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
     host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
     try:
         socket.getaddrinfo(host, 443)
