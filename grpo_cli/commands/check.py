@@ -40,6 +40,7 @@ def check(
     counts tokens, and does the arithmetic of batches, memory and time. Exit 1: a warning stands. Exit 2, 3 or 4: the
     recipe, the data or this machine cannot do it.
 
+    \b
     Examples:
       grpo check quickstart
       grpo check my.yaml --set data.train=other.jsonl --json

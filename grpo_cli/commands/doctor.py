@@ -20,6 +20,7 @@ def doctor(
     Exits with 4 if there is no sandbox for model code, with 1 if a finding stands: versions that clash, too little room,
     or, for a run, anything that it shows. Each finding of a run comes with its evidence and the completions behind it.
 
+    \b
     Examples:
       grpo doctor
       grpo doctor --json | jq .sandbox.tier

@@ -42,6 +42,7 @@ def evaluate(
 ) -> None:
     """Measure pass@1, pass@k and maj@k of a model with its recipe's verifiers.
 
+    \b
     Examples:
       grpo eval runs/1127-quickstart-k3f9
       grpo eval runs/A/checkpoints/step-000040 --against runs/B/checkpoints/step-000040

@@ -33,6 +33,7 @@ def explain(
 ) -> None:
     """Say what a verifier does, with examples judged now, or what an algorithm computes and which fields it sets.
 
+    \b
     Examples:
       grpo explain
       grpo explain math

@@ -18,6 +18,7 @@ def init(
 ) -> None:
     """Write a commented recipe and sample rows to start from.
 
+    \b
     Examples:
       grpo init sums --task math --model builtin:smollm2-135m
       grpo init mine --task custom

@@ -39,6 +39,7 @@ def probe(
     Pass rates, outcomes, what is cut off, how many groups would be dead at each group size, the size that would pay,
     and examples of each failure. With a `gate` in the recipe: go or no-go. Exit 1: no-go.
 
+    \b
     Examples:
       grpo probe quickstart
       grpo probe my.yaml -n 32 --samples 16

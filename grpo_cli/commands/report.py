@@ -20,6 +20,7 @@ def report(
 ) -> None:
     """Write what a run did as one HTML page that works from disk; several runs are laid over each other.
 
+    \b
     Examples:
       grpo report last
       grpo report runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.html

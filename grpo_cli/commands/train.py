@@ -20,8 +20,11 @@ SCHEMA = 1
 
 def train(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A recipe file, the name of a shipped recipe, or - for stdin; with --resume RUN the run's own."
+        ),
+    ] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
@@ -44,6 +47,7 @@ def train(
 ) -> None:
     """Train a model on rewards that the recipe's verifiers give.
 
+    \b
     Examples:
       grpo train quickstart
       grpo train recipes/gsm8k-qwen2.5-0.5b.yaml --set train.steps=50

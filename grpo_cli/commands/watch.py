@@ -18,6 +18,7 @@ def watch(
 ) -> None:
     """Attach to a run from another terminal; a finished run shows its end card.
 
+    \b
     Examples:
       grpo watch last
       grpo watch runs/1127-gsm8k-k3f9 --once

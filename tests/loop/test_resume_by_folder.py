@@ -1,0 +1,39 @@
+"""The command that an interrupted run prints is enough to go on: no recipe has to be named again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.loop.recipes import ROOT, environment, small_recipe
+
+
+def grpo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "grpo_cli", *args]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=240
+    )
+
+
+def test_the_printed_command_goes_on_where_a_deadline_stopped(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=2)
+    sets = ["--set", f"run.dir={tmp_path}/runs", "--set", "run.name=run", "--set", "run.deadline=0s"]
+    first = grpo(tmp_path, "train", os.path.relpath(recipe, ROOT), *sets)
+    assert first.returncode == 143, first.stderr
+    printed = re.search(r"grpo (train --resume \S+)", first.stderr)
+    assert printed, first.stderr
+    second = grpo(tmp_path, *printed[1].split())
+    assert second.returncode == 143, second.stderr
+    metrics = [json.loads(line) for line in (tmp_path / "runs/run/metrics.jsonl").read_text().splitlines()]
+    assert [m["step"] for m in metrics if "loss" in m] == [1, 2]
+
+
+def test_neither_recipe_nor_run_is_a_usage_error(tmp_path: Path) -> None:
+    done = grpo(tmp_path, "train")
+    assert done.returncode == 2
+    assert "error: no recipe" in done.stderr
+    assert "Traceback" not in done.stderr
