@@ -47,6 +47,12 @@ def own_options(spec: Verify, base: Path | None) -> dict[str, Any]:
     return {**spec.options, "path": [*spec.options.get("path", []), str(base)]}
 
 
+def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
+    """A warning for each verifier that is a learned score and no check; `specs` have a `kind`."""
+    said = "`{}` is a learned proxy: check samples by eye, a policy learns what it overrates"
+    return [said.format(name) for name, spec in specs.items() if spec.kind == "reward_model"]
+
+
 class Judge:
     """The verifiers of one recipe, ready to judge batches from any thread."""
 

@@ -11,7 +11,7 @@ from typing import TextIO
 from grpo_cli.display.card import card_lines
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo, Source
 from grpo_cli.display.sample import SampleView
-from grpo_cli.display.text import as_ascii, duration, half, number, percent, score, two, visible
+from grpo_cli.display.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
 
 QUIET_PHASE_S = 30.0
 QUIET_PROGRESS_S = 10.0
@@ -149,6 +149,9 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
         )
         if key in metrics
     ]
+    primary = next((source.name for source in info.sources if source.primary), "")
+    if why := reasons(metrics, primary):
+        parts.append(f"why {why}")
     if get("error"):
         parts.append(f"verifier errors {percent(get('error'))}")
     if get("tokens_per_s") is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 DASH = "—"
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -151,3 +153,11 @@ def bar(done: float, width: int) -> tuple[str, str]:
     halves = int(share * width * 2)
     full = "━" * (halves // 2) + ("╸" if halves % 2 and halves // 2 < width else "")
     return full, "─" * (width - len(full))
+
+
+def reasons(metrics: Mapping[str, Any], verifier: str, most: int = 3) -> str:
+    """The commonest reasons of a verifier with their shares of its calls: `equal:string 87%  unequal 12%`."""
+    start = f"verify/{verifier}/reason/"
+    shares = {key[len(start) :]: value for key, value in metrics.items() if key.startswith(start) and value}
+    ranked = sorted(shares.items(), key=lambda item: -item[1])[:most]
+    return "  ".join(f"{visible(name, 24)} {percent(share)}" for name, share in ranked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from grpo_cli.display.lines import Piece, columns, line, rule
+from grpo_cli.display.lines import Piece, columns, fit, line, rule
 from grpo_cli.display.panels import (
     LOTS_TRUNCATED,
     Block,
@@ -23,7 +23,7 @@ from grpo_cli.display.panels import (
     verifier_names,
 )
 from grpo_cli.display.state import FrameState
-from grpo_cli.display.text import number, percent, spark, two
+from grpo_cli.display.text import number, percent, reasons, spark, two
 
 OUTCOMES = (
     ("calls", 15),
@@ -34,6 +34,7 @@ OUTCOMES = (
     ("over limit", 64),
     ("p95", 78),
 )
+REASONS_AT = 87
 
 
 def blocks(state: FrameState, width: int) -> list[Block]:
@@ -132,6 +133,7 @@ def verifiers(state: FrameState, width: int) -> Block:
             pieces.append(Piece(column, f"{number(value):>{len(label)}}", style))
         slow = state.last.get(f"verify/{name}/p95_s")
         pieces.append(Piece(OUTCOMES[-1][1], _latency(slow)))
+        pieces.append(Piece(REASONS_AT, fit(reasons(state.last, name, 2), width - REASONS_AT), "dim"))
         rows.append(line(width, *pieces))
     if len(names) > 4:
         rows[-1] = line(width, Piece(3, f"+{len(names) - 3} more"))

@@ -95,6 +95,7 @@ def setup_html(run: RunData, index: int) -> str:
         ("seed", manifest.get("seed")),
         ("git", manifest.get("git")),
     ]
+    facts += [("warning", warning) for warning in manifest.get("warnings") or []]
     for name, sandbox in (manifest.get("sandbox") or {}).items():
         facts.append((f"sandbox of {name}", "; ".join([sandbox["tier"], *sandbox["warnings"]])))
     facts += [(f"{name} version", version) for name, version in (manifest.get("versions") or {}).items()]

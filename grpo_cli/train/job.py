@@ -16,7 +16,7 @@ import torch
 from grpo_cli.display import Card, Display, RunInfo, Source
 from grpo_cli.errors import Exit, UserError
 from grpo_cli.evaluate import Evaluator, encode
-from grpo_cli.judge import Judge
+from grpo_cli.judge import Judge, proxy_warnings
 from grpo_cli.probe.text import probe_line, probe_object
 from grpo_cli.probe.verdict import bars
 from grpo_cli.recipe import Gate, Recipe, plan
@@ -112,6 +112,8 @@ class Job:
             plan(recipe, len(train.rows))
             self.folder = self._run_folder(resume)
         display.start(self._info())
+        for warning in proxy_warnings(recipe.verify):
+            display.note("warn", warning)
         for name, sandbox in self.judge.sandboxes().items():
             if sandbox["warnings"]:
                 missing = "; ".join(sandbox["warnings"])
@@ -262,6 +264,7 @@ class Job:
             "seed": recipe.train.seed,
             "git": git_commit(),
             "sandbox": self.judge.sandboxes(),
+            "warnings": proxy_warnings(recipe.verify),
             "base": str((self.base or Path()).resolve()),
         }
         return RunFolder.create(

@@ -13,7 +13,7 @@ import torch
 from grpo_cli.data import audit_golds, load_rows
 from grpo_cli.estimate import Comparison, mcnemar_exact, min_detectable, paired_clustered
 from grpo_cli.evaluate import Evaluation, Evaluator, Measured
-from grpo_cli.judge import Judge
+from grpo_cli.judge import Judge, proxy_warnings
 from grpo_cli.records import SampleRecord, dump_line
 from grpo_cli.train.config import uses_bf16
 from grpo_cli.train.model import pick_device
@@ -43,6 +43,8 @@ def measure_place(
     judge = Judge.of(recipe, place.base)
     try:
         judge.start()
+        for warning in proxy_warnings(recipe.verify):
+            say(warning)
         rows = load_rows(recipe.data, "eval", place.base)
         audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
         if audit.dropped:

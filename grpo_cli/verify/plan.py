@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
+from grpo_cli.judge import proxy_warnings
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
 from grpo_verifiers.registry import KINDS, kind_class
@@ -67,10 +68,7 @@ class Plan:
     @property
     def proxies(self) -> list[str]:
         """A warning for each verifier that is a learned proxy."""
-        said = "`{name}` is a learned proxy: check samples by eye, a policy learns what it overrates"
-        return [
-            said.format(name=name) for name, entry in self.entries.items() if entry.kind == "reward_model"
-        ]
+        return proxy_warnings(self.entries)
 
     def build(self) -> dict[str, Verifier]:
         """The verifiers, not started.

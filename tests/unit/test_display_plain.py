@@ -15,7 +15,7 @@ from grpo_cli.display.choose import choose_mode
 from grpo_cli.display.jsonlines import JsonDisplay
 from grpo_cli.display.live import LiveDisplay
 from grpo_cli.display.logged import LoggedDisplay
-from grpo_cli.display.plain import PlainDisplay
+from grpo_cli.display.plain import PlainDisplay, step_line
 from grpo_cli.display.text import duration, number, percent, spark, visible
 from grpo_cli.errors import UsageError
 from grpo_cli.run import RunFolder
@@ -248,3 +248,14 @@ def test_a_card_keeps_to_its_width() -> None:
     assert max(map(len, lines)) <= 60
     assert sum("%" in line and "generate" in line for line in lines) == 1
     assert " update 14%" in "".join(lines)
+
+
+def test_a_step_line_says_why_by_the_commonest_reasons_of_the_primary() -> None:
+    info = RunInfo(run="r", steps=2, sources=(Source("math", 1.0, True), Source("format", 0.1)))
+    metrics = {"step": 1, "verify/math/reason/no_box": 0.25, "verify/math/reason/equal:string": 0.5}
+    metrics |= {
+        "verify/math/reason/unequal": 0.125,
+        "verify/math/reason/hedge": 0.0,
+        "verify/format/reason/match": 1.0,
+    }
+    assert "why equal:string 50%  no_box 25%  unequal 12" in step_line(metrics, info)

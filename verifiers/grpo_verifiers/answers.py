@@ -6,7 +6,6 @@ answers are a hedge; a hedge is never right, since a policy would otherwise lear
 
 from __future__ import annotations
 
-import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -22,11 +21,6 @@ Where = Literal["box_or_line", "boxed", "answer_line", "last_line", "whole"]
 MOST_CHARS = 200_000
 NO_GOLD: tuple[()] = ()
 """The gold of verifiers that need none. Not None: None means that a row is not this verifier's to judge."""
-_TAIL = 20_000
-_TAGS = re.compile(
-    r"<answer>([^<]*)</answer>[\s,]{0,9}(?:or|alternatively)[\s:]{0,9}<answer>([^<]*)</answer>[\s.]{0,9}$",
-    re.I,
-)
 
 
 class Example(NamedTuple):
@@ -55,8 +49,6 @@ def find_answer(completion: str, where: Where) -> Found:
         if not lines:
             return Found((), "empty")
         return Found((text.strip() if where == "whole" else lines[-1],))
-    if (hedge := _TAGS.search(completion[-_TAIL:])) is not None:
-        return Found((hedge[1].strip(), hedge[2].strip()))
     found = extract(completion, "last_box_or_line" if where == "box_or_line" else where)
     return Found(tuple(found.texts), found.reason)
 

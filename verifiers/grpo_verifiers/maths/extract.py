@@ -80,6 +80,7 @@ _HASHES = re.compile(r"####[ \t]*([^\s#].*?)[ \t]*$", re.MULTILINE)
 _VALUE = re.compile(r"[-+−*$\\({\[.\d]|[A-Za-z]?\s*=")
 _TAG = re.compile(r"<answer>", re.I)
 _TAG_END = re.compile(r"</answer>", re.I)
+_TAG_OR = re.compile(r"<answer>([^<]*)</answer>[\s,;.]{0,9}\b(?:or|alternatively)\b[\s:,]{0,9}\Z", re.I)
 _BARE = re.compile(r"\$?\\?\(?\s*[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
 _END_TOKENS = re.compile(r"(?:<\|[a-z_]+\|>|</s>|<eos>|<end_of_turn>|<pad>|\[EOS\])+\s*$", re.I)
 
@@ -297,7 +298,10 @@ def _joined(text: str, box: _Box, content: str) -> Extraction:
 def _line(text: str) -> Extraction | None:
     tagged = _tagged(text)
     if tagged is not None:
-        return Extraction((tagged,), "", "tag") if tagged else Extraction((), "empty_tag", "tag")
+        if not tagged:
+            return Extraction((), "empty_tag", "tag")
+        other = _other_tag(text)
+        return Extraction((tagged,) if other is None else (other, tagged), "", "tag")
     marked = _hashes(text, 0, values_only=True) if "####" in text else None
     if marked is not None:
         return Extraction((marked,), "", "hashes")
@@ -341,6 +345,13 @@ def _tagged(text: str) -> str | None:
         return None
     end = _TAG_END.search(text, last.end())
     return text[last.end() : end.start()].strip() if end else None
+
+
+def _other_tag(text: str) -> str | None:
+    """The answer before the last one where the two are joined by "or": a hedge."""
+    last = text.lower().rfind("<answer>")
+    found = _TAG_OR.search(text, max(0, last - 400), last)
+    return found[1].strip() if found else None
 
 
 def _clean_line(line: str) -> str:
