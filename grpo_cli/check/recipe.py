@@ -23,6 +23,7 @@ from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
 from grpo_cli.judge import Judge
 from grpo_cli.recipe import BatchPlan, Recipe, plan
+from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
 from grpo_verifiers.combine import Rule
 
 GOLDS_S = 0.7
@@ -180,6 +181,9 @@ class Check:
             "epochs": batches.epochs,
         }
         yield Finding("batches", Level.OK, first, tuple(rest), data)
+        idle = idle_reuse(self.recipe, batches)
+        if idle:
+            yield Finding("reuse", Level.WARN, idle, hint=IDLE_HINT)
         if sizes is None:
             yield Finding(
                 "memory",

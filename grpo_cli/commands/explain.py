@@ -228,6 +228,25 @@ def render_selector(described: dict[str, Any]) -> str:
     return f"{described['selector']}\n\n{described['summary']}\n\nset with `train.select: {described['selector']}`"
 
 
+def sampling_names() -> Iterable[str]:
+    """Ways to draw samples that are no engine's own."""
+    return ["reuse"]
+
+
+def describe_sampling(name: str) -> dict[str, Any]:
+    """What it does and what it biases, from its class."""
+    from inspect import getdoc
+
+    from grpo_cli.train.rollout.reuse import PrefixReuse
+
+    return {"sampling": name, "summary": getdoc(PrefixReuse) or "", "set": "sample.reuse: {lenience: 1.0}"}
+
+
+def render_sampling(described: dict[str, Any]) -> str:
+    """The text form of `describe_sampling`."""
+    return f"{described['sampling']}\n\n{described['summary']}\n\nset with `{described['set']}`"
+
+
 def finding_codes() -> Iterable[str]:
     """Codes of what can be found wrong with a run."""
     from grpo_cli.diagnose.about import rules
@@ -253,6 +272,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
     Subject("selectors", selector_names, describe_selector, render_selector),
+    Subject("sampling", sampling_names, describe_sampling, render_sampling),
     Subject("findings", finding_codes, describe_finding, render_finding),
 )
 """What can be explained; metrics join by adding a line."""

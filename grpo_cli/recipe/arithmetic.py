@@ -67,3 +67,17 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
         rows_dropped=dropped,
         epochs=train.steps / steps_epoch,
     )
+
+
+IDLE_HINT = "it starts with a row's second visit: give fewer rows or more steps, or leave `sample.reuse` out"
+
+
+def idle_reuse(recipe: Recipe, batches: BatchPlan) -> str | None:
+    """What to say where `sample.reuse` is asked for and no row is drawn twice; None where all is well.
+
+    Selectors by history, and draws that are repeated within a step, may come back to a row sooner than an epoch.
+    """
+    may_return = recipe.train.select != "uniform" or recipe.train.dead_groups == "resample"
+    if recipe.sample.reuse is None or may_return or batches.steps > batches.steps_epoch:
+        return None
+    return f"`sample.reuse` never acts: {batches.steps:,} steps draw none of {batches.rows:,} rows twice"

@@ -24,7 +24,7 @@ from grpo_cli.recipe.course import (
 )
 from grpo_cli.recipe.fields import Section
 from grpo_cli.recipe.inputs import Data, Lora, Model, Source
-from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Sample, Train
+from grpo_cli.recipe.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Reuse, Sample, Train
 from grpo_cli.recipe.presets import fill
 from grpo_cli.recipe.rewards import Combine, Shaping, Verify
 from grpo_cli.recipe.shorthand import widen, widen_checked
@@ -47,6 +47,7 @@ __all__ = [
     "Monitor",
     "Prune",
     "Recipe",
+    "Reuse",
     "Run",
     "Sample",
     "Shaping",

@@ -1,7 +1,7 @@
 """Checkpoints that are whole or absent: written beside, hashed, synced, renamed.
 
 A checkpoint is a plain Hugging Face folder plus `recipe.yaml`, `grpo.json` (what TRL does not save: where the row
-order stands, the micro-step, counters) and `manifest.json`. One is only taken where a batch of completions is used
+order stands, the micro-step, counters), `past.safetensors` with `sample.reuse`, and `manifest.json`. One is only taken where a batch of completions is used
 up, so there is never a half-used batch to save.
 """
 
@@ -25,7 +25,7 @@ from grpo_cli.errors import SetupError
 if TYPE_CHECKING:
     from grpo_cli.train.trainer import Trainer
 
-MANIFEST, STATE, RECIPE = "manifest.json", "grpo.json", "recipe.yaml"
+MANIFEST, STATE, RECIPE, PAST = "manifest.json", "grpo.json", "recipe.yaml", "past.safetensors"
 NAME = re.compile(r"step-(\d{6,})$")
 PARTIAL, BROKEN = ".partial", "broken-"
 """The folder in which a checkpoint is written, and what goes before the name of one that cannot be trusted."""
@@ -47,6 +47,8 @@ def seal(
     final = folder / f"step-{step:06d}"
     (written / RECIPE).write_text(recipe_text)
     (written / STATE).write_text(json.dumps(_state(trainer) | dict(more), indent=1))
+    if trainer.grpo.reuse is not None:
+        trainer.grpo.reuse.past.save(written / PAST)
     _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)
     if final.exists():
@@ -64,6 +66,8 @@ def restore(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
     trainer.grpo.select.load_state(state["select"])
     trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
     trainer.guard.skipped = state["skipped_steps"]
+    if trainer.grpo.reuse is not None:
+        trainer.grpo.reuse.past.load(checkpoint / PAST)
     return dict(state)
 
 

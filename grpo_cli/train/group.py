@@ -26,6 +26,11 @@ class Group:
         return sum(len(c.token_ids) for c in self.completions)
 
     @property
+    def generated(self) -> int:
+        """Tokens of them that were generated for it, not kept from earlier completions."""
+        return self.tokens - sum(c.kept for c in self.completions)
+
+    @property
     def judged(self) -> int:
         """Samples with a primary verdict."""
         return sum(j.outcome is not Outcome.ERROR for j in self.judgements)

@@ -20,6 +20,7 @@ from grpo_cli.judge import Judge, proxy_warnings
 from grpo_cli.probe.text import probe_line, probe_object
 from grpo_cli.probe.verdict import bars
 from grpo_cli.recipe import Gate, Recipe, plan
+from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
 from grpo_cli.run import RunFolder
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.libraries import libraries_to_log
@@ -34,7 +35,9 @@ from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
 from grpo_cli.train.monitor import keeps_reference
 from grpo_cli.train.probing import ProbeSize, sample_probe
 from grpo_cli.train.ranks import Ranks
+from grpo_cli.train.rollout.engine import Engine
 from grpo_cli.train.rollout.make import end_tokens, make_engine
+from grpo_cli.train.rollout.reuse import PrefixReuse
 from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
@@ -157,6 +160,7 @@ class Job:
             run,
             self.display,
             self.ranks,
+            self._reuse(engine, loaded, train),
         )
         evaluator = self._evaluator(held_out, loaded, engine)
         if recipe.gate is not None and start is None:
@@ -197,6 +201,17 @@ class Job:
         run.update_manifest(status=status, steps=done, reason=watch.reason)
         self._finish(status, next_=f"grpo eval {last}", reason=watch.reason or "")
         return self._outcome(done, Exit.BAR_MISSED if watch.reason else Exit.OK)
+
+    def _reuse(self, engine: Engine, loaded: Loaded, train: Split) -> PrefixReuse | None:
+        """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
+        recipe, asked = self.recipe, self.recipe.sample.reuse
+        if asked is None:
+            return None
+        idle = idle_reuse(recipe, plan(recipe, len(train.rows)))
+        if idle:
+            self.display.note("warn", idle, hint=IDLE_HINT)
+        half = torch.bfloat16 if self.half else None
+        return PrefixReuse(engine, loaded.model, asked.lenience, autocast=half)
 
     def _gate(self, gate: Gate, train: Split, loaded: Loaded, engine: Any) -> Outcome | None:
         """Probe the model that training would start from; the outcome of a run that may not start, else None."""

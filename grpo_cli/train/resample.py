@@ -22,7 +22,7 @@ class Filled:
     rounds: int
 
     def metrics(self) -> dict[str, float]:
-        """`resample/…`: rounds after the first draw, groups thrown away by kind and their tokens."""
+        """`resample/…`: rounds after the first draw, groups thrown away by kind and the tokens generated for them."""
         wrong = sum(g.right == 0 for g in self.thrown)
         right = sum(g.right == g.judged > 0 for g in self.thrown)
         return {
@@ -30,7 +30,7 @@ class Filled:
             "resample/thrown": len(self.thrown),
             "resample/thrown_all_wrong": wrong,
             "resample/thrown_all_right": right,
-            "resample/thrown_tokens": sum(g.tokens for g in self.thrown),
+            "resample/thrown_tokens": sum(g.generated for g in self.thrown),
         }
 
 

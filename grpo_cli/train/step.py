@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ from grpo_cli.train.prune import kept_mask
 from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
+from grpo_cli.train.rollout.reuse import PrefixReuse, reuse_metrics
 from grpo_cli.train.select import Selection
 from grpo_verifiers.shaping import Shaped, build_term, shape
 from grpo_verifiers.verdict import Verdict
@@ -87,9 +89,10 @@ class GrpoStep:
         run: RunFolder,
         display: Display,
         ranks: Ranks | None = None,
+        reuse: PrefixReuse | None = None,
     ) -> None:
         self.ranks = ranks or Ranks()
-        self.recipe, self.rows, self.judge_, self.engine = recipe, rows, judge, engine
+        self.recipe, self.rows, self.judge_, self.engine, self.reuse = recipe, rows, judge, engine, reuse
         self.tokenizer, self.run, self.display = tokenizer, run, display
         self.tasks = [
             Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)
@@ -125,6 +128,8 @@ class GrpoStep:
         self.select.see(
             self.generation, [Visit(g.row, g.right, g.judged, self.has_signal(g)) for g in self.drawn]
         )
+        if self.reuse is not None:
+            self.reuse.past.see({group.row: group.completions for group in self.drawn})
         self.generation += 1
         self._check_errors()
         return self.groups
@@ -138,17 +143,20 @@ class GrpoStep:
         else:
             tried = self.tried(self.select.choose(self.generation, 2 * n, taken), size // 2)
             tried.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
-            rest = self.tried([g.row for g in tried[:n]], size - size // 2)
+            rest = self.tried([g.row for g in tried[:n]], size - size // 2, first=size // 2)
             groups = [first.joined(second) for first, second in zip(tried, rest, strict=False)]
             self.drawn += tried[n:]
         self.drawn += groups
         return groups
 
-    def tried(self, rows: Sequence[int], size: int) -> list[Group]:
-        """A group of `size` judged samples for each row, on every rank; each rank samples and judges its share."""
+    def tried(self, rows: Sequence[int], size: int, first: int = 0) -> list[Group]:
+        """A group of `size` judged samples for each row, on every rank; each rank samples and judges its share.
+
+        The row has `first` samples of this step already.
+        """
         self.calls += 1
         world, rank = self.ranks.world, self.ranks.rank
-        mine = self.judge(self.sample(rows[rank::world], size))
+        mine = self.judge(self.sample(rows[rank::world], size, first))
         by_row = {group.row: group for group in self.ranks.gathered(mine)}
         groups = [by_row[row] for row in rows]
         self.samples_seen += len(groups) * size
@@ -159,15 +167,18 @@ class GrpoStep:
         """Whether something can be learned from it."""
         return group.has_signal(self.recipe.train.std_floor)
 
-    def sample(self, rows: Sequence[int], size: int) -> list[tuple[int, list[Completion]]]:
-        """`size` completions for each row."""
+    def sample(self, rows: Sequence[int], size: int, first: int = 0) -> list[tuple[int, list[Completion]]]:
+        """`size` completions for each row, its samples from `first` on."""
         prompts = self.prompt_ids(rows)
         requests, total = [Request(ids, size) for ids in prompts], len(rows) * size
         self.display.phase("generate", 0, total)
         tasks = [self.tasks[row] for row in rows]
         listening = self.early.listening(tasks) if self.early is not None else nullcontext(None)
+        generate = self.engine.generate
+        if self.reuse is not None:
+            generate = partial(self.reuse.generate, self.reuse.past.drafts(rows, first))
         with self.clock.phase("generate"), listening as on_finish:
-            found = self.engine.generate(
+            found = generate(
                 requests,
                 self.sampling(),
                 on_finish=on_finish,
@@ -286,7 +297,9 @@ class GrpoStep:
         metrics |= step_stats(records, self.recipe.sample.group, [1, self.recipe.sample.group])
         metrics |= trained | self.select.metrics() | self.thrown | self.monitored | gpu_memory()
         self.monitored = {}
-        metrics["tokens/drawn"] = sum(group.tokens for group in self.drawn)
+        metrics["tokens/drawn"] = sum(group.generated for group in self.drawn)
+        if self.reuse is not None:
+            metrics |= reuse_metrics(c for group in self.drawn for c in group.completions)
         phases, whole = self.clock.lap()
         metrics |= timing_stats(
             phases,

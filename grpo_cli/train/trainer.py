@@ -203,7 +203,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         self.grpo.display.phase("save")
         folder = Path(self.args.output_dir)
         with self.grpo.clock.phase("pause"), saving(folder, self.grpo.generation):
-            check_space(self.grpo.run.path, checkpoint_bytes(self.model))
+            past = self.grpo.reuse.past.nbytes if self.grpo.reuse is not None else 0
+            check_space(self.grpo.run.path, checkpoint_bytes(self.model) + past)
             super()._save_checkpoint(model, trial)
             self.grpo.ranks.wait()
             if self.grpo.ranks.is_main:

@@ -47,9 +47,12 @@ def check_requests(
         place, length = f"prompt {index}", len(request.prompt_ids)
         if request.n < 1:
             wrong.append(Mistake(place, f"asks for {request.n} samples"))
+        if len(request.begun) >= settings.max_tokens:
+            begun = f"{len(request.begun)} of {settings.max_tokens} tokens"
+            wrong.append(Mistake(place, f"has begun with {begun}: nothing is left to sample"))
         if not length:
             wrong.append(Mistake(place, "is empty: there is no token to go on from"))
-        elif min(request.prompt_ids) < 0 or max(request.prompt_ids) >= vocabulary:
+        elif min(request.ids) < 0 or max(request.ids) >= vocabulary:
             wrong.append(Mistake(place, f"has token ids outside the model's vocabulary of {vocabulary}"))
         if context is not None and length + settings.max_tokens > context:
             too_long = True

@@ -13,20 +13,34 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself."""
+    """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself.
+
+    `begun` are tokens that every one of these completions starts with: they count towards `max_tokens` and are not
+    returned. Only the graph engine can go on from them.
+    """
 
     prompt_ids: list[int]
     n: int = 1
     seed: int | None = None
+    begun: tuple[int, ...] = ()
+
+    @property
+    def ids(self) -> list[int]:
+        """All that goes through the model before the first new token."""
+        return [*self.prompt_ids, *self.begun]
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it."""
+    """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it.
+
+    The first `kept` tokens were not generated but taken from an earlier completion (`reuse.py`).
+    """
 
     token_ids: list[int]
     logps: list[float]
     finish: Finish
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ class GraphEngine:
         if weights != self._weights or self._layout is None:
             self._batches.clear()
             self._weights, self._layout = weights, measure_layout(self.model)
-        longest = max(len(request.prompt_ids) for request in requests)
+        longest = max(len(request.prompt_ids) for request in requests)  # `begun` is within `max_tokens`
         self._make_room(self._layout, min(total, self.max_rows), longest + settings.max_tokens - 1)
         self._make_outputs(self._layout.device, total, settings.max_tokens)
         batch = self._made_for(dataclasses.replace(settings, seed=None))

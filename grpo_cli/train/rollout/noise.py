@@ -19,12 +19,12 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 def sample_keys(requests: Sequence[Request], seed: int) -> list[int]:
-    """A 64-bit key for every sample, in order; equal (seed, prompt, occurrence, sample) give equal keys."""
+    """A 64-bit key for every sample, in order; equal (seed, prompt and what is begun, occurrence, sample) give equal keys."""
     keys = []
     seen: Counter[bytes] = Counter()
     for request in requests:
         base = seed if request.seed is None else request.seed
-        prompt = b",".join(str(token).encode() for token in request.prompt_ids)
+        prompt = b",".join(str(token).encode() for token in request.ids)
         head = b"%d:%s" % (base, prompt)
         digest = hashlib.blake2b(b"%d:%s" % (seen[head], head), digest_size=8).digest()
         seen[head] += 1

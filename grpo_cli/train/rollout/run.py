@@ -70,7 +70,7 @@ class Run:
         for start in starts:
             if start.request in self.first_logits:
                 self._share(start, fresh)
-        lengths = [len(self.requests[start.request].prompt_ids) for start in fresh]
+        lengths = [len(self.requests[start.request].ids) for start in fresh]
         for chunk in chunk_by_tokens(lengths, prefill_tokens):
             self._prefill([fresh[i] for i in chunk])
 
@@ -86,7 +86,7 @@ class Run:
             return
         rows = self._occupy([start])
         self.batch.store.copy_rows(
-            torch.full_like(rows, donors[0]), rows, len(self.requests[start.request].prompt_ids)
+            torch.full_like(rows, donors[0]), rows, len(self.requests[start.request].ids)
         )
         self._first_tokens([start], rows, logits[None].expand(len(rows), -1))
         if self.schedule.unfinished(start.request):
@@ -95,7 +95,7 @@ class Run:
     def _prefill(self, starts: list[Start]) -> None:
         import torch
 
-        prompts = [self.requests[start.request].prompt_ids for start in starts]
+        prompts = [self.requests[start.request].ids for start in starts]
         longest = max(map(len, prompts))
         tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in prompts])
         last = self._tensor([len(ids) - 1 for ids in prompts])
@@ -114,7 +114,7 @@ class Run:
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
         rows: list[int] = []
         for start in starts:
-            column = len(self.requests[start.request].prompt_ids)
+            column = len(self.requests[start.request].ids)
             for sample in start.samples:
                 if len(rows) < len(idle):
                     row = idle[len(rows)]
@@ -129,15 +129,15 @@ class Run:
     def _first_tokens(self, starts: list[Start], rows: Tensor, logits: Tensor) -> None:
         batch = self.batch
         samples = [sample for start in starts for sample in start.samples]
-        lengths = [len(self.requests[start.request].prompt_ids) for start in starts for _ in start.samples]
+        requests = [self.requests[start.request] for start in starts for _ in start.samples]
         batch.rows.sample[rows] = self._tensor(samples)
-        batch.rows.position[rows] = self._tensor(lengths) - 1
-        batch.rows.step[rows] = 0
+        batch.rows.position[rows] = self._tensor([len(request.ids) - 1 for request in requests])
+        batch.rows.step[rows] = self._tensor([len(request.begun) for request in requests])
         if batch.seen is not None:
             batch.seen[rows] = False
             done = 0
             for start in starts:
-                ids = self._tensor(self.requests[start.request].prompt_ids)
+                ids = self._tensor(self.requests[start.request].ids)
                 mine = rows[done : done + len(start.samples)]
                 batch.seen[mine[:, None], ids[None]] = True
                 done += len(start.samples)
@@ -171,10 +171,11 @@ class Run:
         last = out.tokens[index, out.count[index] - 1]
         stopped = self.batch.is_end[last].tolist()
         made = []
-        for ids, values, count, stop in zip(tokens, logps, counts, stopped, strict=True):
-            if not math.isfinite(sum(values[:count])):
+        begun = [len(self.requests[self.schedule.request_of[sample]].begun) for sample in samples]
+        for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):
+            if not math.isfinite(sum(values[first:count])):
                 raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
-            made.append(Completion(ids[:count], values[:count], "stop" if stop else "length"))
+            made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
         return made
 
     def _close(self) -> None:
