@@ -2,7 +2,7 @@
 
 Metric names a display knows besides those of `stats.py`: `step`, `loss`, `lr`, `grad_norm`, `entropy`, `kl`, `clip/low`,
 `clip/high`, `clip/total`, `memory/peak_gib`, `memory/total_gib`, `time/generate`, `time/verify`, `time/update`, `time/step`,
-`tokens_per_s`, `eta_s`; and for evaluations `eval/pass@k`, `eval/pass@k/half`, `eval/greedy`, `eval/greedy/half`, `eval/n`,
+`tokens_per_s`, `eta_s`, `reuse/tokens`; and for evaluations `eval/pass@k`, `eval/pass@k/half`, `eval/greedy`, `eval/greedy/half`, `eval/n`,
 `eval/seconds`, `eval/think`, `eval/best`.
 """
 

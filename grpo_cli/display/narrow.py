@@ -75,6 +75,7 @@ def completions(state: FrameState, width: int) -> Block:
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
+    kept = f"kept {percent(last['reuse/tokens'])}" if "reuse/tokens" in last else ""
     truncated = last.get("truncated")
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
     failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
@@ -84,7 +85,7 @@ def completions(state: FrameState, width: int) -> Block:
          f"entropy {two(last.get('entropy'))} {curve}   kl {number(last.get('kl'))}", ""),
         (f"truncated {percent(truncated)}  no answer {percent(last.get('no_answer'))}", caution,
          f"clip {percent(last.get('clip/total'))}   grad {two(last.get('grad_norm'))}   lr {number(last.get('lr'))}", ""),
-        (f"{speed}  {memory or lengths}", "",
+        (f"{speed}  {memory or kept or lengths}", "",
          f"verifier errors {number(failed)}  over limit {number(over)}", "red" if failed else ""),
     ]  # fmt: skip
     body = [

@@ -141,6 +141,7 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
         f"{word} {form(get(key))}"
         for word, key, form in (
             ("think", "think", percent),
+            ("kept", "reuse/tokens", percent),
             ("ent", "entropy", two),
             ("kl", "kl", number),
             ("clip", "clip/total", percent),

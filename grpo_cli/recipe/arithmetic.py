@@ -80,4 +80,4 @@ def idle_reuse(recipe: Recipe, batches: BatchPlan) -> str | None:
     may_return = recipe.train.select != "uniform" or recipe.train.dead_groups == "resample"
     if recipe.sample.reuse is None or may_return or batches.steps > batches.steps_epoch:
         return None
-    return f"`sample.reuse` never acts: {batches.steps:,} steps draw none of {batches.rows:,} rows twice"
+    return f"`sample.reuse` never acts: none of {batches.rows:,} rows is drawn twice"

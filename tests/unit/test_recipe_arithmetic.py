@@ -2,16 +2,25 @@ import pytest
 
 from grpo_cli.errors import DataError, Exit
 from grpo_cli.recipe import Recipe, plan
+from grpo_cli.recipe.arithmetic import idle_reuse
 
 
-def recipe(prompts: int = 8, group: int = 4, steps: int = 10, inner_epochs: int = 1) -> Recipe:
+def recipe(
+    prompts: int = 8,
+    group: int = 4,
+    steps: int = 10,
+    inner_epochs: int = 1,
+    *,
+    reuse: bool = False,
+    **train: str,
+) -> Recipe:
     return Recipe.model_validate(
         {
             "model": "m",
             "data": {"train": "f", "prompt": "p"},
             "verify": {"math": {}},
-            "sample": {"prompts": prompts, "group": group, "max_tokens": 100},
-            "train": {"steps": steps, "inner_epochs": inner_epochs},
+            "sample": {"prompts": prompts, "group": group, "max_tokens": 100, "reuse": {} if reuse else None},
+            "train": {"steps": steps, "inner_epochs": inner_epochs, **train},
         }
     )
 
@@ -38,3 +47,14 @@ def test_rows_that_fill_no_step_are_refused(rows: int) -> None:
 
 def test_exactly_one_batch_is_enough() -> None:
     assert plan(recipe(), 8).steps_epoch == 1
+
+
+def test_reuse_that_never_meets_a_row_again_is_named() -> None:
+    def said(rows: int, **more: str) -> str | None:
+        asked = recipe(reuse=True, **more)
+        return idle_reuse(asked, plan(asked, rows))
+
+    assert said(80) == "`sample.reuse` never acts: none of 80 rows is drawn twice"
+    assert said(79) is None
+    assert said(80, dead_groups="resample") is said(80, select="priority") is None
+    assert idle_reuse(recipe(), plan(recipe(), 80)) is None
