@@ -100,7 +100,10 @@ def completions(state: FrameState, width: int) -> Block:
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
         (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}", ""),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
-        (f"{number(last.get('tokens_per_s'))} tok/s   {kept}{memory + ' peak' if memory else ''}".rstrip(), ""),
+        (
+            f"{number(last.get('tokens_per_s'))} tok/s   {kept}{memory + ' peak' if memory else ''}".rstrip(),
+            "",
+        ),
     ]
     right = [
         ("entropy", two(last.get("entropy")), "entropy", f"start {two(first.get('entropy'))}"),
