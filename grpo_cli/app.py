@@ -25,7 +25,7 @@ from grpo_cli.commands.train import train
 from grpo_cli.commands.verify import verify
 from grpo_cli.commands.watch import watch
 from grpo_cli.errors import Exit, UserError
-from grpo_cli.launch import enter_rank, is_rank, leave_rank
+from grpo_cli.launch import end_rank, enter_rank, is_rank
 
 app = typer.Typer(
     name="grpo",
@@ -86,9 +86,7 @@ def main() -> None:
         code = _run(lambda err: told.append(err.render()))
     except Exception:  # noqa: BLE001 - the parent tells what failed first; a traceback from each rank would bury it
         told, code = [traceback.format_exc()], 1
-    leave_rank(told[0] if told else "", code)
-    sys.stdout.flush()
-    os._exit(code)  # the process group may wait for ranks that will not come
+    end_rank(told[0] if told else "", code)
 
 
 def _run(tell: Callable[[UserError], None]) -> int:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,17 +21,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.errors import Exit, SetupError
+from grpo_cli.network import interface_settings, is_own, own_address
 
 if TYPE_CHECKING:
     from grpo_cli.recipe import Launch
 
 CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 PR_SET_PDEATHSIG = 1
-GRACE_S = 20.0
-"""Seconds between the stop of the first rank and the end of those that wait for it."""
+TOGETHER = (Exit.BAR_MISSED, Exit.INTERRUPTED, Exit.TERMINATED)
+"""Codes with which all ranks end together, and of which rank 0 has told."""
+WAIT_S = 30.0
+"""After so many seconds without the other machines this one says that it waits."""
+ROOT_CAUSE = re.compile(r"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: -(\d+)", re.DOTALL)
+"""The first failure in torchrun's own words, where a signal ended it."""
 
 
 def is_rank(environ: Mapping[str, str] = os.environ) -> bool:
@@ -119,6 +125,8 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
     with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
         control = Path(folder)
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
+        if nodes.count > 1:
+            environ |= interface_settings(nodes.rendezvous, environ)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // world)))
         command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world)]
         with (control / "torchrun.log").open("w") as log:
@@ -131,10 +139,26 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
-            with _forwarded(control, process):
-                code = process.wait()
+            with _forwarded(control, process, is_quiet=nodes.rank > 0):
+                code = _waited(process, control, nodes)
         _catch_up()
         return _verdict(control, code)
+
+
+def _waited(process: subprocess.Popen[bytes], control: Path, nodes: Nodes) -> int:
+    """torchrun's exit code; says once that, and where, this machine waits for the others."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(WAIT_S if nodes.count > 1 else None)
+    if not list(control.glob("rank-*.pid")):  # torchrun starts ranks when all machines are there
+        host, _, port = nodes.rendezvous.rpartition(":")
+        own = own_address(host, int(port))
+        print(f"machine {nodes.rank} waits for the others at {nodes.rendezvous}", file=sys.stderr)
+        if is_own(own):
+            hint = f"here `{host}` is {own}, this machine itself: where others have to find it, name an address they see"
+        else:
+            hint = f"does each of the {nodes.count} machines run the same command, and does a firewall close port {port}?"
+        print(f"\nhint: {hint}", file=sys.stderr)
+    return process.wait()
 
 
 def _catch_up() -> None:
@@ -161,18 +185,20 @@ def enter_rank() -> None:
         os.close(handle)
 
 
-def leave_rank(text: str, code: int) -> None:
-    """In a rank: leave word of how it ended, for the parent to tell."""
+def end_rank(text: str, code: int) -> NoReturn:
+    """In a rank: leave word of how it ended, for the parent to tell, and end: the process group may wait for others."""
     rank = os.environ["RANK"]
     word = {"rank": int(rank), "code": code, "text": text, "at": time.time()}
     (Path(os.environ[CONTROL]) / f"rank-{rank}.end").write_text(json.dumps(word))
+    sys.stdout.flush()
+    os._exit(code)
 
 
 class _forwarded:
-    """While inside, SIGINT and SIGTERM go to the ranks; the second one ends everything."""
+    """While inside, SIGINT and SIGTERM go to the ranks; the second one ends everything. `is_quiet`: no rank talks here."""
 
-    def __init__(self, control: Path, process: subprocess.Popen[bytes]) -> None:
-        self.control, self.process, self.count = control, process, 0
+    def __init__(self, control: Path, process: subprocess.Popen[bytes], is_quiet: bool) -> None:
+        self.control, self.process, self.is_quiet, self.count = control, process, is_quiet, 0
 
     def __enter__(self) -> None:
         self.before = {n: signal.signal(n, self._take) for n in (signal.SIGINT, signal.SIGTERM)}
@@ -183,6 +209,8 @@ class _forwarded:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        if self.is_quiet and self.count == 1:
+            print("interrupted: machine 0 finishes this step and saves; again to stop now", file=sys.stderr)
         for file in self.control.glob("rank-*.pid"):
             try:
                 os.kill(int(file.read_text()), number)
@@ -194,19 +222,27 @@ class _forwarded:
 
 def _verdict(control: Path, code: int) -> int:
     """The code of the first rank that ended badly, after its own words; torchrun's log where no rank left any."""
+    log = control / "torchrun.log"
+    killed = ROOT_CAUSE.search(log.read_text(errors="replace")) if log.is_file() else None
+    if killed is not None and not (control / f"rank-{killed[1]}.end").exists():
+        name = signal.Signals(int(killed[2])).name
+        print(f"error: rank {killed[1]} was ended by {name}", file=sys.stderr)
+        if name == "SIGKILL":
+            print("\nhint: out of memory? `dmesg` tells; go on with `--resume`", file=sys.stderr)
+        return int(Exit.SETUP)
     ends = sorted((json.loads(f.read_text()) for f in control.glob("rank-*.end")), key=lambda end: end["at"])
     bad = next((end for end in ends if end["code"] not in (0, None)), None)
     if bad is not None:
         if bad["text"]:
             place = "" if bad["rank"] == 0 else f"rank {bad['rank']} failed first\n"
             print(place + bad["text"], file=sys.stderr)
-        elif bad["rank"] != 0 and bad["code"] != Exit.BAR_MISSED:  # all ranks miss a bar together
+        elif bad["rank"] != 0 and bad["code"] not in TOGETHER:
             print(f"rank {bad['rank']} failed first", file=sys.stderr)
             _tail(control / f"rank-{bad['rank']}.log")
         return int(bad["code"])
     if code != 0:
         print("error: a process ended without a word (killed, out of memory?)", file=sys.stderr)
-        for file in [*sorted(control.glob("rank-*.log")), control / "torchrun.log"]:
+        for file in [*sorted(control.glob("rank-*.log")), log]:
             _tail(file)
         return int(Exit.SETUP)
     return 0

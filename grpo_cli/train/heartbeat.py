@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from grpo_cli.run import RunFolder
-from grpo_cli.train.beats import Beats
+from grpo_cli.train.peers import Peers
 
 
 class Heartbeat:
@@ -22,9 +22,9 @@ class Heartbeat:
         display: Any,
         limit_s: float,
         every_s: float = 1.0,
-        beats: Beats | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        self.beats = beats or Beats.from_environment()
+        self.peers = peers
         self.run, self.display, self.limit_s, self.every_s = run, display, limit_s, every_s
         self._phase, self._since = "start", time.monotonic()
         self._is_said = False
@@ -51,11 +51,12 @@ class Heartbeat:
     def _watch(self) -> None:
         while not self._over.wait(self.every_s):
             stuck = time.monotonic() - self._since
-            self.beats.leave(self._phase, stuck)
+            if self.peers is not None:
+                self.peers.leave(self._phase, stuck)
             if stuck < self.limit_s or self._is_said:
                 continue
             self._is_said = True
-            others = self.beats.others()
+            others = self.peers.others() if self.peers is not None else ""
             self.display.note(
                 "warn",
                 f"nothing has moved for {stuck:.0f}s in `{self._phase}`" + (f"; {others}" if others else ""),
@@ -63,8 +64,8 @@ class Heartbeat:
             )
             # the disk may be full, which is no reason to stop watching
             with suppress(OSError), self.run.log_path.open("a") as log:
-                if self.beats.folder is not None:
-                    print(f"stacks of rank {self.beats.rank}", file=log, flush=True)
+                if others and self.peers is not None:
+                    print(f"stacks of rank {self.peers.ranks.rank}", file=log, flush=True)
                 faulthandler.dump_traceback(log, all_threads=True)
 
 

@@ -17,6 +17,7 @@ from grpo_cli.display import Card, Display, RunInfo, Source
 from grpo_cli.errors import Exit, UserError
 from grpo_cli.evaluate import Evaluator, encode
 from grpo_cli.judge import Judge, proxy_warnings
+from grpo_cli.launch import end_rank
 from grpo_cli.probe.text import probe_line, probe_object
 from grpo_cli.probe.verdict import bars
 from grpo_cli.recipe import Gate, Recipe, plan
@@ -33,6 +34,7 @@ from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
 from grpo_cli.train.monitor import keeps_reference
+from grpo_cli.train.peers import Peers
 from grpo_cli.train.probing import ProbeSize, sample_probe
 from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.rollout.engine import Engine
@@ -69,6 +71,7 @@ class Job:
         self.began = time.perf_counter()
         self.seconds: dict[str, float] = {"setup": 0.0, "warmup": 0.0}
         self.ranks = Ranks.from_environment()
+        self.peers = Peers(self.ranks, self.ranks.machine, recipe.stop.lost_s)
         self.judge = Judge.of(recipe, base)
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.evaluations: list[dict[str, Any]] = []
@@ -82,8 +85,11 @@ class Job:
             UserError: as the errors module says, after everything good was saved.
         """
         try:
-            with self.interrupts.handled():
+            with self.interrupts.handled(), self.peers.watching(self._give_up):
                 return self._open(resume)
+        except UserError:
+            self._mark_failed()
+            raise
         finally:
             for tracker in self.trackers:
                 tracker.close()
@@ -121,19 +127,27 @@ class Job:
             if sandbox["warnings"]:
                 missing = "; ".join(sandbox["warnings"])
                 display.note("warn", f"`{name}` runs model code in tier `{sandbox['tier']}`: {missing}")
-        heartbeat = Heartbeat(self.folder, display, recipe.stop.hang_s)
+        heartbeat = Heartbeat(self.folder, display, recipe.stop.hang_s, peers=self.peers)
         self.display = Beating(display, heartbeat)
         try:
             with libraries_to_log(self.folder), heartbeat.watching():
                 return self._train(loaded, train, held_out, resumes=resume is not None)
-        except UserError:
-            with suppress(UserError):  # the disk may be full: what stopped the run is to be told, not this
-                self.folder.update_manifest(status="failed")
-            raise
         except Interrupted as stop:
             self.folder.update_manifest(status="interrupted")
             display.note("warn", "stopped at once", hint=self._resume_hint())
             return Outcome(self.folder, 0, seconds=self._all_seconds(), code=stop.code)
+
+    def _mark_failed(self) -> None:
+        with suppress(
+            UserError, AttributeError
+        ):  # no folder yet, or a full disk: what stopped the run is told, not this
+            self.folder.update_manifest(status="failed")
+
+    def _give_up(self, err: UserError) -> None:
+        """End this process from a thread: a collective that waits for a lost machine cannot be left."""
+        self._mark_failed()
+        self.display.close()
+        end_rank(err.render(), err.code)
 
     def _train(self, loaded: Loaded, train: Split, held_out: Split | None, *, resumes: bool) -> Outcome:
         recipe, run = self.recipe, self.folder

@@ -7,10 +7,15 @@ alone owns the run folder and the display, and its word on stopping counts.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
+
+from grpo_cli.errors import SetupError
+from grpo_cli.network import INTERFACE
 
 T = TypeVar("T")
 
@@ -22,12 +27,13 @@ class Ranks:
     rank: int = 0
     world: int = 1
     local: int = 0
+    machine: int = 0
 
     @classmethod
     def from_environment(cls) -> Ranks:
         """What torchrun says; alone without it."""
         read = {name: int(os.environ.get(name, default)) for name, default in DEFAULTS.items()}
-        return cls(read["RANK"], read["WORLD_SIZE"], read["LOCAL_RANK"])
+        return cls(read["RANK"], read["WORLD_SIZE"], read["LOCAL_RANK"], read["GROUP_RANK"])
 
     @property
     def is_main(self) -> bool:
@@ -49,7 +55,16 @@ class Ranks:
         on_gpu = torch.cuda.is_available()
         if on_gpu:
             torch.cuda.set_device(self.local)
-        PartialState(cpu=not on_gpu)
+        try:
+            PartialState(cpu=not on_gpu, timeout=WAIT)
+        except RuntimeError as err:
+            if "connectFullMesh" not in str(err):
+                raise
+            raise SetupError(
+                f"rank {self.rank} on {socket.gethostname()} cannot reach the others: {str(err).rpartition('] ')[2]}",
+                hint=f"gloo listens at `{os.environ.get(INTERFACE, 'this host’s name')}`; set `{INTERFACE}` on each"
+                " machine to the interface that leads to the others",
+            ) from err
 
     def gathered(self, items: Sequence[T]) -> list[T]:
         """The items of all ranks, in rank order, on every rank."""
@@ -97,4 +112,6 @@ class Ranks:
         return range(self.rank * each, (self.rank + 1) * each)
 
 
-DEFAULTS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+DEFAULTS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "GROUP_RANK": "0"}
+WAIT = timedelta(hours=2)
+"""A rank may wait this long for another: rank 0 alone makes the warm-up."""

@@ -1,4 +1,4 @@
-"""At the end of each batch: evaluate, save, or stop, as recipe, clock and signals ask. Rank 0 decides for all."""
+"""At the end of each batch: evaluate, save, or stop, as recipe, clock and signals ask. A signal to any rank counts; rank 0 decides the rest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         if self.deadline.is_over() and job.interrupts.asked is None:
             job.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
             job.interrupts.asked = Exit.TERMINATED
-        asked, self.reason, is_due = job.ranks.agreed((job.interrupts.asked, reason, self._is_due(done)))
+        heard = job.ranks.gathered([(job.interrupts.asked, reason, self._is_due(done))])
+        _, self.reason, is_due = heard[0]
+        asked = next(
+            (asked for asked, _, _ in heard if asked is not None), None
+        )  # a signal may reach one machine
         job.interrupts.asked = asked
         control.should_training_stop = is_last or asked is not None or self.reason is not None
         control.should_save = control.should_training_stop or is_due

@@ -1,12 +1,12 @@
-import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from grpo_cli.run import RunFolder
-from grpo_cli.train.beats import Beats
 from grpo_cli.train.heartbeat import Heartbeat
+from grpo_cli.train.peers import Peers, Word
+from grpo_cli.train.ranks import Ranks
 
 
 class Notes:
@@ -42,19 +42,13 @@ def test_a_run_that_moves_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_hang_of_several_ranks_says_what_each_of_them_does(tmp_path: Path) -> None:
     run, notes = RunFolder.create(tmp_path, "run", "grpo: 1\n", {}), Notes()
-    Beats(tmp_path, 1).leave("verify 3/8", 31.4)
-    Beats(tmp_path, 2).leave("update", 5.0)
-    old = time.time() - 60
-    os.utime(tmp_path / "rank-2.beat", (old, old))
-    heart: Any = Heartbeat(run, notes, limit_s=0.05, every_s=0.01, beats=Beats(tmp_path, 0))
+    peers: Any = Peers(Ranks(0, 3))
+    now = time.monotonic()
+    peers._heard = {1: (Word(0, "a", "verify 3/8", 31.4), now), 2: (Word(1, "b", "update", 5.0), now - 60)}
+    heart: Any = Heartbeat(run, notes, limit_s=0.05, every_s=0.01, peers=peers)
     heart.beat("update")
     with heart.watching():
         assert notes.event.wait(10)
-    assert "; rank 1: 31s in `verify 3/8`; rank 2: does not run for 60s, in `update`" in notes.said[0]
+    said = "; rank 1: 31s in `verify 3/8`; rank 2 on machine 1 (b): does not run for 60s, in `update`"
+    assert said in notes.said[0]
     assert "stacks of rank 0" in run.log_path.read_text()
-
-
-def test_one_process_has_no_ranks_to_tell_of() -> None:
-    alone = Beats.from_environment({})
-    alone.leave("update", 1.0)
-    assert alone.others() == ""

@@ -1,0 +1,99 @@
+"""Which way this machine reaches the others of a run.
+
+Left alone, gloo listens at the address that this machine's own name has. On many machines that is 127.0.0.1, and the
+others knock at themselves: one rank fails, the rest wait. So gloo is told the interface that leads to machine 0.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from grpo_cli.errors import SetupError
+
+INTERFACE = "GLOO_SOCKET_IFNAME"
+SIOCGIFADDR = 0x8915
+ELSEWHERE = "192.0.2.1"
+"""An address of no machine (RFC 5737): the way there is the default route."""
+
+
+def interface_settings(rendezvous: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What to add to the environment so that gloo listens where the machines at `rendezvous` (`host:port`) hear it.
+
+    Raises:
+        SetupError: the host has no address or no way leads there, or the user's own choice is no interface of ours.
+    """
+    host, _, port = rendezvous.rpartition(":")
+    own = own_address(host, int(port))
+    if chosen := environ.get(INTERFACE):
+        here = [name for _, name in socket.if_nameindex()]
+        if missing := [name for name in chosen.split(",") if name not in here]:
+            raise SetupError(
+                f"`{INTERFACE}` names `{missing[0]}`, which this machine does not have",
+                hint=f"it has {', '.join(here)}; left unset, the one that leads to `{host}` is taken",
+            )
+        return {}
+    if is_own(own):  # machine 0's name for itself: take the way out
+        with suppress(SetupError):
+            own = own_address(ELSEWHERE, 1)
+    name = interface_of(own)
+    return {INTERFACE: name} if name else {}
+
+
+def own_address(host: str, port: int) -> str:
+    """The address that this machine has towards `host`; nothing is sent.
+
+    Raises:
+        SetupError: the name does not resolve, or there is no route.
+    """
+    failed = "it has no address"
+    try:
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError as err:
+        raise SetupError(
+            f"`launch.rendezvous`: this machine does not know the host `{host}` ({err.strerror})",
+            hint="give machine 0's address as the others see it, such as `10.0.0.1:29500`",
+        ) from err
+    for family, kind, _, _, place in places:
+        try:
+            with socket.socket(family, kind) as way:
+                way.connect(place)
+                return str(way.getsockname()[0])
+        except OSError as err:
+            failed = str(err.strerror)
+    raise SetupError(
+        f"`launch.rendezvous`: no way leads from this machine to `{host}` ({failed})",
+        hint="is the network up? `ip route get` with its address tells more",
+    )
+
+
+def is_own(address: str) -> bool:
+    """Whether an address means the machine that says it, so that no other can use it."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def interface_of(address: str) -> str | None:
+    """The interface with this address; None where it is not the first address of any."""
+    for _, name in socket.if_nameindex():
+        if address in (_ipv4(name), *_ipv6(name)):
+            return name
+    return None
+
+
+def _ipv4(name: str) -> str | None:
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        asked = struct.pack("256s", name.encode()[:15])
+        return socket.inet_ntoa(fcntl.ioctl(any_socket, SIOCGIFADDR, asked)[20:24])
+    return None
+
+
+def _ipv6(name: str) -> list[str]:
+    with suppress(OSError):
+        fields = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+        return [str(ipaddress.IPv6Address(bytes.fromhex(f[0]))) for f in fields if f[5] == name]
+    return []
