@@ -184,7 +184,7 @@ class Job:
         self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
         if evaluator is not None and start is None:
             self.evaluate(evaluator, 0)
-        trainer, watch = self._trainer(loaded, step, evaluator, train)
+        trainer = self._trainer(loaded, step, evaluator, train)
         for tracker in self.trackers if start is None else ():
             for measured in self.evaluations:
                 tracker.send(measured)
@@ -198,7 +198,8 @@ class Job:
         step.clock.lap()
         try:
             with self.interrupts.finish_step():
-                if start is not None and step.generation >= recipe.train.steps:
+                is_over = step.generation >= recipe.train.steps or self.stop_rules.reason is not None
+                if start is not None and is_over:
                     trainer._load_from_checkpoint(str(start))  # trained to the end, but not measured yet
                 else:
                     trainer.train(resume_from_checkpoint=str(start) if start else None)
@@ -211,10 +212,11 @@ class Job:
             return self._outcome(done, self.interrupts.asked)
         if evaluator is not None and self.evaluations[-1]["step"] != done:
             self.evaluate(evaluator, done)
-        status = "stopped" if watch.reason else "done"
-        run.update_manifest(status=status, steps=done, reason=watch.reason)
-        self._finish(status, next_=f"grpo eval {last}", reason=watch.reason or "")
-        return self._outcome(done, Exit.BAR_MISSED if watch.reason else Exit.OK)
+        reason = self.stop_rules.reason
+        status = "stopped" if reason else "done"
+        run.update_manifest(status=status, steps=done, reason=reason)
+        self._finish(status, next_=f"grpo eval {last}", reason=reason or "")
+        return self._outcome(done, Exit.BAR_MISSED if reason else Exit.OK)
 
     def _reuse(self, engine: Engine, loaded: Loaded, train: Split) -> PrefixReuse | None:
         """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
@@ -251,27 +253,24 @@ class Job:
         self.folder.update_manifest(status="stopped", steps=0, reason=said)
         return self._outcome(0, Exit.BAR_MISSED)
 
-    def _trainer(
-        self, loaded: Loaded, step: GrpoStep, evaluator: Evaluator | None, train: Split
-    ) -> tuple[Trainer, Watch]:
+    def _trainer(self, loaded: Loaded, step: GrpoStep, evaluator: Evaluator | None, train: Split) -> Trainer:
         seen = train.rows[:2000] if self.device.type == "cuda" else []  # a CPU takes the batch as a whole
         longest = max((len(encode(loaded.tokenizer, row)) for row in seen), default=0)
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
         partial = self.folder.path / "checkpoints" / checkpoint.PARTIAL
         checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))
-        watch = Watch(self, step, evaluator)
         trainer = Trainer(
             step,
             model=loaded.model,
             args=grpo_config(self.recipe, partial, batch, self.device, self.half),
             tokenizer=loaded.tokenizer,
-            callbacks=[watch],
+            callbacks=[Watch(self, step, evaluator)],
             on_checkpoint=self._seal,
         )
         self.trackers = take_trackers(trainer, self.folder)
         if isinstance(step.engine, VllmEngine):
             step.engine.attach(trainer)
-        return trainer, watch
+        return trainer
 
     def _run_folder(self, resume: RunFolder | None) -> RunFolder:
         """Rank 0 makes or opens it, the others look on."""

@@ -19,7 +19,11 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass
 class StopRules:
-    """Sees every step and every evaluation, and says when enough is enough. Its state goes into checkpoints."""
+    """Sees every step and every evaluation, and says when enough is enough. Its state goes into checkpoints.
+
+    `reason` is why the run stopped before its last step: a run that died after the checkpoint of that step stops
+    there again, unless it is resumed with other rules.
+    """
 
     spec: Stop
     first_entropy: float | None = None
@@ -27,6 +31,7 @@ class StopRules:
     dead: int = 0
     best: float = -1.0
     best_step: int = 0
+    reason: str | None = None
 
     def see_step(self, metrics: Mapping[str, Any]) -> str | None:
         """The reason to stop after this step, if any."""
@@ -57,13 +62,16 @@ class StopRules:
         """What a checkpoint keeps."""
         return {
             name: getattr(self, name)
-            for name in ("first_entropy", "low_entropy", "dead", "best", "best_step")
-        }
+            for name in ("first_entropy", "low_entropy", "dead", "best", "best_step", "reason")
+        } | {"rules": self.spec.model_dump(mode="json")}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Put a checkpoint's state back."""
         for name, value in state.items():
-            setattr(self, name, value)
+            if name != "rules":
+                setattr(self, name, value)
+        if state.get("rules") != self.spec.model_dump(mode="json"):
+            self.reason = None
 
 
 @dataclass

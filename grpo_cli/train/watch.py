@@ -20,13 +20,10 @@ SAVE_EVERY_S = 300.0
 
 
 class Watch(TrainerCallback):  # type: ignore[misc]
-    """`reason` is why the run stopped before its last step, where a rule stopped it."""
-
     def __init__(self, job: Job, step: GrpoStep, evaluator: Evaluator | None) -> None:
         self.job, self.step, self.evaluator = job, step, evaluator
         self.deadline = Deadline(job.recipe.run.deadline)
         self.saved_at = time.monotonic()
-        self.reason: str | None = None
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
         """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
@@ -42,12 +39,10 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             job.display.note("warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping")
             job.interrupts.asked = Exit.TERMINATED
         heard = job.ranks.gathered([(job.interrupts.asked, reason, self._is_due(done))])
-        _, self.reason, is_due = heard[0]
-        asked = next(
-            (asked for asked, _, _ in heard if asked is not None), None
-        )  # a signal may reach one machine
-        job.interrupts.asked = asked
-        control.should_training_stop = is_last or asked is not None or self.reason is not None
+        job.interrupts.asked = next((code for code, _, _ in heard if code is not None), None)
+        job.stop_rules.reason, is_due = heard[0][1:]
+        stops = job.interrupts.asked is not None or job.stop_rules.reason is not None
+        control.should_training_stop = is_last or stops
         control.should_save = control.should_training_stop or is_due
         return control
 

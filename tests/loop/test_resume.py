@@ -90,3 +90,24 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, method
     for index, state in optimizers[0]["state"].items():
         for name, value in state.items():
             assert torch.equal(value, optimizers[1]["state"][index][name])
+
+
+def test_a_run_that_dies_after_a_rule_stopped_it_stops_there_again(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=9, save_every=100)
+    recipe.write_text(recipe.read_text().replace("every: 3", "every: 1").replace("lr: 1e-3", "lr: 1e-9"))
+    sets = [part for one in ("run.name=run", "stop.patience=2") for part in ("--set", one)]
+    process = train(recipe, tmp_path / "straight", *sets)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 1, said
+    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
+    (stopped,) = (straight / "checkpoints").glob("step-*")
+    kill_after(train(recipe, tmp_path / "broken", *sets), broken / "checkpoints" / stopped.name)
+    process = train(recipe, tmp_path / "broken", *sets, "--resume")
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 1, said
+    assert f"resuming run from {stopped.name}" in said
+    assert "no better held-out score" in said
+    assert what(straight) == what(broken)
+    told = [json.loads((run / "run.json").read_text()) for run in (straight, broken)]
+    assert told[0]["status"] == told[1]["status"] == "stopped"
+    assert told[0]["steps"] == told[1]["steps"] < 9

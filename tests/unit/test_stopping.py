@@ -56,3 +56,11 @@ def test_deadlines_read_units(text: str, wanted: float) -> None:
 def test_no_deadline_never_comes() -> None:
     assert not Deadline(None).is_over()
     assert Deadline("0s").is_over()
+
+
+def test_a_reason_outlives_a_checkpoint_but_not_other_rules() -> None:
+    rules = StopRules(Stop(patience=5), reason="no better score")
+    again, changed = StopRules(Stop(patience=5)), StopRules(Stop(patience=50))
+    for one in (again, changed):
+        one.load_state(rules.state())
+    assert (again.reason, changed.reason) == ("no better score", None)
