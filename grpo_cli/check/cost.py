@@ -12,6 +12,7 @@ from grpo_cli.check.findings import Finding, Level
 from grpo_cli.check.lengths import Lengths
 from grpo_cli.check.sizes import Sizes
 from grpo_cli.recipe import BatchPlan, Recipe
+from grpo_cli.recipe.strategy import splits_parameters
 
 GIB = 1 << 30
 ADAM_BYTES = 4 + 4 + 8
@@ -33,8 +34,11 @@ def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths
     tokens = prompt + recipe.sample.max_tokens
     cache = plan.completions_step * tokens * sizes.kv_values_token * 2
     logits = recipe.sample.max_tokens * sizes.vocab * 4
+    strategy = recipe.launch.strategy
+    shared = f", shared out among the processes by `{strategy}`" if strategy != "ddp" else ""
     lines = (
-        f"{_gib(state)}  weights and optimizer = {how}",
+        f"{_gib(state)}  weights and optimizer = {how}{shared}",
+        *_whole_copy(strategy, n),
         f"{_gib(cache)}  KV cache of a step = {plan.completions_step:,} completions x {tokens:,} tokens"
         f" x {sizes.kv_values_token:,} values x 2 B (bfloat16; twice that on a CPU)",
         f"{_gib(logits)}  logits of one completion = {recipe.sample.max_tokens:,} tokens x {sizes.vocab:,} x 4 B",
@@ -42,6 +46,14 @@ def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths
     data = {"state_bytes": state, "kv_cache_bytes": cache, "logits_bytes": logits, "parameters": n}
     message = f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
     return Finding("memory", Level.OK, message, lines, data)
+
+
+def _whole_copy(strategy: str, parameters: int) -> list[str]:
+    if not splits_parameters(strategy):
+        return []
+    return [
+        f"{_gib(parameters * 2)}  whole copy of the weights on each process = {parameters:,} x 2 B (bfloat16)"
+    ]
 
 
 def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:

@@ -247,6 +247,26 @@ def render_sampling(described: dict[str, Any]) -> str:
     return f"{described['sampling']}\n\n{described['summary']}\n\nset with `{described['set']}`"
 
 
+def strategy_names() -> Iterable[str]:
+    """How processes share the training, of `launch.strategy`."""
+    from grpo_cli.recipe.strategy import STRATEGIES
+
+    return STRATEGIES
+
+
+def describe_strategy(name: str) -> dict[str, Any]:
+    """What each process holds."""
+    from grpo_cli.recipe.strategy import describe
+
+    return describe(name)
+
+
+def render_strategy(described: dict[str, Any]) -> str:
+    """The text form of `describe_strategy`."""
+    about = "\n".join(wrapped(described["summary"], ""))
+    return f"{described['strategy']}\n\n{about}\n\nset with `launch.strategy: {described['strategy']}`"
+
+
 def finding_codes() -> Iterable[str]:
     """Codes of what can be found wrong with a run."""
     from grpo_cli.diagnose.about import rules
@@ -273,6 +293,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
     Subject("selectors", selector_names, describe_selector, render_selector),
     Subject("sampling", sampling_names, describe_sampling, render_sampling),
+    Subject("strategies", strategy_names, describe_strategy, render_strategy),
     Subject("findings", finding_codes, describe_finding, render_finding),
 )
 """What can be explained; metrics join by adding a line."""

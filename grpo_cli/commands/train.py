@@ -118,6 +118,7 @@ def show_plan(recipe: Any, base: Path) -> None:
     from grpo_cli.data import audit_golds, load_rows
     from grpo_cli.judge import Judge
     from grpo_cli.recipe import plan
+    from grpo_cli.recipe.strategy import STRATEGIES
 
     judge = Judge.of(recipe, base)
     try:
@@ -129,6 +130,8 @@ def show_plan(recipe: Any, base: Path) -> None:
     arithmetic = plan(recipe, len(audit.rows)).text()
     print(recipe.resolved())
     print(arithmetic)
+    if recipe.launch.strategy != "ddp":
+        print(f"{recipe.launch.strategy}: {STRATEGIES[recipe.launch.strategy]}")
     if audit.dropped:
         print(f"{len(audit.dropped)} of {len(rows)} rows dropped for a bad gold")
 

@@ -105,6 +105,9 @@ class Run(Section):
     """Save and stop after this time, such as `3h50m`."""
 
 
+Strategy = Literal["ddp", "fsdp2", "zero2", "zero3"]
+
+
 class Launch(Section):
     """Processes."""
 
@@ -118,6 +121,10 @@ class Launch(Section):
     """This machine's number, from 0; left out, Slurm's. Number 0 owns the run folder and the display."""
     rendezvous: Annotated[str, Field(pattern=r"^[^\s:]+:\d{1,5}$")] | None = None
     """`host:port` of machine 0, where the others find it; needed where `nodes` is above 1."""
+    strategy: Strategy = "ddp"
+    """How the processes share the training. `ddp`: each holds all of it. `fsdp2`, `zero3`: each holds its share of
+    parameters, gradients and optimizer state, beside a whole copy of the weights that generates. `zero2`: gradients and
+    optimizer state are shared out, the weights are not. The ZeRO ones need the extra `deepspeed`."""
 
 
 class Demonstration(Section):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from grpo_cli.recipe.mistakes import Finding, shown, unknown
 from grpo_cli.recipe.models import Recipe
 from grpo_cli.recipe.source import Path
+from grpo_cli.recipe.strategy import check_strategy
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -16,7 +17,10 @@ Said = Callable[[Path], bool]
 
 def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
-    checks = (_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold, _gate, _nodes)
+    checks = (
+        *(_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold, _gate, _nodes),
+        check_strategy,
+    )
     return [finding for check in checks for finding in check(recipe, said)]
 
 

@@ -65,9 +65,9 @@ OURS: dict[str, str] = {
     "model_init_kwargs": "model",
     "use_cpu": "launch.gpus",
     "local_rank": "launch.gpus",
-    "deepspeed": "launch",
-    "fsdp": "launch",
-    "fsdp_config": "launch",
+    "deepspeed": "launch.strategy",
+    "fsdp": "launch.strategy",
+    "fsdp_config": "launch.strategy",
 }
 
 ALWAYS: dict[str, str] = {

@@ -59,10 +59,21 @@ def seal(
 
 
 def restore(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
-    """Put back what TRL does not: row order, micro-step, counters. Returns all that `grpo.json` says."""
+    """Put back what TRL does not: row order, micro-step, counters. Returns all that `grpo.json` says.
+
+    Raises:
+        SetupError: DeepSpeed's share of an optimizer state, and another number of processes.
+    """
     state = json.loads((checkpoint / STATE).read_text())
-    trainer._step = state["micro_step"]
+    strategy, world, wrote = trainer.strategy, trainer.grpo.ranks.world, state.get("processes")
+    if strategy.startswith("zero") and wrote not in (None, world):
+        raise SetupError(
+            f"`launch.strategy: {strategy}` reads {checkpoint.name} on the {wrote} processes that wrote it, not on {world}",
+            hint=f"set `launch.gpus: {wrote}` (on a CPU `launch.cpu_ranks`)",
+        )
     trainer.grpo.generation = state["generation"]
+    # counted anew: on another number of processes a batch has another number of micro-steps
+    trainer._step = state["generation"] * trainer.args.steps_per_generation * trainer.num_iterations
     trainer.grpo.select.load_state(state["select"])
     trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
     trainer.guard.skipped = state["skipped_steps"]
@@ -167,7 +178,7 @@ def _state(trainer: Trainer) -> dict[str, Any]:
     return {
         "schema": 1,
         "base": trainer.grpo.run.manifest().get("base"),
-        "micro_step": trainer._step,
+        "processes": trainer.grpo.ranks.world,
         "generation": trainer.grpo.generation,
         "select": trainer.grpo.select.state(),
         "samples_seen": trainer.grpo.samples_seen,

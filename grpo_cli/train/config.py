@@ -12,6 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.models import Recipe
+from grpo_cli.train.sharding import set_precision, trainer_fields
 
 BIG = 50_000_000
 """Parameters from which bfloat16 autocast pays on a CPU that has it."""
@@ -48,6 +49,10 @@ HOOKED = {
         ),
     ],
     "_get_grad_norm": ["self", "model", "grad_norm"],
+    "create_accelerator_and_postprocess": ["self"],
+    "_load_from_checkpoint": ["self", "resume_from_checkpoint", "model"],
+    "_save_optimizer_and_scheduler": ["self", "output_dir"],
+    "save_model": ["self", "output_dir", "_internal_call"],
     "_save_checkpoint": ["self", "model", "trial"],
     "log": ["self", "logs", "start_time"],
 }
@@ -130,7 +135,10 @@ def grpo_config(
     }
     if recipe.sample.engine == "vllm":
         fields |= vllm_fields(recipe)
-    return GRPOConfig(**(fields | train.trl))
+    strategy = recipe.launch.strategy
+    config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
+    set_precision(config, strategy, half)
+    return config
 
 
 def vllm_fields(recipe: Recipe) -> dict[str, Any]:

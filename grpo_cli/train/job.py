@@ -37,10 +37,12 @@ from grpo_cli.train.monitor import keeps_reference
 from grpo_cli.train.peers import Peers
 from grpo_cli.train.probing import ProbeSize, sample_probe
 from grpo_cli.train.ranks import Ranks
+from grpo_cli.train.replica import Replica
 from grpo_cli.train.rollout.engine import Engine
 from grpo_cli.train.rollout.make import end_tokens, make_engine
 from grpo_cli.train.rollout.reuse import PrefixReuse
 from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm
+from grpo_cli.train.sharding import check_strategy
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
 from grpo_cli.train.stopping import StopRules
@@ -77,6 +79,7 @@ class Job:
         self.evaluations: list[dict[str, Any]] = []
         self.stop_rules = StopRules(recipe.stop)
         self.trackers: list[Tracker] = []
+        self.trainer: Trainer | None = None
 
     def run(self, resume: RunFolder | None = None) -> Outcome:
         """Train.
@@ -104,6 +107,7 @@ class Job:
             if recipe.sample.engine == "vllm":
                 check_vllm(recipe.sample.vllm.get("mode", "colocate"), self.ranks.world)
             check_trackers(recipe.run.track)
+            check_strategy(recipe, self.ranks.world)
             torch.set_num_threads(choose_threads(recipe.run.threads)[0])
             self.ranks.connect()
             self.judge.start()
@@ -157,11 +161,14 @@ class Job:
                 self._cold_start(loaded, train)
         self.half = uses_bf16(recipe, self.device, sum(p.numel() for p in loaded.model.parameters()))
         through_vllm = recipe.sample.engine == "vllm"
+        half = torch.bfloat16 if self.half else None
+        replica = Replica.where_needed(recipe.launch.strategy, loaded.model, half, self.display.note)
+        whole = replica.model if replica else loaded.model
         engine = make_engine(
             "auto" if through_vllm else recipe.sample.engine,  # vLLM has no part in evaluation
-            loaded.model,
+            whole,
             loaded.tokenizer,
-            autocast=torch.bfloat16 if self.half else None,
+            autocast=half,
             say=lambda text: self.display.note("info", text),
         )
         step = GrpoStep(
@@ -174,7 +181,7 @@ class Job:
             run,
             self.display,
             self.ranks,
-            self._reuse(engine, loaded, train),
+            self._reuse(engine, whole, train),
         )
         evaluator = self._evaluator(held_out, loaded, engine)
         if recipe.gate is not None and start is None:
@@ -184,7 +191,7 @@ class Job:
         self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
         if evaluator is not None and start is None:
             self.evaluate(evaluator, 0)
-        trainer = self._trainer(loaded, step, evaluator, train)
+        trainer = self._trainer(loaded, step, evaluator, train, replica)
         for tracker in self.trackers if start is None else ():
             for measured in self.evaluations:
                 tracker.send(measured)
@@ -195,6 +202,8 @@ class Job:
             self.display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")
         if start is not None:
             self.stop_rules.load_state(checkpoint.restore(trainer, start)["stop_rules"])
+            if replica:
+                trainer._load_from_checkpoint(str(start))  # while the weights are whole
         step.clock.lap()
         try:
             with self.interrupts.finish_step():
@@ -218,7 +227,7 @@ class Job:
         self._finish(status, next_=f"grpo eval {last}", reason=reason or "")
         return self._outcome(done, Exit.BAR_MISSED if reason else Exit.OK)
 
-    def _reuse(self, engine: Engine, loaded: Loaded, train: Split) -> PrefixReuse | None:
+    def _reuse(self, engine: Engine, model: Any, train: Split) -> PrefixReuse | None:
         """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
         recipe, asked = self.recipe, self.recipe.sample.reuse
         if asked is None:
@@ -227,7 +236,7 @@ class Job:
         if idle:
             self.display.note("warn", idle, hint=IDLE_HINT)
         half = torch.bfloat16 if self.half else None
-        return PrefixReuse(engine, loaded.model, asked.lenience, autocast=half)
+        return PrefixReuse(engine, model, asked.lenience, autocast=half)
 
     def _gate(self, gate: Gate, train: Split, loaded: Loaded, engine: Any) -> Outcome | None:
         """Probe the model that training would start from; the outcome of a run that may not start, else None."""
@@ -253,7 +262,14 @@ class Job:
         self.folder.update_manifest(status="stopped", steps=0, reason=said)
         return self._outcome(0, Exit.BAR_MISSED)
 
-    def _trainer(self, loaded: Loaded, step: GrpoStep, evaluator: Evaluator | None, train: Split) -> Trainer:
+    def _trainer(
+        self,
+        loaded: Loaded,
+        step: GrpoStep,
+        evaluator: Evaluator | None,
+        train: Split,
+        replica: Replica | None,
+    ) -> Trainer:
         seen = train.rows[:2000] if self.device.type == "cuda" else []  # a CPU takes the batch as a whole
         longest = max((len(encode(loaded.tokenizer, row)) for row in seen), default=0)
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
@@ -266,8 +282,9 @@ class Job:
             tokenizer=loaded.tokenizer,
             callbacks=[Watch(self, step, evaluator)],
             on_checkpoint=self._seal,
+            replica=replica,
         )
-        self.trackers = take_trackers(trainer, self.folder)
+        self.trainer, self.trackers = trainer, take_trackers(trainer, self.folder)
         if isinstance(step.engine, VllmEngine):
             step.engine.attach(trainer)
         return trainer
@@ -356,6 +373,8 @@ class Job:
     def evaluate(self, evaluator: Evaluator, step: int) -> None:
         """Measure the held-out rows, record and show it."""
         with self._timed("evaluate"):
+            if self.trainer is not None:
+                self.trainer.catch_up()
             found = evaluator.run(step, lambda done, total: self.display.phase("evaluate", done, total))
             if self.recipe.sample.engine == "vllm":
                 evaluator.engine.release()  # the memory is vLLM's between evaluations

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from grpo_cli.train.loss import kl_per_token
+from grpo_cli.train.rollout.modelseat import evaluating
 
 
 class Reference:
@@ -34,7 +35,7 @@ class Reference:
         own = [p.data for p in self.trained]
         try:
             for p, f in zip(self.trained, self.frozen, strict=True):
-                p.data = f.to(p.device)
+                p.data = f.to(p.device, p.dtype)
             yield
         finally:
             for p, data in zip(self.trained, own, strict=True):
@@ -47,13 +48,14 @@ def score(trainer: Any, out: dict[str, Any], rows: int | None = None) -> Tensor:
     keep = slice(rows)
     ids = torch.cat([out["prompt_ids"][keep], out["completion_ids"][keep]], dim=1)
     attention = torch.cat([out["prompt_mask"][keep], out["completion_mask"][keep]], dim=1)
-    logps: Tensor = trainer._get_per_token_logps_and_entropies(
-        trainer.model,
-        ids,
-        attention,
-        out["completion_ids"].shape[1],
-        batch_size=trainer.args.per_device_train_batch_size,
-    )[0]
+    with evaluating(trainer.whole), trainer.accelerator.autocast():  # no dropout, and no chance used up
+        logps: Tensor = trainer._get_per_token_logps_and_entropies(
+            trainer.whole,
+            ids,
+            attention,
+            out["completion_ids"].shape[1],
+            batch_size=trainer.args.per_device_train_batch_size,
+        )[0]
     return logps
 
 

@@ -14,6 +14,9 @@ NEWEST = "last"
 HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
 """Keys that do not change what a step computes; `--resume-anyway` lets them differ."""
 
+FIXED = {"launch.strategy"}
+"""Among these the ones that shape the optimizer state in a checkpoint: they cannot differ."""
+
 PLACES = {"launch.node_rank", "launch.rendezvous"}
 """Each machine of a run has its own number, each allocation its own host: they never count as a change."""
 
@@ -28,7 +31,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     if named != NEWEST:
         run = RunFolder.open(named)
         changed = differing_keys(run.recipe_text, recipe.resolved())
-        harmful = [key for key in changed if not key.startswith(HARMLESS)]
+        harmful = [key for key in changed if not _is_harmless(key)]
         if harmful or (changed and not anyway):
             hint = (
                 "`--resume-anyway` allows these"
@@ -46,9 +49,13 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     for file in runs:
         run = RunFolder.open(file.parent)
         changed = differing_keys(run.recipe_text, recipe.resolved())
-        if all(anyway and key.startswith(HARMLESS) for key in changed):
+        if all(anyway and _is_harmless(key) for key in changed):
             return run
     raise DataError(f"no run of this recipe under `{root}`", hint="leave `--resume` out to start one")
+
+
+def _is_harmless(key: str) -> bool:
+    return key.startswith(HARMLESS) and key not in FIXED
 
 
 def differing_keys(old: str, new: str) -> list[str]:

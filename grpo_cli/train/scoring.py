@@ -47,17 +47,23 @@ class Scores:
 def can_share(model: nn.Module) -> bool:
     """Whether the model's scores can be had this way; the engine's rehearsal has the last word."""
     base: Any = causal_model(model)
-    if any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules()):
+    if draws_dropout(model):
         return False  # samples of one prompt would share its dropout mask
     config = getattr(base, "config", None)
     if config is None or next(base.parameters()).device.type != "cpu":
         return False
     config = config.get_text_config()
-    if getattr(config, "attention_dropout", 0.0):
-        return False
     if any(getattr(config, name, None) not in (None, 1.0) for name in SCALED_HEAD):
         return False
     return supports(model) is None
+
+
+def draws_dropout(model: nn.Module) -> bool:
+    """Whether a forward pass in training mode leaves something to chance."""
+    config = getattr(causal_model(model), "config", None)
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules()) or bool(
+        config is not None and getattr(config.get_text_config(), "attention_dropout", 0.0)
+    )
 
 
 def score_shared(model: nn.Module, ids: Tensor, mask: Tensor, keep: int, temperature: float) -> Scores:

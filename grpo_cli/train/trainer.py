@@ -16,14 +16,19 @@ import torch
 from accelerate.utils import gather
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
+from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
 from grpo_cli.train.monitor import KlWatch
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
-from grpo_cli.train.scoring import can_share, score_shared
+from grpo_cli.train.replica import Replica
+from grpo_cli.train.rollout.modelseat import causal_model
+from grpo_cli.train.scoring import can_share, draws_dropout, score_shared
+from grpo_cli.train.sharded import ShardedTrainer
+from grpo_cli.train.sharding import mark_whole
 from grpo_cli.train.step import GrpoStep
 
 # TRL's names of what the optimizer step measured -> ours
@@ -40,7 +45,7 @@ MEASURED = {
 }
 
 
-class Trainer(GRPOTrainer):  # type: ignore[misc]
+class Trainer(ShardedTrainer):
     """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
 
     def __init__(
@@ -52,14 +57,16 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         tokenizer: Any,
         callbacks: list[TrainerCallback],
         on_checkpoint: Callable[[Trainer, Path], None],
+        replica: Replica | None = None,
     ) -> None:
         self.grpo = step
         self.on_checkpoint = on_checkpoint
         self.objective = Objective.of(step.recipe.train, step.recipe.sample.group)
         self.scored: Scored | None = None
-        self.reference = Reference(model) if self.objective.needs_reference else None
+        whole = replica.model if replica else model
+        self.reference = Reference(whole) if self.objective.needs_reference else None
         watch = step.recipe.monitor.kl
-        self.kl_watch = KlWatch(watch, model) if watch != "off" and self.reference is None else None
+        self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         self._updates: list[dict[str, float]] = []
         self.guard = NonFinite(
             "non_finite" in step.recipe.stop.on, lambda text: self.grpo.display.note("warn", text)
@@ -68,6 +75,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         # the rows are chosen in the hook below; the loader only has to deliver batches of the right size
         places = Dataset.from_dict({"prompt": ["-"] * (step.recipe.sample.prompts * generations)})
         super().__init__(
+            step.recipe.launch.strategy,
+            replica,
             model=model,
             reward_funcs=[reward],
             args=args,
@@ -76,6 +85,11 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
             callbacks=callbacks,
         )
         self.remove_callback(PrinterCallback)
+        if replica:
+            copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
+            add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
+            if self.strategy == "zero3":
+                mark_whole(copy)
         self.shares_prompts = (
             step.ranks.world == 1
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
@@ -83,6 +97,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         )
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self.catch_up()
         groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
         # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(self.grpo.step_seed())
@@ -102,6 +117,16 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)
         return out
 
+    def catch_up(self) -> None:
+        """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
+        if self.replica is not None:
+            self.replica.follow(self.model, self.state.global_step)
+
+    @property
+    def whole(self) -> Any:
+        """The model that scores outside the loss: the policy itself, or its replica."""
+        return self.replica.model if self.replica else self.model
+
     def _score_reference(self, out: dict[str, Any]) -> torch.Tensor | float:
         """Put the reference's log-probs beside the samples; returns what KL takes off each reward."""
         if self.reference is None:
@@ -112,7 +137,8 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         if not beta:
             return 0.0
         logps, mask = out.get("old_per_token_logps"), out["completion_mask"]
-        logps = score(self, out) if logps is None else logps
+        if logps is None or draws_dropout(self.whole):
+            logps = score(self, out)
         self._metrics["train"]["kl"].append(token_kl(logps, out["ref_per_token_logps"], mask))
         off: torch.Tensor = gather(answer_kl(logps, out["ref_per_token_logps"], mask))
         return beta * off
@@ -191,6 +217,7 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         if self.is_batch_done:
             trained = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
             trained["skipped_steps"] = self.guard.skipped
+            trained |= self.held()
             self._updates.clear()
             super().log(self.grpo.close(trained), start_time)
 

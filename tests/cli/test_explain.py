@@ -68,3 +68,15 @@ def test_every_verifier_can_be_explained(kind: str) -> None:
     from grpo_cli.commands.explain import describe_verifier, render_verifier
 
     assert kind in render_verifier(describe_verifier(kind))
+
+
+def test_every_strategy_of_launch_can_be_explained() -> None:
+    from typing import get_args
+
+    from grpo_cli.recipe.course import Strategy
+    from grpo_cli.recipe.strategy import STRATEGIES
+
+    assert set(STRATEGIES) == set(get_args(Strategy))
+    said = run("fsdp2").stdout
+    assert "its share of parameters" in said
+    assert "set with `launch.strategy: fsdp2`" in said

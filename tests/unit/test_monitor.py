@@ -57,6 +57,22 @@ def test_an_unmoved_model_has_no_kl() -> None:
     assert KlWatch(KlMonitor(), built.model).measure(built, batch())["kl"] == 0.0
 
 
+def test_dropout_has_no_part_in_the_kl_and_no_chance_is_used_up() -> None:
+    built = trainer()
+    layers = [module for module in built.model.modules() if hasattr(module, "attention_dropout")]
+    before = torch.get_rng_state()
+    try:
+        for layer in layers:
+            layer.attention_dropout = 0.5
+        assert KlWatch(KlMonitor(), built.model).measure(built, batch())["kl"] == 0.0
+    finally:
+        for layer in layers:
+            layer.attention_dropout = 0.0
+    assert layers
+    assert torch.equal(before, torch.get_rng_state())
+    assert built.model.training
+
+
 def test_the_model_has_its_own_weights_back_at_the_same_addresses() -> None:
     model = trainer().model
     reference = Reference(model)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from grpo_cli.train.resume import differing_keys
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe import Recipe, load
+from grpo_cli.run import RunFolder
+from grpo_cli.train.resume import differing_keys, find_run
 
 OLD = "train: {lr: 1e-6}\nlaunch: {nodes: 2, node_rank: 0, rendezvous: 'a:1'}\n"
 
@@ -16,3 +23,23 @@ def test_changed_keys_are_named_by_their_path() -> None:
 
 def test_another_machine_or_another_allocation_is_no_change() -> None:
     assert differing_keys(OLD, OLD.replace("node_rank: 0", "node_rank: 1").replace("a:1", "b:1")) == []
+
+
+def made(folder: Path, *sets: str) -> Recipe:
+    file = folder / "r.yaml"
+    file.write_text(
+        'model: builtin:tiny\ndata: {train: a.jsonl, prompt: "{q}"}\nverify: {math: {}}\ntrain: {steps: 9}\n'
+    )
+    return load(file, sets)
+
+
+def test_the_number_of_processes_may_differ_if_asked_for_and_the_strategy_may_not(tmp_path: Path) -> None:
+    sharded = ("launch.strategy=fsdp2", "launch.gpus=2")
+    recipe = made(tmp_path, *sharded)
+    run = str(RunFolder.create(tmp_path / "runs", "run", recipe.resolved(), {}, label="r").path)
+    more = made(tmp_path, "launch.strategy=fsdp2", "launch.gpus=4")
+    assert str(find_run(more, run, anyway=True).path) == run
+    with pytest.raises(RecipeError, match=r"differs from the run's in `launch.gpus`"):
+        find_run(more, run)
+    with pytest.raises(RecipeError, match=r"differs from the run's in `launch.strategy`"):
+        find_run(made(tmp_path, "launch.gpus=2"), run, anyway=True)

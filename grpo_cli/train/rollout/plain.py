@@ -66,6 +66,7 @@ class TransformersEngine:
                 generation_config=self._config(settings),
                 logits_processor=watch.processors(),
                 stopping_criteria=[watch.stop],
+                synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
             )
         done: list[list[Completion]] = [[] for _ in requests]
         for (request, _), completion in zip(places, watch.completions(), strict=True):

@@ -1,0 +1,70 @@
+"""Two gloo ranks on a CPU that hold a share each: the run of two plain ranks, half the memory, exact resume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.loop.recipes import small_recipe
+from tests.loop.test_ranks import TWO, samples, weights
+from tests.loop.test_resume import finish, train, what
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [row for row in rows if "loss" in row]
+
+
+def compare_with_plain_ranks(folder: Path, strategy: str, *, held: float, state: list[str]) -> str:
+    """Train with two plain ranks, with two of this strategy, and again from its checkpoint at half-way; what was said.
+
+    `held` is the share of weights and optimizer state on a rank, `state` the files of optimizer state in a checkpoint.
+    """
+    recipe = small_recipe(folder, steps=4, save_every=2)
+    more = (*TWO, "--set", "monitor.kl.every=2", "--set", "sample.micro_batch=4")
+    sharded = (*more, "--set", f"launch.strategy={strategy}")
+    finish(train(recipe, folder / "plain", *more))
+    said = finish(train(recipe, folder / "shards", *sharded))
+    plain, shards = folder / "plain/run", folder / "shards/run"
+    for step in range(1, 5):
+        for a, b in zip(samples(plain, step), samples(shards, step), strict=True):
+            assert (a["row"], a["completion"], a["reward"]) == (b["row"], b["completion"], b["reward"])
+            assert a["advantage"] == pytest.approx(b["advantage"], abs=1e-6)
+    whole = weights(plain, 4)
+    assert whole.keys() == weights(shards, 4).keys()
+    for name, value in whole.items():
+        assert torch.allclose(value, weights(shards, 4)[name], atol=1e-4), name
+    keys = ("entropy", "grad_norm", "loss", "kl")
+    for one, two in zip(metrics(plain), metrics(shards), strict=True):
+        assert {k: one[k] for k in keys if k in one} == pytest.approx(
+            {k: two[k] for k in keys if k in two}, abs=1e-4
+        )
+
+    full_mib = 3 * sum(v.numel() * 4 for v in whole.values()) / 2**20  # the weights and Adam's two moments
+    assert metrics(plain)[-1]["memory/held_mib"] == pytest.approx(full_mib, rel=0.01)
+    assert metrics(shards)[-1]["memory/held_mib"] == pytest.approx(full_mib * held, rel=0.1)
+
+    from transformers import AutoModelForCausalLM
+
+    loaded = AutoModelForCausalLM.from_pretrained(shards / "checkpoints/step-000004")
+    assert torch.equal(loaded.get_input_embeddings().weight, weights(shards, 4)["model.embed_tokens.weight"])
+
+    broken, last = folder / "broken", Path("checkpoints/step-000004")
+    shutil.copytree(shards, broken)
+    shutil.rmtree(broken / last)
+    finish(train(recipe, folder / "shards", *sharded, "--resume", str(broken)))
+    assert what(shards) == what(broken)
+    for file in ["model.safetensors", *state]:
+        assert (shards / last / file).read_bytes() == (broken / last / file).read_bytes(), file
+    return said
+
+
+def test_shards_train_as_plain_ranks_do_and_resume_exactly(tmp_path: Path) -> None:
+    state = [f"optimizer_0/__{rank}_0.distcp" for rank in range(2)]
+    said = compare_with_plain_ranks(tmp_path, "fsdp2", held=1 / 2, state=state)
+    assert "a whole copy of the weights for rollouts takes" in said
