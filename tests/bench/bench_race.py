@@ -1,9 +1,9 @@
 """A race to a fixed held-out score: methods and row selectors on two small worlds, paired by seed.
 
-    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_race.py RESULTS.jsonl --seeds 5
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_race.py RESULTS.jsonl --seeds 0 1 2 3 4 --jobs 2
     PYTHONPATH=.:verifiers python tests/bench/bench_race.py RESULTS.jsonl --summary
 
-Each run stops at its second held-out evaluation in a row at or above the target, or after twelve passes over the rows.
+Each run stops at its second held-out evaluation in a row at or above the target, or after `--passes` passes over the rows.
 Counted are generated tokens (those thrown away included), steps, and CPU seconds of training without evaluations. A run
 that never gets there counts with what it had spent at the end, which flatters it; how many got there is printed.
 Ratios are uniform / method, so above 1 the method was cheaper: geometric mean over seeds, 95 % t interval of the log.
@@ -19,10 +19,13 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from race_tasks import ROWS, TARGET, race_recipe, write_model, write_world
+from race_tasks import PROMPTS, ROWS, TARGET, race_recipe, write_model, write_world
 
 METHODS: dict[str, dict[str, Any]] = {
     "uniform": {},
@@ -32,11 +35,32 @@ METHODS: dict[str, dict[str, Any]] = {
     "grpo": {"algorithm": "grpo"},
     "gspo": {"algorithm": "gspo"},
 }
-PASSES, PROMPTS, EVERY = 12, 16, 8
+PASSES, EVERY, LR = 24, 8, 1e-4
 
 
-def run_one(world: str, method: str, seed: int, root: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Ask:
+    """One run."""
+
+    world: str
+    method: str
+    seed: int
+    lr: float
+    prompts: int
+    passes: int
+
+
+def run_one(ask: Ask) -> dict[str, Any]:
+    """Train until the target or the cap, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_in(Path(folder), ask)
+
+
+def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
     """Train until the target or the cap."""
+    from grpo_cli.commands.train import quiet_libraries
+
+    quiet_libraries()
     from grpo_cli.display import make_display
     from grpo_cli.errors import Exit
     from grpo_cli.recipe.models import Recipe
@@ -55,19 +79,23 @@ def run_one(world: str, method: str, seed: int, root: Path) -> dict[str, Any]:
             if len(last) == 2 and min(last) >= TARGET:
                 self.interrupts.asked = Exit.TERMINATED
 
-    folder = root / f"{world}-{seed}"
-    write_world(world, folder, seed)
-    if not (folder / "model").exists():
-        write_model(folder / "model")
-    recipe = race_recipe(folder, METHODS[method], seed=seed, steps=PASSES * ROWS // PROMPTS, every=EVERY)
+    write_world(ask.world, folder, ask.seed)
+    write_model(folder / "model")
+    recipe = race_recipe(
+        folder,
+        METHODS[ask.method],
+        seed=ask.seed,
+        lr=ask.lr,
+        prompts=ask.prompts,
+        steps=ask.passes * ROWS // ask.prompts,
+        every=EVERY,
+    )
     done = Race(Recipe.model_validate(recipe), label="race", base=folder, display=make_display("none")).run()
     lines = done.run.metrics()
     scores = [line["eval/pass@1"] for line in lines if "eval/pass@1" in line]
     steps = [line for line in lines if "reward/total/mean" in line]
     return {
-        "world": world,
-        "method": method,
-        "seed": seed,
+        **asdict(ask),
         "reached": len(scores) > 1 and min(scores[-2:]) >= TARGET,
         "steps": len(steps),
         "tokens": sum(line["tokens/drawn"] for line in steps),
@@ -123,33 +151,33 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("results", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--worlds", nargs="+", default=["E2", "E1"])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--lr", type=float, default=LR)
+    parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--passes", type=int, default=PASSES)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, a thread each")
     parser.add_argument("--summary", action="store_true", help="print what the file holds, run nothing")
     asked = parser.parse_args()
-    results = (
-        [json.loads(line) for line in asked.results.read_text().splitlines()]
-        if asked.results.exists()
-        else []
-    )
+    text = asked.results.read_text() if asked.results.exists() else ""
+    results = [json.loads(line) for line in text.splitlines()]
     if not asked.summary:
-        from grpo_cli.commands.train import quiet_libraries
-
-        quiet_libraries()
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["GRPO_CACHE"] = str(Path(folder) / "cache")
-            for seed in range(asked.seeds):
-                for world in asked.worlds:
-                    for method in asked.methods:
-                        if any(
-                            (r["world"], r["method"], r["seed"]) == (world, method, seed) for r in results
-                        ):
-                            continue
-                        results.append(run_one(world, method, seed, Path(folder)))
-                        with asked.results.open("a") as stream:
-                            stream.write(json.dumps(results[-1]) + "\n")
-                        print(json.dumps(results[-1]), file=sys.stderr, flush=True)
+        done = {(r["world"], r["method"], r["seed"], r["lr"], r["prompts"]) for r in results}
+        wanted = [
+            Ask(world, method, seed, asked.lr, asked.prompts, asked.passes)
+            for seed, world, method in product(asked.seeds, asked.worlds, asked.methods)
+            if (world, method, seed, asked.lr, asked.prompts) not in done
+        ]
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ["GRPO_CACHE"] = cache
+            # a process a run: CPU seconds are a process's
+            with get_context("spawn").Pool(asked.jobs, maxtasksperchild=1) as pool:
+                for found in pool.imap_unordered(run_one, wanted):
+                    results.append(found)
+                    with asked.results.open("a") as stream:
+                        stream.write(json.dumps(found) + "\n")
+                    print(json.dumps(found), file=sys.stderr, flush=True)
     print(summary(results))
 
 

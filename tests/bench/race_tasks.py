@@ -19,6 +19,10 @@ ROWS, HELD_OUT, WARM = 512, 128, 8192
 DIGITS = (2, 3, 4, 5, 6)
 NOISE = 0.45
 TARGET = 0.7
+LR, PROMPTS = (
+    2e-4,
+    16,
+)  # where the alarm tests train; the race takes half, so that rows are seen eight times and more
 
 
 def chain(rng: random.Random, digits: int) -> dict[str, str]:
@@ -99,7 +103,16 @@ def write_model(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def race_recipe(folder: Path, method: dict[str, Any], *, seed: int, steps: int, every: int) -> dict[str, Any]:
+def race_recipe(
+    folder: Path,
+    method: dict[str, Any],
+    *,
+    seed: int,
+    steps: int,
+    every: int,
+    lr: float = LR,
+    prompts: int = PROMPTS,
+) -> dict[str, Any]:
     """The recipe of one run."""
     return {
         "model": str(folder / "model"),
@@ -112,8 +125,8 @@ def race_recipe(folder: Path, method: dict[str, Any], *, seed: int, steps: int, 
             "plain": True,
         },
         "verify": {"exact": {}},
-        "sample": {"prompts": 16, "group": 8, "max_tokens": 8, "temperature": 1.0},
-        "train": {"steps": steps, "lr": 2e-4, "schedule": "constant", "lr_warmup_steps": 5, "seed": seed}
+        "sample": {"prompts": prompts, "group": 8, "max_tokens": 8, "temperature": 1.0},
+        "train": {"steps": steps, "lr": lr, "schedule": "constant", "lr_warmup_steps": 5, "seed": seed}
         | method,
         "eval": {"every": every, "samples": 2, "k": [1], "greedy": False},
         "monitor": {"kl": "off"},
