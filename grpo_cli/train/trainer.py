@@ -20,6 +20,7 @@ from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
+from grpo_cli.train.compiled import compile_layers
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
 from grpo_cli.train.monitor import KlWatch
 from grpo_cli.train.nonfinite import NonFinite
@@ -95,6 +96,8 @@ class Trainer(ShardedTrainer):
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and can_share(model)
         )
+        if step.recipe.train.compile:
+            compile_layers(model)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.catch_up()
