@@ -20,7 +20,8 @@ from grpo_cli.train.rollout.make import make_engine
 from grpo_cli.train.rollout.modelseat import Forward
 from grpo_cli.train.rollout.past import Past
 from grpo_cli.train.rollout.reuse import PrefixReuse, reuse_metrics
-from grpo_cli.train.rollout.score import score
+from grpo_cli.train.rollout.score import Scorer
+from grpo_cli.train.scoring import can_share
 
 ENDS = {3, 11}
 
@@ -222,20 +223,31 @@ def test_log_probs_are_the_current_policys_for_kept_and_for_new_tokens(family):
             assert c.finish == "stop" or len(c.token_ids) == 15
 
 
-def test_long_drafts_and_small_passes_give_the_same_scores(monkeypatch):
-    model, asked = tiny(), prompts(6)
-    _, reuse = visit(model, [Request(p, 4) for p in asked], SamplingSettings(15, seed=1))
-    moved(model, 0.01)
-    pairs = [
-        (p, draft) for p, drafts in zip(asked, reuse.past.drafts(range(6)), strict=True) for draft in drafts
-    ]
-    one = score(model, *zip(*pairs, strict=True), 0.9)
+@pytest.mark.parametrize("shared", [False, True])
+def test_scores_are_a_plain_forward_passes_in_one_pass_or_many(monkeypatch, shared):
+    model = tiny()
+    scorer = Scorer(model)
+    assert scorer.shares_prompts
+    scorer.shares_prompts = shared
+    asked = [prompt for prompt in prompts(6) for _ in range(3)]
+    old = [ids or [7] for ids in prompts(18, seed=1, longest=15)]
+    one = scorer(asked, old, 0.9)
     monkeypatch.setattr("grpo_cli.train.rollout.score.TOKENS", 20)
-    for (prompt, draft), a, b in zip(pairs, one, score(model, *zip(*pairs, strict=True), 0.9), strict=True):
+    for prompt, ids, a, b in zip(asked, old, one, scorer(asked, old, 0.9), strict=True):
         assert a == pytest.approx(b, abs=1e-5)
-        assert a == pytest.approx(
-            plain_logps(model, prompt, draft.token_ids.tolist(), 0.9).tolist(), abs=1e-5
-        )
+        assert a == pytest.approx(plain_logps(model, prompt, ids, 0.9).tolist(), abs=1e-5)
+
+
+def test_prompts_are_not_shared_where_positions_are_absolute():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    none = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "initializer_range": 0.5}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=67, n_embd=32, n_layer=2, n_head=4, **none)).eval()
+    scorer = Scorer(model)
+    assert can_share(model) and not scorer.shares_prompts
+    (found,) = scorer([[5, 9, 2]], [[4, 4, 1]], 1.0)
+    assert found == pytest.approx(plain_logps(model, [5, 9, 2], [4, 4, 1]).tolist(), abs=1e-5)
 
 
 def test_every_sample_is_reported_once_and_as_returned():

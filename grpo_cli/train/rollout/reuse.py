@@ -21,7 +21,7 @@ from grpo_cli.train.rollout.engine import (
     SamplingSettings,
 )
 from grpo_cli.train.rollout.past import Draft, Past
-from grpo_cli.train.rollout.score import score
+from grpo_cli.train.rollout.score import Scorer
 
 if TYPE_CHECKING:
     import torch
@@ -58,8 +58,8 @@ class PrefixReuse:
                 f"`sample.reuse` goes on from kept tokens, which the engine `{engine.name}` cannot",
                 hint="leave `sample.reuse` out: the engine `graph` does not drive this model",
             )
-        self.engine, self.model, self.lenience, self.autocast = engine, model, lenience, autocast
-        self.past = Past()
+        self.engine, self.lenience = engine, lenience
+        self.score, self.past = Scorer(model, autocast), Past()
 
     def generate(
         self,
@@ -123,15 +123,16 @@ class PrefixReuse:
             for s, draft in enumerate(some[: request.n])
         }
         prompts = [requests[r].prompt_ids for r, _ in old]
-        scored = score(self.model, prompts, list(old.values()), settings.temperature, self.autocast)
+        ids = [draft.token_ids.tolist() for draft in old.values()]
+        scored = self.score(prompts, ids, settings.temperature)
         longest = max(map(len, scored), default=0)
         luck = chances(settings.seed, [(draft.row, draft.sample) for draft in old.values()], longest)
         begun = {}
-        for (place, draft), logps, numbers in zip(old.items(), scored, luck, strict=True):
+        for (place, draft), tokens, logps, numbers in zip(old.items(), ids, scored, luck, strict=True):
             n = kept_tokens(draft.logps, np.asarray(logps), numbers[: len(logps)], self.lenience)
             if n:
                 finish: Finish = "stop" if draft.ended and n == len(logps) else "length"
-                begun[place] = Completion(draft.token_ids[:n].tolist(), logps[:n], finish, n)
+                begun[place] = Completion(tokens[:n], logps[:n], finish, n)
         return begun
 
 
