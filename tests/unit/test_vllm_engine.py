@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import torch
 from loss_bench import recipe
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
 from grpo_cli.errors import SetupError
+from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.train.config import Batching, vllm_fields
 from grpo_cli.train.rollout import vllm_engine
 from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm
+from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
 
 
 def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,14 +46,40 @@ def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyP
 def test_without_the_package_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_engine, "_installed", lambda name: False)
     with pytest.raises(SetupError, match="needs the package `vllm`, which is not installed"):
-        check_vllm("colocate", 1)
+        check_vllm("colocate", 1, "cpu")
 
 
 def test_a_server_feeds_one_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_engine, "_installed", lambda name: True)
-    check_vllm("server", 1)
+    check_vllm("server", 1, "cuda")
     with pytest.raises(SetupError, match="cannot feed 2 processes"):
-        check_vllm("server", 2)
+        check_vllm("server", 2, "cuda")
+
+
+def test_weights_reach_a_server_from_cuda_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_engine, "_installed", lambda name: True)
+    check_vllm("colocate", 1, "cpu")
+    with pytest.raises(SetupError, match="over NCCL, which needs a CUDA device"):
+        check_vllm("server", 1, "cpu")
+
+
+def test_vllm_opens_a_model_made_on_the_spot_from_a_copy() -> None:
+    tokenizer = byte_tokenizer()
+    model = tiny_llama(tokenizer, 0)
+    with openable(model, tokenizer):
+        folder = Path(model.name_or_path)
+        read = AutoModelForCausalLM.from_pretrained(folder)
+        assert AutoTokenizer.from_pretrained(folder)("1+1").input_ids == tokenizer("1+1").input_ids
+    assert all(torch.equal(a, b) for a, b in zip(read.parameters(), model.parameters(), strict=True))
+    assert model.name_or_path == ""
+    assert not folder.exists()
+
+
+def test_a_model_with_a_name_is_opened_by_it() -> None:
+    model = tiny_llama(byte_tokenizer(), 0)
+    model.name_or_path = "some/model"
+    with openable(model, None):
+        assert model.name_or_path == "some/model"
 
 
 def test_the_recipes_settings_reach_trl(tmp_path: Path) -> None:

@@ -67,13 +67,17 @@ class KeyValueStore:
 
         self.keys, self.values = buffers(layout.key), buffers(layout.value)
 
-    def reach(self, columns: int) -> None:
-        """Makes the first `columns` columns safe to read."""
+    def restart(self) -> None:
+        """Nothing stored is needed any more."""
+
+    def reach(self, columns: int, rows: int | None = None) -> int:
+        """Makes the first `columns` columns of the first `rows` rows safe to read; returns how many to read."""
         if columns > self._zeroed:
             upto = min(self.columns, max(columns, self._zeroed + ZERO_AHEAD))
             for buffer in (*self.keys, *self.values):
                 buffer[:, :, self._zeroed : upto] = 0
             self._zeroed = upto
+        return columns
 
     def copy_rows(self, sources: Tensor, targets: Tensor, columns: int) -> None:
         """Copies the first `columns` columns of rows `sources` over rows `targets`."""

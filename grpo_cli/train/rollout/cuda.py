@@ -57,7 +57,7 @@ class GraphStepper:
         start = time.perf_counter()
 
         def step() -> None:
-            decode(batch, self.forward, rows, length, ragged=True)
+            decode(batch, self.forward, rows, length, masked=True)
 
         before = batch.rows.snapshot()
         seen = None if batch.seen is None else batch.seen.clone()

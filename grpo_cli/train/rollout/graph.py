@@ -15,6 +15,7 @@ from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Requ
 from grpo_cli.train.rollout.memory import SHARE, free_bytes, rows_that_fit
 from grpo_cli.train.rollout.modelseat import Forward, causal_model, fingerprint, numerics, seated
 from grpo_cli.train.rollout.noise import sample_keys, uniforms
+from grpo_cli.train.rollout.packed import PackedStore
 from grpo_cli.train.rollout.run import Run
 from grpo_cli.train.rollout.schedule import Schedule
 from grpo_cli.train.rollout.shadow import Shadow
@@ -177,7 +178,7 @@ class GraphEngine:
         rows, columns = rows_that_fit(layout, most, widest, budget), widest
         while True:
             try:
-                self._store = KeyValueStore(layout, rows, columns, self.attention)
+                self._store = _store(layout, rows, columns, self.attention)
                 return
             except (torch.OutOfMemoryError, RuntimeError) as err:
                 if "memory" not in str(err).lower():
@@ -188,3 +189,9 @@ class GraphEngine:
                         hint="lower `sample.max_tokens`, or use a smaller model",
                     ) from err
                 rows //= 2
+
+
+def _store(layout: Layout, rows: int, columns: int, attention: FusedAttention | None) -> KeyValueStore:
+    if layout.device.type == "cpu" and attention is None:
+        return PackedStore(layout, rows, columns)
+    return KeyValueStore(layout, rows, columns, attention)

@@ -73,15 +73,17 @@ def _graph(
     autocast: torch.dtype | None,
     say: Callable[[str], None],
 ) -> Engine:
-    """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager."""
+    """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager and lean."""
     from grpo_cli.train.rollout.cuda import GraphStepper
     from grpo_cli.train.rollout.engine import Request, SamplingSettings
     from grpo_cli.train.rollout.graph import GraphEngine
+    from grpo_cli.train.rollout.lean import proven_lean
     from grpo_cli.train.rollout.modelseat import Forward, numerics
     from grpo_cli.train.rollout.prove import proven_accept, proven_attention, proven_shadow, proven_swaps
 
     if next(model.parameters()).device.type != "cuda":
-        return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast)
+        swaps = proven_lean(model) if autocast is None else []
+        return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast, swaps=swaps)
     with numerics(model, autocast):
         shadow = proven_shadow(model, autocast, say)
         fused: dict[str, Any] = {

@@ -41,6 +41,7 @@ class Run:
         self.first_logits: dict[int, Tensor] = {}
         self.done: dict[int, Completion] = {}
         batch.rows.idle(slice(None), batch.out.sink)
+        batch.store.restart()
 
     def finish_all(
         self, prefill_tokens: int, on_finish: OnFinish | None, on_progress: OnProgress | None

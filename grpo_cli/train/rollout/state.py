@@ -104,13 +104,14 @@ class Batch:
 
 
 def decode(
-    batch: Batch, forward: Forward, rows: int, length: int, *, ragged: bool, column: int | None = None
+    batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None
 ) -> None:
-    """One token for each of the first `rows` rows, looking at `length` columns; all write `column` when it is known."""
+    """One token for each of the first `rows` rows, looking at `length` columns, of which `masked` says that some
+    lie beyond some row's own; all write `column` when it is known."""
     state = batch.rows
     position = state.position[:rows]
     mask = None
-    if ragged and batch.store.attention is None:
+    if masked and batch.store.attention is None:
         hidden = batch.columns[:length] > position[:, None]
         mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
     phase = Decode(batch.store, state.index[:rows], position, length, mask, column)

