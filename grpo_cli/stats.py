@@ -54,6 +54,7 @@ def step_stats(samples: Sequence[SampleRecord], group_size: int, ks: Sequence[in
     for name in _verifier_names(samples):
         out |= verifier_stats(name, [s.verdicts[name] for s in samples if name in s.verdicts])
     out |= length_stats(samples)
+    out["repetition"] = mean([repetition(s.completion) for s in samples])
     out["think"] = mean([float(has_thought(s.completion)) for s in samples])
     return out
 
@@ -186,6 +187,13 @@ def timing_stats(
     out["tokens_per_s"] = tokens / generate if generate > 0 else None
     out["eta_s"] = (percentile([*recent_s, step_s], 0.5) or 0.0) * steps_left
     return out
+
+
+def repetition(completion: str, most: int = 512) -> float:
+    """Share of the four-word runs at the end of a completion that stand there more than once; 0 where there are none."""
+    words = completion[-16 * most :].split()[-most:]
+    runs = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return 1 - len(set(runs)) / len(runs) if runs else 0.0
 
 
 def has_thought(completion: str) -> bool:

@@ -158,6 +158,7 @@ def summary(outcome: Any) -> dict[str, Any]:
         "schema": SCHEMA,
         "run": str(outcome.run.path),
         "steps": outcome.steps,
+        "status": outcome.status,
         "before": measured(outcome.before),
         "after": measured(outcome.after),
         "seconds": {name: round(value, 3) for name, value in outcome.seconds.items()},

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from grpo_cli import health
+from grpo_cli import alarms, health
 from grpo_cli.diagnose import samples, trends
 from grpo_cli.diagnose.run import EVIDENCE
 
@@ -17,7 +17,7 @@ Rule = Callable[..., Any]
 
 def rules() -> dict[str, Rule]:
     """Every rule by the code its docstring begins with."""
-    every: tuple[Rule, ...] = (*health.RULES, *trends.RULES, samples.duplicate_rows)
+    every: tuple[Rule, ...] = (*health.RULES, *trends.RULES, *alarms.ALARM_RULES, samples.duplicate_rows)
     found: dict[str, Rule] = {}
     for rule in every:
         if match := re.match(r"(W\d\d): ", inspect.getdoc(rule) or ""):
@@ -31,17 +31,19 @@ def describe(code: str) -> dict[str, Any]:
     source = inspect.getsource(rule)
     bounds = {
         field.name: field.default
-        for owner in (health.Limits, trends.Bounds)
+        for owner in (health.Limits, trends.Bounds, alarms.Bars)
         for field in dataclasses.fields(owner)
-        if rule.__module__ == owner.__module__ and re.search(rf"\b(limits|bounds)\.{field.name}\b", source)
+        if rule.__module__ == owner.__module__
+        and re.search(rf"\b(limits|bounds|bars)\.{field.name}\b", source)
     }
     return {
         "finding": code,
         "summary": (inspect.getdoc(rule) or "").split(": ", 1)[1],
         "evidence": list(EVIDENCE.get(code, ())),
         "bounds": bounds,
+        "monitor": alarms.MONITORS.get(code),
         "when": "during the run and after it"
-        if rule.__module__ == health.__name__
+        if rule.__module__ == health.__name__ or code in alarms.MONITORS
         else "by `grpo doctor RUN` and in the report",
     }
 
@@ -54,6 +56,8 @@ def render(described: dict[str, Any]) -> str:
         "",
         f"said       {described['when']}",
     ]
+    if described["monitor"]:
+        lines.append(f"an alarm   `monitor.on_alarm: {{{described['monitor']}: warn | pause | roll_back}}`")
     if described["evidence"]:
         lines.append(f"looks at   {', '.join(described['evidence'])}")
     if described["bounds"]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step
+from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step, split_of
 from grpo_cli.display.text import visible
 from grpo_cli.health import Finding
 from grpo_cli.records import SampleRecord
@@ -26,23 +26,34 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W20": ("truncated", "length/mean", "right"),
     "W21": ("length/right", "reward/total/mean"),
     "W22": ("length/mean", "right", "reward/total/mean"),
+    "W23": ("repetition", "length/mean", "right"),
     "W30": ("entropy", "reward/total/mean"),
     "W31": ("kl", "reward/total/mean"),
     "W32": ("kl", "entropy", "right"),
+    "W33": ("entropy/sampled", "entropy", "reward/total/mean", "group/all_wrong", "right"),
     "W40": ("error", "over_limit"),
     "W41": ("time/verify", "time/generate"),
     "W42": ("right", "error", "length/mean"),
     "W43": ("reward/total/mean", "reward/std_in_group"),
+    "W44": ("right", "reward/total/mean"),
     "W50": ("grad_norm", "loss"),
     "W51": ("loss", "grad_norm", "kl"),
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
+    "W70": (
+        "eval/pass@1",
+        "eval/gold/pass@1",
+        "eval/gold/gap",
+        "eval/gold/gap/low",
+        "eval/gold/z",
+        "eval/gold/fooled",
+    ),
 }
-"""Metrics shown beside a finding; the parts of the reward join W43."""
+"""Metrics shown beside a finding; the parts of the reward join W43 and W44."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One metric: its mean over the first steps of the run, and over the steps up to the finding."""
+    """One metric: its mean over the first steps of the run, and over the steps up to the finding; of held-out rows the first and the last measurement until then."""
 
     key: str
     start: float | None
@@ -84,25 +95,27 @@ def diagnose(folder: RunFolder) -> list[Diagnosis]:
     found: dict[str, Finding] = {}
     for finding in run.findings:
         found.setdefault(finding.code, finding)
-    out = [_diagnosis(run, finding) for finding in found.values()]
+    out = [diagnosis(run, finding) for finding in found.values()]
     if (copies := duplicate_rows(folder)) is not None:
         finding, samples = copies
         out.append(Diagnosis(finding, (), finding.step, tuple(samples), f"grpo check {_recipe(run)}"))
     return sorted(out, key=lambda d: d.finding.step)
 
 
-def _diagnosis(run: RunData, finding: Finding) -> Diagnosis:
-    keys = EVIDENCE.get(finding.code, ())
-    if finding.code == "W43":
+def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
+    """The finding with its evidence and at most so many samples."""
+    keys, split = EVIDENCE.get(finding.code, ()), split_of(finding.code)
+    if finding.code in ("W43", "W44"):
         keys = (*(f"reward/{name}/mean" for name in run.names("reward/", "/mean") if name != "total"), *keys)
-    until = [m for m in run.steps if int(m.get("step") or 0) <= finding.step]
+    history, width = (run.evaluations, 1) if split == "eval" else (run.steps, WIDTH)
+    until = [m for m in history if int(m.get("step") or 0) <= finding.step]
     evidence = tuple(
-        Evidence(key, _mean(run.steps[:WIDTH], key), _mean(until[-WIDTH:], key))
+        Evidence(key, _mean(history[:width], key), _mean(until[-width:], key))
         for key in keys
-        if any(m.get(key) is not None for m in run.steps)
+        if any(m.get(key) is not None for m in history)
     )
-    step = nearest_step(run.folder, finding.step)
-    samples = behind(finding.code, list(run.folder.samples(step))) if step is not None else []
+    step = nearest_step(run.folder, finding.step, split)
+    samples = behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
     return Diagnosis(finding, evidence, step, tuple(samples), _next(run, finding, step))
 
 
@@ -111,14 +124,14 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
     code, rate = finding.code, run.recipe.get("train.lr")
     if code in ("W10", "W11", "W12"):
         return f"grpo probe {_recipe(run)}"
-    if code in ("W21", "W22", "W40", "W41", "W42") and step is not None:
-        path, recipe = run.folder.sample_path(step), run.folder.path / "recipe.yaml"
+    if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W70") and step is not None:
+        path, recipe = run.folder.sample_path(step, split_of(code)), run.folder.path / "recipe.yaml"
         return (
             f"grpo verify {shlex.quote(str(path))} --recipe {shlex.quote(str(recipe))} --json --out /dev/null"
         )
     if code == "W20":
         return _again(run, f"sample.max_tokens={2 * int(run.recipe.get('sample.max_tokens') or 512)}")
-    if code == "W43":
+    if code in ("W43", "W44"):
         names = [n for n in run.names("reward/", "/mean") if n != "total"]
         other = next((n for n in names if not run.recipe.get(f"verify.{n}.primary")), names[-1])
         return _again(run, f"combine.gate.{other}=needs_right")
@@ -158,7 +171,8 @@ def lines_of(found: Sequence[Diagnosis], run: Path) -> list[str]:
         lines += [f"{f.code}  step {f.step}  {visible(f.text)}", f"     hint: {f.hint}"]
         lines += [f"     {e.key:<20} {_number(e.start):>8} → {_number(e.now)}" for e in one.evidence]
         if one.samples:
-            lines.append(f"     samples of step {one.samples_step}:")
+            held_out = "held-out " if split_of(f.code) == "eval" else ""
+            lines.append(f"     {held_out}samples of step {one.samples_step}:")
         lines += [f"       {_sample(record)}" for record in one.samples]
         lines += [f"     next: {visible(one.next)}", ""]
     codes = ", ".join(dict.fromkeys(one.finding.code for one in found))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from grpo_cli.health import Finding
 from grpo_cli.records import SampleRecord
 from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import Split
+from grpo_cli.stats import repetition
 from grpo_verifiers.verdict import Outcome
 
 FILES = 24
@@ -50,9 +52,14 @@ def behind(code: str, records: Sequence[SampleRecord], most: int = 3) -> list[Sa
     return [*first, *(r for r in chosen if all(r is not kept for kept in first))][:most]
 
 
-def nearest_step(folder: RunFolder, step: int) -> int | None:
+def split_of(code: str) -> Split:
+    """Which samples a finding is about."""
+    return "eval" if code == "W70" else "train"
+
+
+def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | None:
     """The last step with samples up to this one, else the first."""
-    steps = folder.steps()
+    steps = folder.steps(split)
     return max((s for s in steps if s <= step), default=min(steps, default=None))
 
 
@@ -94,6 +101,16 @@ def _lowest(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     return sorted((r for r in records if r.reward is not None), key=lambda r: (r.reward or 0.0, -r.tokens))
 
 
+def _fooling(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """Right by the primary verifier, and not right by another one."""
+    return [
+        r
+        for r in _torn(records)
+        if r.outcome is Outcome.RIGHT
+        and any(v.outcome not in (Outcome.RIGHT, Outcome.ERROR) for v in r.verdicts.values())
+    ]
+
+
 PICKS: dict[str, Pick] = {
     "W10": _flat,
     "W11": lambda records: _group_with(records, False),
@@ -101,9 +118,13 @@ PICKS: dict[str, Pick] = {
     "W20": lambda records: [r for r in records if r.truncated],
     "W21": _shortest_right,
     "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
+    "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
+    "W33": lambda records: _group_with(records, False),
     "W40": _without_verdict,
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
     "W43": _torn,
+    "W44": lambda records: [r for r in _torn(records) if r.outcome is not Outcome.RIGHT],
+    "W70": _fooling,
 }
 """Where a code is missing the samples of least reward are shown."""
 

@@ -46,26 +46,36 @@ def trends(history: History, bounds: Bounds | None = None) -> list[Finding]:
 def length_hack(history: History, bounds: Bounds) -> list[Finding]:
     """W22: answers grow by half and more, and no more of them are right than when they were short."""
     lengths, right = _smooth(history, "length/mean", bounds.window), _smooth(history, "right", bounds.window)
-    stride = max(1, len(history) // MOST_LOOKS)
-    for i in range(0, len(history), stride):
-        now, right_now, best = lengths[i], right[i], -1.0
-        if now is None or right_now is None:
-            continue
-        for j in range(i, -1, -stride):
-            before, right_before = lengths[j], right[j]
-            if before is None or right_before is None:
-                continue
-            best = max(best, right_before)  # what was gained on the way counts, also where it was lost again
-            if j > i - bounds.window or now < bounds.longer * before or best > right_before + bounds.gain:
-                continue
-            text = (
-                f"answers grew from {before:.0f} to {now:.0f} tokens since step {_step(history[j])},"
-                f" right ones went from {right_before:.0%} to {right_now:.0%}"
-            )
-            return [
-                Finding("W22", _step(history[i]), text, "read the longest samples: what does length earn?")
-            ]
+    for i in range(0, len(history), max(1, len(history) // MOST_LOOKS)):
+        if (found := length_hack_at(history, lengths, right, i, bounds)) is not None:
+            return [found]
     return []
+
+
+def length_hack_at(
+    history: History,
+    lengths: Sequence[float | None],
+    right: Sequence[float | None],
+    i: int,
+    bounds: Bounds,
+) -> Finding | None:
+    """W22 as seen after step i; `lengths` and `right` are means over the window that ends at each step."""
+    now, right_now, best = lengths[i], right[i], -1.0
+    if now is None or right_now is None:
+        return None
+    for j in range(i, -1, -max(1, len(history) // MOST_LOOKS)):
+        before, right_before = lengths[j], right[j]
+        if before is None or right_before is None:
+            continue
+        best = max(best, right_before)  # what was gained on the way counts, also where it was lost again
+        if j > i - bounds.window or now < bounds.longer * before or best > right_before + bounds.gain:
+            continue
+        text = (
+            f"answers grew from {before:.0f} to {now:.0f} tokens since step {_step(history[j])},"
+            f" right ones went from {right_before:.0%} to {right_now:.0%}"
+        )
+        return Finding("W22", _step(history[i]), text, "read the longest samples: what does length earn?")
+    return None
 
 
 def kl_blow_up(history: History, bounds: Bounds) -> list[Finding]:

@@ -22,10 +22,16 @@ def card_lines(card: Card, width: int) -> list[str]:
     if history:
         lines += _training(history)
     lines += _time(card, width)
-    for word, value in (("best", card.best), ("report", card.report), ("next", card.next)):
-        if value:
-            lines.append(f" {word:<7} {visible(value)}")
-    return [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+    lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+    last = (
+        ("evidence", card.evidence),
+        ("best", card.best),
+        ("report", card.report),
+        ("next", card.next),
+        ("or", card.other),
+    )
+    # paths and commands are to be copied: a long one is wrapped by the terminal, never cut
+    return lines + [f" {word:<{8 if card.evidence else 7}} {visible(value)}" for word, value in last if value]
 
 
 def _headline(card: Card) -> str:
@@ -35,7 +41,7 @@ def _headline(card: Card) -> str:
     parts = [f"{steps} steps in {duration(card.wall_s)}", f"{samples:,} samples", f"{number(tokens)} tokens"]
     if card.device:
         parts.append(card.device)
-    return f" {card.status}  " + " · ".join(parts)
+    return f" {card.status.replace('_', ' ')}  " + " · ".join(parts)
 
 
 def _held_out(evaluations: Sequence[Metrics]) -> list[str]:

@@ -1,6 +1,6 @@
 """The protocol of displays and the records they are given. All times are seconds; None is "not measured", shown as —.
 
-Metric names a display knows besides those of `stats.py`: `step`, `loss`, `lr`, `grad_norm`, `entropy`, `kl`, `clip/low`,
+Metric names a display knows besides those of `stats.py`: `step`, `loss`, `lr`, `grad_norm`, `entropy` (over the rows trained on), `kl`, `clip/low`,
 `clip/high`, `clip/total`, `memory/peak_gib`, `memory/total_gib`, `time/generate`, `time/verify`, `time/update`, `time/step`,
 `tokens_per_s`, `eta_s`, `reuse/tokens`; and for evaluations `eval/pass@k`, `eval/pass@k/half`, `eval/greedy`, `eval/greedy/half`, `eval/n`,
 `eval/seconds`, `eval/think`, `eval/best`.
@@ -16,6 +16,8 @@ from grpo_cli.display.sample import SampleView
 
 Metrics = Mapping[str, Any]
 Level = Literal["info", "good", "warn", "error"]
+Status = Literal["done", "stopped", "paused", "rolled_back", "interrupted", "failed"]
+"""How a run ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class RunInfo:
 class Card:
     """The end of a run. `history` and `evaluations` are the lines of `metrics.jsonl`; the card's numbers come from them."""
 
-    status: Literal["done", "stopped", "interrupted", "failed"]
+    status: Status
     wall_s: float
     history: tuple[Metrics, ...] = ()
     evaluations: tuple[Metrics, ...] = ()
@@ -60,7 +62,11 @@ class Card:
     reason: str = ""
     best: str = ""
     report: str = ""
+    evidence: str = ""
+    """The file behind the alarm that ended the run."""
     next: str = ""
+    """The command to go on with; `other` is another one."""
+    other: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase over the whole run; where empty, the sums of `time/…` in `history`."""
 

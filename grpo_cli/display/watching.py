@@ -8,15 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
-from grpo_cli.display.info import Card, Level, RunInfo, Source
+from grpo_cli.display.info import Card, Level, RunInfo, Source, Status
 from grpo_cli.display.sample import SampleView, view_samples
 from grpo_cli.display.state import RunState
+from grpo_cli.gold import trusted_score
 from grpo_cli.run import RunFolder
 from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_step
 
-OVER = ("done", "interrupted", "failed", "stopped")
+OVER = get_args(Status)
 LONG_S = 600.0
 """After this long without a step it is said that nothing comes, since a killed process writes no status."""
 
@@ -125,23 +126,27 @@ def card_of(folder: RunFolder) -> Card:
     times = [
         at for at in (seconds_of(manifest.get("started")), *(seconds_of(m.get("at")) for m in lines)) if at
     ]
-    status = manifest.get("status")
+    status: Status = manifest["status"] if manifest.get("status") in OVER else "stopped"
     best = max(
         (e for e in evaluations if e.get("eval/pass@1") is not None),
-        key=lambda e: e["eval/pass@1"],
+        key=trusted_score,
         default=None,
     )
     best_path = folder.checkpoint_path(int(best["step"])) if best else None
-    checkpoints = sorted((folder.path / "checkpoints").glob("step-*"))
+    checkpoints = sorted(p for p in (folder.path / "checkpoints").glob("step-*") if p.suffix == "")
+    acted = manifest.get("acted") if status in ("paused", "rolled_back") else None
+    next_ = f"grpo eval {checkpoints[-1]}" if checkpoints else ""
     return Card(
-        status=status if status in ("done", "stopped", "interrupted", "failed") else "stopped",
+        status=status,
         wall_s=max(times) - min(times) if times else 0.0,
         history=history,
         evaluations=evaluations,
         device=str(manifest.get("device", "")),
         best=str(best_path) if best_path and best_path.exists() else "",
         report=str(folder.path / "report.html") if (folder.path / "report.html").exists() else "",
-        next=f"grpo eval {checkpoints[-1]}" if checkpoints else "",
+        reason=str(manifest.get("reason") or ""),
+        evidence=str(acted[-1]["evidence"]) if acted else "",
+        next=f"grpo train --resume {folder.path}" if status == "paused" else next_,
     )
 
 

@@ -59,6 +59,9 @@ class KlMonitor(Section):
     """Samples measured. Raising it makes the number steadier and costs time in proportion."""
 
 
+Action = Literal["warn", "pause", "roll_back"]
+
+
 class Monitor(Section):
     """What is measured beside training, without a part in it."""
 
@@ -67,6 +70,13 @@ class Monitor(Section):
 
     gold: Words | None = None
     """Name of a verifier in `verify` with `weight: 0`; an alarm is raised when the primary one drifts from it on held-out rows."""
+    on_alarm: Annotated[
+        Action | dict[Literal["gold", "entropy", "length", "repetition", "saturation"], Action],
+        one_of("`warn`, `pause` or `roll_back`, or one of these by monitor, such as `{gold: roll_back}`"),
+    ] = "warn"
+    """What an alarm does; by monitor, those left out warn. `pause` finishes the step, saves and stops with exit code 1; a resume
+    goes on. `roll_back` takes the run back to the checkpoint with the best gold score and ends there: chance depends on seed
+    and step alone, so training on with the same verifier would repeat what it led to. Before the first step it pauses."""
 
 
 class Stop(Section):

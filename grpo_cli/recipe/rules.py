@@ -247,6 +247,18 @@ def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:
 
 def _gold(recipe: Recipe, said: Said) -> Iterator[Finding]:
     name, path = recipe.monitor.gold, ("monitor", "gold")
+    actions = recipe.monitor.on_alarm
+    by_monitor = actions if isinstance(actions, dict) else {"": actions}
+    if name is None and "roll_back" in by_monitor.values():
+        yield Finding(
+            ("monitor", "on_alarm"),
+            "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named",
+            "name one in `monitor.gold`, or say `on_alarm: pause`",
+        )
+    elif name is None and "gold" in by_monitor:
+        yield Finding(
+            ("monitor", "on_alarm", "gold"), "`gold` needs a second verifier", "name one in `monitor.gold`"
+        )
     if "proxy_gold_gap" in recipe.stop.on and name is None:
         yield Finding(
             ("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`"

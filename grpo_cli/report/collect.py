@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_cli.alarms import alarms_over_run
 from grpo_cli.diagnose.trends import trends
 from grpo_cli.display.info import RunInfo
 from grpo_cli.display.watching import info_of
@@ -80,14 +81,17 @@ def collect(folder: RunFolder) -> RunData:
         reason = folder.manifest().get("reason")
         hint = f"it stopped: {reason}" if reason else "`grpo watch` shows a run that is starting"
         raise DataError(f"`{folder.path}` has no metrics yet", hint=hint)
+    evaluations = tuple(m for m in lines if is_evaluation(m))
+    recipe = flat_recipe(folder.recipe_text)
+    found = [*over_run(steps), *trends(steps), *alarms_over_run(steps, evaluations, recipe)]
     return RunData(
         folder=folder,
         info=info_of(folder),
         manifest=folder.manifest(),
-        recipe=flat_recipe(folder.recipe_text),
+        recipe=recipe,
         steps=steps,
-        evaluations=tuple(m for m in lines if is_evaluation(m)),
-        findings=tuple(sorted([*over_run(steps), *trends(steps)], key=lambda finding: finding.step)),
+        evaluations=evaluations,
+        findings=tuple(sorted(found, key=lambda finding: finding.step)),
     )
 
 

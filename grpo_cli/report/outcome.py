@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step
+from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step, split_of
 from grpo_cli.display.text import duration, half, number, percent, score, visible
 from grpo_cli.display.watching import card_of
 from grpo_cli.estimate import across_seeds, paired_clustered
@@ -25,8 +25,9 @@ def outcome_html(arms: Sequence[Arm]) -> str:
     """The first thing a reader sees."""
     runs = [run for arm in arms for run in arm.runs]
     if len(runs) == 1:
-        return _tiles(runs[0]) + f'<p class="verdict">{verdict(runs[0])}</p>' + findings_html(runs[0])
-    return _arms_table(arms) + "".join(findings_html(run) for run in runs if run.findings)
+        said = f'<p class="verdict">{verdict(runs[0])}</p>{acted_html(runs[0])}'
+        return _tiles(runs[0]) + said + findings_html(runs[0])
+    return _arms_table(arms) + "".join(acted_html(run) + findings_html(run) for run in runs if run.findings)
 
 
 def verdict(run: RunData) -> str:
@@ -46,6 +47,18 @@ def verdict(run: RunData) -> str:
         f"{said}. Paired on {len(rows)} prompts: {found.difference.mean:+.3f} {half(found.difference.half)}, {p}; "
         f"a true difference of {found.detectable:.3f} or more is found with 80 % power."
     )
+
+
+def acted_html(run: RunData) -> str:
+    """Each time an alarm paused the run or took it back: what it was, and where the evidence lies."""
+    shown = ""
+    for act in run.manifest.get("acted") or []:
+        what = "paused" if act["action"] == "pause" else f"rolled back from step {act['at']}"
+        why = "; ".join(
+            f"{alarm['code']} at step {alarm['step']}: {alarm['text']}" for alarm in act["alarms"]
+        )
+        shown += f'<p class="verdict">{_text(f"{run.name} was {what}: {why}")} <code>{_text(act["evidence"])}</code></p>'
+    return shown
 
 
 def findings_html(run: RunData) -> str:
@@ -69,17 +82,18 @@ def findings_html(run: RunData) -> str:
 
 def _behind_html(run: RunData, finding: Finding, samples: Sequence[SampleRecord] | None) -> str:
     """The completions behind a finding as a row of its own; nothing where the run kept no samples."""
-    step = nearest_step(run.folder, finding.step)
+    split = split_of(finding.code)
+    step = nearest_step(run.folder, finding.step, split)
     if step is None:
         return ""
-    chosen = samples or behind(finding.code, list(run.folder.samples(step)))
+    chosen = samples or behind(finding.code, list(run.folder.samples(step, split)))
     shown = "".join(
         f"<p>{_text(r.row)} · {r.outcome or 'no verdict'} · {r.tokens} tokens</p><pre>{_text(r.completion[-MOST_SHOWN:])}</pre>"
         for r in chosen
     )
     if not shown:
         return ""
-    return f'<tr><td></td><td colspan="3"><details><summary>samples of step {step}</summary>{shown}</details></td></tr>'
+    return f'<tr><td></td><td colspan="3"><details><summary>{"held-out " if split == "eval" else ""}samples of step {step}</summary>{shown}</details></td></tr>'
 
 
 def setup_html(run: RunData, index: int) -> str:

@@ -175,7 +175,7 @@ def lengths(run: RunData) -> Figure | None:
 def policy(run: RunData) -> Figure | None:
     """Entropy, KL, clipping, gradient norm and learning rate as small multiples."""
     rows = [
-        ("entropy", ["entropy"], False), ("kl to the reference", ["kl"], False), ("clipped share", ["clip/total", "clip/low", "clip/high"], False),
+        ("entropy", ["entropy", "entropy/sampled"], False), ("kl to the reference", ["kl"], False), ("clipped share", ["clip/total", "clip/low", "clip/high"], False),
         ("gradient norm (log)", ["grad_norm"], True), ("learning rate", ["lr"], False), ("loss", ["loss"], False),
     ]  # fmt: skip
     shown = [
@@ -191,7 +191,10 @@ def policy(run: RunData) -> Figure | None:
             steps, values = thin(run.step_numbers, run.curve(key))
             traces += into_cell([curve(steps, values, key, PALETTE[j])], i)
         put_cell(layout, i, len(shown), title, log=log)
-    caption = "A slow fall of entropy is fine, a collapse ends exploration. The loss says little in GRPO and stands last."
+    caption = (
+        "A slow fall of entropy is fine, a collapse ends exploration; `entropy` is over the rows trained on, `entropy/sampled`"
+        " (-log p of the sampled tokens) over all. The loss says little in GRPO and stands last."
+    )
     return Figure("policy", "Policy", caption, traces, layout, grid_height(len(shown)))
 
 

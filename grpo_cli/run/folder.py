@@ -136,6 +136,18 @@ class RunFolder:
             )
             lines.replace(self.path / "probe.json", dump_line(found))
 
+    def alarm_path(self, step: int, code: str) -> Path:
+        """The file with the evidence of an alarm."""
+        return self.path / "alarms" / f"step-{step:06d}-{code}.json"
+
+    def write_alarm(self, step: int, code: str, evidence: Mapping[str, Any]) -> Path:
+        """Keep the evidence of an alarm and say where; an earlier file of it is replaced."""
+        path = self.alarm_path(step, code)
+        with _writing(path):
+            path.parent.mkdir(exist_ok=True)
+            lines.replace(path, json.dumps(evidence, indent=1, ensure_ascii=False) + "\n")
+        return path
+
     def log(self, level: str, text: str) -> None:
         """A line of `train.log`; a text of several lines is indented under its first."""
         indented = text.rstrip("\n").replace("\n", "\n    ")

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 MANIFEST, STATE, RECIPE, PAST = "manifest.json", "grpo.json", "recipe.yaml", "past.safetensors"
 NAME = re.compile(r"step-(\d{6,})$")
-PARTIAL, BROKEN = ".partial", "broken-"
-"""The folder in which a checkpoint is written, and what goes before the name of one that cannot be trusted."""
+PARTIAL, BROKEN, ABANDONED = ".partial", "broken-", ".abandoned"
+"""The folder in which a checkpoint is written, what goes before the name of one that cannot be trusted, and behind that of
+one that a roll-back left."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,18 @@ def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[tuple[Checkpoint
 
 def set_aside(checkpoint: Checkpoint) -> Path:
     """Rename a broken checkpoint, so that it neither blocks its step nor counts among those that are kept."""
-    target, number = checkpoint.path.with_name(BROKEN + checkpoint.path.name), 2
+    return _renamed(checkpoint, BROKEN + checkpoint.path.name)
+
+
+def abandon(checkpoint: Checkpoint) -> Path:
+    """Rename a checkpoint that the run no longer builds on; it stays whole."""
+    return _renamed(checkpoint, checkpoint.path.name + ABANDONED)
+
+
+def _renamed(checkpoint: Checkpoint, name: str) -> Path:
+    target, number = checkpoint.path.with_name(name), 2
     while target.exists():
-        target = checkpoint.path.with_name(f"{BROKEN}{checkpoint.path.name}.{number}")
+        target = checkpoint.path.with_name(f"{name}.{number}")
         number += 1
     os.rename(checkpoint.path, target)
     return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -14,8 +15,10 @@ from typing import Any
 import torch
 
 from grpo_cli.display import Card, Display, RunInfo, Source
+from grpo_cli.display.info import Status
 from grpo_cli.errors import Exit, UserError
 from grpo_cli.evaluate import Evaluator, encode
+from grpo_cli.gold import gap_alarm, gap_metrics, trusted_score
 from grpo_cli.judge import Judge, proxy_warnings
 from grpo_cli.launch import end_rank
 from grpo_cli.probe.text import probe_line, probe_object
@@ -27,9 +30,9 @@ from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train import checkpoint
+from grpo_cli.train.alarmed import Alarmed, best_gold, end_paused, end_rolled_back, finish_roll_back
 from grpo_cli.train.coldstart import warm_up
 from grpo_cli.train.config import batching, check_hooks, grpo_config, uses_bf16
-from grpo_cli.train.gold import gap_alarm, gap_metrics
 from grpo_cli.train.heartbeat import Beating, Heartbeat
 from grpo_cli.train.interrupt import Interrupted, Interrupts
 from grpo_cli.train.model import Loaded, device_name, load_model, pick_device
@@ -63,6 +66,7 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
     code: Exit = Exit.OK
     checkpoint: Path | None = None
+    status: Status = "done"
 
 
 class Job:
@@ -139,8 +143,8 @@ class Job:
                 return self._train(loaded, train, held_out, resumes=resume is not None)
         except Interrupted as stop:
             self.folder.update_manifest(status="interrupted")
-            display.note("warn", "stopped at once", hint=self._resume_hint())
-            return Outcome(self.folder, 0, seconds=self._all_seconds(), code=stop.code)
+            display.note("warn", "stopped at once", hint=self.resume_hint())
+            return Outcome(self.folder, 0, seconds=self._all_seconds(), code=stop.code, status="interrupted")
 
     def _mark_failed(self) -> None:
         with suppress(
@@ -190,8 +194,13 @@ class Job:
             if refused is not None:
                 return refused
         self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
+        self.alarmed = Alarmed(recipe, run, self.display, looks=self.ranks.is_main)
         if evaluator is not None and start is None:
             self.evaluate(evaluator, 0)
+        # of an alarm before the first step, or in the step after which the run died before it could act
+        self.alarmed.action = self.ranks.agreed(self.alarmed.wanted)
+        if start is None and self.alarmed.action is not None:
+            return end_paused(self, 0)
         trainer = self._trainer(loaded, step, evaluator, train, replica)
         for tracker in self.trackers if start is None else ():
             for measured in self.evaluations:
@@ -208,7 +217,8 @@ class Job:
         step.clock.lap()
         try:
             with self.interrupts.finish_step():
-                is_over = step.generation >= recipe.train.steps or self.stop_rules.reason is not None
+                stops = self.stop_rules.reason or self.alarmed.action
+                is_over = step.generation >= recipe.train.steps or stops is not None
                 if start is not None and is_over:
                     trainer._load_from_checkpoint(str(start))  # trained to the end, but not measured yet
                 else:
@@ -216,17 +226,22 @@ class Job:
         finally:
             shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
         done, last = step.generation, run.checkpoint_path(step.generation)
-        if self.interrupts.asked is not None:
+        if self.alarmed.action == "pause":
+            return end_paused(self, done)
+        if self.interrupts.asked is not None and self.alarmed.action is None:
             run.update_manifest(status="interrupted", steps=done)
-            self._finish("interrupted", next_=self._resume_hint())
-            return self._outcome(done, self.interrupts.asked)
-        if evaluator is not None and self.evaluations[-1]["step"] != done:
+            self.finish("interrupted", next_=self.resume_hint())
+            return self.outcome(done, self.interrupts.asked, "interrupted")
+        if evaluator is not None and self.alarmed.action is None and self.evaluations[-1]["step"] != done:
             self.evaluate(evaluator, done)
-        reason = self.stop_rules.reason
-        status = "stopped" if reason else "done"
+        action = self.alarmed.action or self.ranks.agreed(self.alarmed.wanted)
+        if action == "roll_back":
+            return end_rolled_back(self, done)
+        status: Status = "stopped" if self.stop_rules.reason else "done"
+        reason = self.stop_rules.reason or self.alarmed.reason or None
         run.update_manifest(status=status, steps=done, reason=reason)
-        self._finish(status, next_=f"grpo eval {last}", reason=reason or "")
-        return self._outcome(done, Exit.BAR_MISSED if reason else Exit.OK)
+        self.finish(status, next_=f"grpo eval {last}", reason=reason or "")
+        return self.outcome(done, Exit.BAR_MISSED if reason or action else Exit.OK, status)
 
     def _reuse(self, engine: Engine, model: Any, train: Split) -> PrefixReuse | None:
         """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
@@ -261,7 +276,7 @@ class Job:
         hint = f"its samples are in {self.folder.path / 'probe.jsonl'}; `--set gate=null` trains anyway"
         self.display.note("error", said, hint=hint)
         self.folder.update_manifest(status="stopped", steps=0, reason=said)
-        return self._outcome(0, Exit.BAR_MISSED)
+        return self.outcome(0, Exit.BAR_MISSED, "stopped")
 
     def _trainer(
         self,
@@ -388,25 +403,21 @@ class Job:
         if gold is not None:
             metrics |= gap_metrics(found.sampled.records, gold, self.recipe.verify[gold].right_at)
         self.evaluations.append(metrics)
-        alarm = gap_alarm(self.evaluations)
-        metrics["eval/gold/alarm"] = None if gold is None else int(alarm is not None)
+        metrics["eval/gold/alarm"] = None if gold is None else int(gap_alarm(self.evaluations) is not None)
         self.folder.write_samples(step, found.sampled.records, split="eval")
         self.folder.write_metrics(metrics)
         for tracker in self.trackers:
             tracker.send(metrics)
         self.display.evaluated(metrics)
-        if alarm is not None and gap_alarm(self.evaluations[:-1]) is None:
-            fooled = f"{metrics['eval/gold/fooled']} such samples in eval/step-{step:06d}.jsonl"
-            self.display.note(
-                "warn", f"step {step}: {alarm}", hint=f"read the {fooled}; mend the training verifier"
-            )
+        self.alarmed.evaluated(metrics)
 
     def _seal(self, trainer: Trainer, written: Path) -> None:
         folder = self.folder.path / "checkpoints"
         state = {"stop_rules": self.stop_rules.state()}
         self.folder.sync()
         saved = checkpoint.seal(written, folder, trainer, self.recipe.resolved(), state)
-        checkpoint.keep_newest(folder, self.recipe.run.keep)
+        best = best_gold(folder, self.evaluations)
+        checkpoint.keep_newest(folder, self.recipe.run.keep, spare=best.path if best else None)
         self.display.note("good", f"saved {saved.path}")
 
     def _resume_point(self) -> Path | None:
@@ -414,6 +425,7 @@ class Job:
         found: checkpoint.Checkpoint | None = None
         if self.ranks.is_main:
             run = self.folder
+            finish_roll_back(run)
             found, broken = checkpoint.newest_valid(run.path / "checkpoints")
             for one, fault in broken:
                 self.display.note(
@@ -428,15 +440,17 @@ class Job:
             )
             aside = f"; records of {gone} later steps moved to *.abandoned" if gone else ""
             self.display.note("info", said + aside)
-            run.update_manifest(status="running")
+            run.update_manifest(status="running", reason=None)
         return self.ranks.agreed(found.path if found else None)
 
-    def _resume_hint(self) -> str:
-        return f"grpo train --resume {self.folder.path}"
+    def resume_hint(self) -> str:
+        """The command that goes on from here."""
+        return f"grpo train --resume {shlex.quote(str(self.folder.path))}"
 
-    def _finish(self, status: Any, next_: str, reason: str = "") -> None:
+    def finish(self, status: Status, next_: str, **more: str) -> None:
+        """Show the end card."""
         run = self.folder
-        best = max(self.evaluations, key=lambda m: m["eval/pass@1"], default=None)
+        best = max(self.evaluations, key=trusted_score, default=None)
         best_path = run.checkpoint_path(best["step"]) if best else None
         self.display.finish(
             Card(
@@ -447,12 +461,14 @@ class Job:
                 device=device_name(self.device, self.ranks.world),
                 best=str(best_path) if best_path and best_path.exists() else "",
                 next=next_,
-                reason=reason,
+                **more,
                 seconds={phase: s for phase, s in self._all_seconds().items() if phase != "total"},
             )
         )
 
-    def _outcome(self, steps: int, code: Exit) -> Outcome:
+    def outcome(self, steps: int, code: Exit, status: Status) -> Outcome:
+        """What `run` returns, once every rank is here."""
+        self.ranks.wait()  # the first rank that ends with a code above 0 has torchrun end the others
         measured = {m["step"]: m for m in self.evaluations}
         last = self.folder.checkpoint_path(steps)
         return Outcome(
@@ -463,6 +479,7 @@ class Job:
             seconds=self._all_seconds(),
             code=code,
             checkpoint=last if last.is_dir() else None,
+            status=status,
         )
 
     def _all_seconds(self) -> dict[str, float]:

@@ -17,8 +17,8 @@ HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
 FIXED = {"launch.strategy"}
 """Among these the ones that shape the optimizer state in a checkpoint: they cannot differ."""
 
-PLACES = {"launch.node_rank", "launch.rendezvous"}
-"""Each machine of a run has its own number, each allocation its own host: they never count as a change."""
+NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
+"""Each machine of a run has its own number, each allocation its own host, and an alarm was looked at: these may always differ."""
 
 
 def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
@@ -63,7 +63,7 @@ def differing_keys(old: str, new: str) -> list[str]:
     from ruamel.yaml import YAML
 
     before, after = (flatten(YAML(typ="safe").load(text)) for text in (old, new))
-    keys = (before.keys() | after.keys()) - PLACES
+    keys = {key for key in before.keys() | after.keys() if not key.startswith(NO_CHANGE)}
     return sorted(key for key in keys if before.get(key) != after.get(key))
 
 

@@ -296,6 +296,7 @@ class GrpoStep:
         metrics: dict[str, Any] = {"step": step}
         metrics |= step_stats(records, self.recipe.sample.group, [1, self.recipe.sample.group])
         metrics |= trained | self.select.metrics() | self.thrown | self.monitored | gpu_memory()
+        metrics["entropy/sampled"] = self.sampled_entropy()
         self.monitored = {}
         metrics["tokens/drawn"] = sum(group.generated for group in self.drawn)
         if self.reuse is not None:
@@ -313,6 +314,16 @@ class GrpoStep:
         self.run.write_metrics(metrics)
         self.display.step(metrics, view_samples(records))
         return metrics
+
+    def sampled_entropy(self) -> float | None:
+        """-log p of the sampled tokens, over all tokens of the batch, dropped groups among them.
+
+        An unbiased estimate of the policy's entropy where the samples come from the policy; None where they do not.
+        """
+        if self.sampling().truncates:
+            return None
+        logps = [p for group in self.groups for c in group.completions for p in c.logps]
+        return -math.fsum(logps) / len(logps) if logps else None
 
     def row_ids(self, samples: Sequence[int]) -> list[str]:
         """The rows of samples of this step, counted in generation order; each row once."""

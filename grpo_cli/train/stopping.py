@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_cli.alarms import sampled_or_trained
 from grpo_cli.recipe import Stop
 
 ENTROPY_SHARE = 0.05
@@ -35,7 +36,7 @@ class StopRules:
 
     def see_step(self, metrics: Mapping[str, Any]) -> str | None:
         """The reason to stop after this step, if any."""
-        entropy, groups = metrics.get("entropy"), metrics.get("group/count") or 0
+        entropy, groups = sampled_or_trained(metrics), metrics.get("group/count") or 0
         if entropy is not None:
             self.first_entropy = entropy if self.first_entropy is None else self.first_entropy
             self.low_entropy = self.low_entropy + 1 if entropy < ENTROPY_SHARE * self.first_entropy else 0

@@ -43,3 +43,9 @@ def test_the_number_of_processes_may_differ_if_asked_for_and_the_strategy_may_no
         find_run(more, run)
     with pytest.raises(RecipeError, match=r"differs from the run's in `launch.strategy`"):
         find_run(made(tmp_path, "launch.gpus=2"), run, anyway=True)
+
+
+def test_what_an_alarm_does_is_no_change() -> None:
+    warns = OLD + "monitor: {on_alarm: warn}\n"
+    assert differing_keys(OLD, warns) == []
+    assert differing_keys(warns, OLD + "monitor: {on_alarm: {gold: pause}}\n") == []

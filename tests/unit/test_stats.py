@@ -7,7 +7,7 @@ import random
 import pytest
 
 from grpo_cli.records import SampleRecord
-from grpo_cli.stats import has_thought, percentile, step_stats, timing_stats
+from grpo_cli.stats import has_thought, percentile, repetition, step_stats, timing_stats
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
 
 MARKS = {
@@ -216,3 +216,10 @@ def test_eta_takes_the_median_step_so_that_one_slow_step_does_not_move_it() -> N
     assert stats["eta_s"] == 40
     assert stats["tokens_per_s"] == 500
     assert stats["time/other"] == 97
+
+
+def test_repetition_is_the_share_of_four_word_runs_that_are_there_already() -> None:
+    assert repetition("a b c d e f g") == 0
+    assert repetition("too short") == 0
+    assert repetition("a b c d a b c d") == pytest.approx(1 / 5)
+    assert repetition("yes " * 103) == pytest.approx(99 / 100)

@@ -51,6 +51,12 @@ def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> 
     }
 
 
+def trusted_score(evaluation: Mapping[str, Any]) -> float:
+    """The gold score where it was measured, else the primary verifier's: what a checkpoint is called best by."""
+    gold = evaluation.get("eval/gold/pass@1")
+    return float(evaluation["eval/pass@1"] if gold is None else gold)
+
+
 def clustered_z(differences: Sequence[float]) -> float:
     """Mean over standard error; with no spread at all, 0 for no difference and the root of n for a constant one."""
     n = len(differences)
