@@ -316,13 +316,13 @@ class GrpoStep:
         return metrics
 
     def sampled_entropy(self) -> float | None:
-        """-log p of the sampled tokens, over all tokens of the batch, dropped groups among them.
+        """-log p of the tokens sampled in this step, over all groups of the batch, dropped ones among them.
 
         An unbiased estimate of the policy's entropy where the samples come from the policy; None where they do not.
         """
         if self.sampling().truncates:
             return None
-        logps = [p for group in self.groups for c in group.completions for p in c.logps]
+        logps = [p for group in self.groups for c in group.completions for p in c.logps[c.kept :]]
         return -math.fsum(logps) / len(logps) if logps else None
 
     def row_ids(self, samples: Sequence[int]) -> list[str]:
