@@ -11,10 +11,17 @@ import typer
 def report(
     runs: Annotated[list[str], typer.Argument(help="Run folders, names under --dir, or `last`.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file; without it report.html in the run.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The file; without it report.html or comparison.html in the first run."
+        ),
+    ] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="A run to compare the first with; may be repeated.")
     ] = None,
     placebo: Annotated[
-        list[str] | None, typer.Option(help="A run that should not learn, drawn grey; may be repeated.")
+        list[str] | None,
+        typer.Option(help="The same for a run that should not learn; those with `train.control` are found."),
     ] = None,
     dir: Annotated[str, typer.Option(help="Where names are looked up.")] = "runs",
 ) -> None:
@@ -24,23 +31,24 @@ def report(
     Examples:
       grpo report last
       grpo report runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.html
-      grpo report runs/grpo runs/dr-grpo --placebo runs/random-reward
+      grpo report runs/grpo --against runs/grpo-random --against runs/dr-grpo
     """
     from grpo_cli.errors import UsageError
     from grpo_cli.report.collect import arms_of, collect
     from grpo_cli.report.page import write_report
     from grpo_cli.run.find import find_run
 
-    folders = {folder.path.resolve(): folder for folder in (find_run(name, dir) for name in runs)}
-    against = {folder.path.resolve(): folder for folder in (find_run(name, dir) for name in placebo or [])}
-    if shared := folders.keys() & against.keys():
+    folders = {f.path.resolve(): f for f in (find_run(name, dir) for name in [*runs, *(against or [])])}
+    placebos = {f.path.resolve(): f for f in (find_run(name, dir) for name in placebo or [])}
+    if shared := folders.keys() & placebos.keys():
         raise UsageError(f"`{next(iter(shared))}` is both a run and a placebo")
     found = [collect(folder) for folder in folders.values()]
     if out is None:
-        if len(found) + len(against) > 1:
+        if len(runs) > 1:
             raise UsageError(
                 "several runs need a place for their common report", place="--out", hint="--out report.html"
             )
-        out = found[0].folder.path / "report.html"
-    arms = arms_of(found, [collect(folder) for folder in against.values()])
+        name = "comparison.html" if len(found) + len(placebos) > 1 else "report.html"
+        out = found[0].folder.path / name
+    arms = arms_of(found, [collect(folder) for folder in placebos.values()])
     typer.echo(write_report(arms, out))

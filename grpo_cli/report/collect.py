@@ -96,17 +96,31 @@ def collect(folder: RunFolder) -> RunData:
 
 
 def arms_of(runs: Sequence[RunData], placebos: Sequence[RunData] = ()) -> list[Arm]:
-    """Runs whose recipes agree, but for the seed and where they lie, share an arm; labels name what differs."""
+    """Runs whose recipes agree, but for the seed and where they lie, share an arm; labels name what differs.
+
+    Placebos are those named so, and runs with a `train.control`.
+    """
     groups: dict[tuple[bool, str], list[RunData]] = {}
     for run in [*runs, *placebos]:
         key = repr(sorted((k, repr(v)) for k, v in run.recipe.items() if not k.startswith(NOT_AN_ARM)))
-        groups.setdefault((run in placebos, key), []).append(run)
+        is_placebo = run in placebos or run.recipe.get("train.control") is not None
+        groups.setdefault((is_placebo, key), []).append(run)
     firsts = [members[0] for (is_placebo, _), members in groups.items() if not is_placebo]
     varying = differing_keys([run.recipe for run in firsts])
     return [
-        Arm("placebo" if is_placebo else label_of(members[0], varying), tuple(members), is_placebo)
+        Arm(
+            placebo_label(members[0]) if is_placebo else label_of(members[0], varying),
+            tuple(members),
+            is_placebo,
+        )
         for (is_placebo, _), members in groups.items()
     ]
+
+
+def placebo_label(run: RunData) -> str:
+    """`placebo: random`, by `train.control`."""
+    control = run.recipe.get("train.control")
+    return f"placebo: {control}" if control else "placebo"
 
 
 def label_of(run: RunData, varying: Sequence[str]) -> str:

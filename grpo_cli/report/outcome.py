@@ -11,11 +11,11 @@ from typing import Any
 from grpo_cli.diagnose.samples import behind, duplicate_rows, nearest_step, split_of
 from grpo_cli.display.text import duration, half, number, percent, score, visible
 from grpo_cli.display.watching import card_of
-from grpo_cli.estimate import across_seeds, paired_clustered
+from grpo_cli.estimate import paired_clustered
 from grpo_cli.health import Finding
 from grpo_cli.records import SampleRecord
+from grpo_cli.report.arms import arms_html, held_out_shares
 from grpo_cli.report.collect import Arm, RunData, diff_from_defaults
-from grpo_verifiers.verdict import Outcome
 
 MOST_SHOWN = 600
 """Characters of the end of a completion shown behind a finding."""
@@ -27,7 +27,7 @@ def outcome_html(arms: Sequence[Arm]) -> str:
     if len(runs) == 1:
         said = f'<p class="verdict">{verdict(runs[0])}</p>{acted_html(runs[0])}'
         return _tiles(runs[0]) + said + findings_html(runs[0])
-    return _arms_table(arms) + "".join(acted_html(run) + findings_html(run) for run in runs if run.findings)
+    return arms_html(arms) + "".join(acted_html(run) + findings_html(run) for run in runs if run.findings)
 
 
 def verdict(run: RunData) -> str:
@@ -37,7 +37,7 @@ def verdict(run: RunData) -> str:
         return "Held-out rows were measured less than twice: nothing can be said about before and after."
     first, last = points[0], points[-1]
     said = f"held-out pass@1 {_interval(first, 'eval/pass@1')} → {_interval(last, 'eval/pass@1')} (n {last.get('eval/n', number(None))}), step {first.get('step')} → {last.get('step')}"
-    a, b = (_shares(run, int(m.get("step") or 0)) for m in (first, last))
+    a, b = (held_out_shares(run.folder, int(m.get("step") or 0)) for m in (first, last))
     rows = [row for row in a if row in b]
     if len(rows) < 2:
         return f"{said}."
@@ -197,43 +197,8 @@ def _tiles(run: RunData) -> str:
     return f'<div class="tiles">{cells}</div>'
 
 
-def _arms_table(arms: Sequence[Arm]) -> str:
-    """One row an arm; over seeds the mean and a t interval, which one run does not have."""
-    rows = ""
-    for arm in arms:
-        pairs = [
-            [m["eval/pass@1"] for m in run.evaluations if m.get("eval/pass@1") is not None]
-            for run in arm.runs
-        ]
-        before, after = ([p[at] for p in pairs if p] for at in (0, -1))
-        rows += (
-            f"<tr><th>{_text(arm.label)}</th><td>{len(arm.runs)}</td><td>{_spread(before)}</td><td>{_spread(after)}</td>"
-            f"<td>{_spread([r.curve('reward/total/mean')[-1] for r in arm.runs if r.steps])}</td></tr>"
-        )
-    return (
-        "<table><tr><th>arm</th><th>runs</th><th>held-out pass@1 before</th><th>after</th><th>last reward</th></tr>"
-        f'{rows}</table><p class="note">± is the 95 % half-width over seeds (t); without it there is one run.</p>'
-    )
-
-
-def _spread(values: Sequence[Any]) -> str:
-    known = [float(v) for v in values if v is not None]
-    if not known:
-        return number(None)
-    found = across_seeds(known)
-    return f"{score(found.mean)} {half(found.half)}".strip()
-
-
 def _interval(metrics: Any, key: str) -> str:
     return f"{score(metrics.get(key))} {half(metrics.get(f'{key}/half'))}".strip()
-
-
-def _shares(run: RunData, step: int) -> dict[str, list[float]]:
-    rows: dict[str, list[float]] = {}
-    for sample in run.folder.samples(step, "eval"):
-        if sample.outcome not in (None, Outcome.ERROR):
-            rows.setdefault(sample.row, []).append(float(sample.outcome is Outcome.RIGHT))
-    return rows
 
 
 def _value(value: Any) -> str:

@@ -31,7 +31,7 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
                     curve([steps[0], steps[-1]], [values[0]] * 2, "before training", "#888888", "dot")
                 )
         if len(arm.runs) > 1:
-            traces += seed_band(arm, "eval/pass@1", colour, from_evaluations=True)
+            traces += seed_band(arm, "eval/pass@1", colour, dash, from_evaluations=True)
     if not traces:
         return None
     n = next(
@@ -77,7 +77,7 @@ def overlay(
                     )
                 )
         if many:
-            traces += seed_band(arm, key, colour)
+            traces += seed_band(arm, key, colour, dash)
     if not traces:
         return None
     return Figure(
@@ -89,7 +89,7 @@ def overlay(
     )
 
 
-def seed_band(arm: Arm, key: str, colour: str, *, from_evaluations: bool = False) -> list[Trace]:
+def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: bool = False) -> list[Trace]:
     """Mean over seeds at the steps that all have, with the range from the smallest to the largest."""
     tables: list[dict[int, float]] = [
         {
@@ -112,15 +112,25 @@ def seed_band(arm: Arm, key: str, colour: str, *, from_evaluations: bool = False
             middle,
             f"{arm.label}, mean of {len(tables)} seeds",
             colour,
-            "dash" if arm.is_placebo else "solid",
+            dash,
             width=3,
             group=arm.label,
         ),
     ]
 
 
+PLACEBOS = {
+    "random": ("#888888", "dash"),
+    "shuffled": ("#6b7a8f", "dot"),
+    "format_only": ("#a08a6b", "dashdot"),
+}
+
+
 def arm_colour(i: int, arm: Arm) -> tuple[str, str]:
-    return ("#888888", "dash") if arm.is_placebo else (PALETTE[i % len(PALETTE)], "solid")
+    """Placebos are dull and broken, each in its own way."""
+    if not arm.is_placebo:
+        return PALETTE[i % len(PALETTE)], "solid"
+    return PLACEBOS.get(str(arm.runs[0].recipe.get("train.control")), PLACEBOS["random"])
 
 
 def run_label(arm: Arm, run: RunData) -> str:

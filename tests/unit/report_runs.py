@@ -23,7 +23,7 @@ data:
 verify:
   math: {{kind: math, weight: 1.0, primary: true}}
 sample: {{prompts: 4, group: 4, max_tokens: 512}}
-train: {{algorithm: default, steps: 20, lr: {lr}, seed: {seed}}}
+train: {{algorithm: default, steps: 20, lr: {lr}, seed: {seed}, control: {control}}}
 """
 HOSTILE = (
     "</script><script>window.hacked=1;alert(1)</script>", "<img src=x onerror='window.hacked=1'>", "\x1b[2J\x1b]0;t\x07", "\u202eevil\u2066",
@@ -40,6 +40,7 @@ def make_run(
     steps: int = 20,
     learns: bool = True,
     hostile: bool = True,
+    control: str = "null",
 ) -> RunFolder:
     """A finished run of 4 x 4 samples a step and 16 held-out prompts every fifth step."""
     rng = random.Random(seed)
@@ -49,7 +50,7 @@ def make_run(
         "device": "cpu",
         "versions": {"torch": "2.13.0"},
     }
-    folder = RunFolder.create(root, name, RECIPE.format(seed=seed, lr=lr), manifest)
+    folder = RunFolder.create(root, name, RECIPE.format(seed=seed, lr=lr, control=control), manifest)
     evaluate(folder, rng, 0, 0.2, hostile)
     for step in range(1, steps + 1):
         chance = 0.2 + (0.6 * step / steps if learns else 0.0)
