@@ -66,6 +66,7 @@ def test_no_lenience_keeps_nothing_and_a_likelier_token_is_always_kept():
     old, new = np.log([0.5, 0.5]), np.log([0.6, 0.5])
     assert kept_tokens(old, new, np.array([0.0, 0.0]), 0.0) == 0
     assert kept_tokens(old, new, np.array([0.999, 0.999]), 1.0) == 2
+    assert kept_tokens(old, np.array([new[0], np.nan]), np.array([0.0, 0.0]), 1.0) == 1
 
 
 def test_the_chance_is_uniform_and_of_its_seed_row_sample_and_position_alone():

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 def kept_tokens(
     old: NDArray[np.floating], new: NDArray[np.floating], chances: NDArray[np.floating], lenience: float
 ) -> int:
-    """Tokens before the first rejection; `old` and `new` are their log-probs under the two policies, all of shape (T,)."""
+    """Tokens before the first rejection; `old` and `new` are their log-probs under the two policies, all of shape (T,).
+
+    A log-prob that is not a number is a rejection, so that the engine meets the broken weights and says so.
+    """
     import numpy as np
 
     ratios = np.exp(new.astype(np.float64) - old)
-    rejected = np.flatnonzero(chances >= lenience * ratios)
+    rejected = np.flatnonzero(~(chances < lenience * ratios))
     return int(rejected[0]) if len(rejected) else len(old)
 
 
