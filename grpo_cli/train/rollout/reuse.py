@@ -45,6 +45,10 @@ class PrefixReuse:
     samples as on-policy. And what is kept was trained on before: the same samples say less the second time, and a
     group that was all wrong stays so where the policy did not move.
 
+    What it costs. A forward pass over prompts and old completions, and another over what is kept of those cut. Where a
+    token costs about as much to score as to generate (a small model on a CPU), time is saved only while nearly all is
+    kept, and lost below that.
+
     A row is drawn once in a step (rounds of `dead_groups: resample` take rows that the step has not had; the two halves
     of `select: screen` keep from different old samples). A row turned away by `screen` keeps half a group. In bfloat16
     two passes differ in the third digit, and at lenience 1 rounding alone rejects some tokens.
