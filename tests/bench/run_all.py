@@ -57,6 +57,12 @@ def benches(seeds: int) -> list[Bench]:
         Bench(
             "findings", "forecasts and false findings", "bench_findings.py", ("--reps", "20", "--runs", "40")
         ),
+        Bench(
+            "alarm",
+            "gap alarm on a growing hack, and its silence",
+            "bench_alarm.py",
+            ("--seeds", "1", "--runs", "10"),
+        ),
         Bench("rollout", "engine / TRL default, quickstart model, CPU", "bench_rollout.py", cpu),
         Bench(
             "rollout-short",
