@@ -18,6 +18,12 @@ GIB = 1 << 30
 ADAM_BYTES = 4 + 4 + 8
 """Of a trained parameter: float32 weight, gradient, two moments."""
 
+SHARED = {
+    "fsdp2": "shared out among the processes by",
+    "zero3": "shared out among the processes by",
+    "zero2": "all but the weights shared out among the processes by",
+}
+
 
 def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
@@ -35,7 +41,7 @@ def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths
     cache = plan.completions_step * tokens * sizes.kv_values_token * 2
     logits = recipe.sample.max_tokens * sizes.vocab * 4
     strategy = recipe.launch.strategy
-    shared = f", shared out among the processes by `{strategy}`" if strategy != "ddp" else ""
+    shared = f", {SHARED[strategy]} `{strategy}`" if strategy in SHARED else ""
     lines = (
         f"{_gib(state)}  weights and optimizer = {how}{shared}",
         *_whole_copy(strategy, n),

@@ -55,6 +55,7 @@ def train(
       grpo train --resume runs/1127-my-k3f9
     """
     from grpo_cli.recipe import find, load
+    from grpo_cli.recipe.strategy import check_processes
 
     if recipe is None:
         if resume in (None, "last"):
@@ -77,6 +78,7 @@ def train(
                 hint="change `sample.prompts` or `sample.group`",
             )
         world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
+        check_processes(wanted.strategy, world * nodes.count)
         if world * nodes.count > 1:
             if recipe == "-":
                 raise UsageError(

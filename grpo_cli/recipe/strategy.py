@@ -5,9 +5,11 @@ Only what was tried is allowed: a combination that would fail in the middle of a
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.errors import SetupError
 from grpo_cli.recipe.mistakes import Finding
 from grpo_cli.recipe.source import Path
 
@@ -18,7 +20,7 @@ STRATEGIES = {
     "ddp": "Each process holds all parameters, gradients and optimizer state; gradients are averaged (torch's DDP).",
     "fsdp2": "Each process holds its share of parameters, gradients and optimizer state (torch's fully_shard, through"
     " accelerate); layers are gathered for their forward and backward pass. A whole copy of the weights beside the"
-    " shards, in bfloat16 on a GPU, generates, is evaluated and is the KL's; it is renewed after each update.",
+    " shards, in bfloat16 on a GPU, generates, is evaluated and is the KL's; it is renewed after each update. Each process loads the whole model first.",
     "zero2": "Each process holds all weights, and its share of gradients and optimizer state (DeepSpeed's ZeRO stage 2,"
     " through accelerate). Rollouts read the weights in place. Needs the extra `deepspeed`.",
     "zero3": "Each process holds its share of parameters, gradients and optimizer state (DeepSpeed's ZeRO stage 3,"
@@ -70,6 +72,22 @@ def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Fin
                 f"`{name}` does not go with `launch.strategy: {strategy}`",
                 "leave it out",
             )
+
+
+def check_processes(strategy: str, world: int) -> None:
+    """Raises SetupError where the strategy cannot run with so many processes, or lacks its package."""
+    if strategy == "ddp":
+        return
+    if world == 1:
+        raise SetupError(
+            f"`launch.strategy: {strategy}` spreads the training over processes, and there is one",
+            hint="leave it out, or raise `launch.gpus` (on a CPU `launch.cpu_ranks`)",
+        )
+    if strategy.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
+        raise SetupError(
+            f"`launch.strategy: {strategy}` needs the package `deepspeed`",
+            hint="pip install 'grpo-cli[deepspeed]', or say `launch.strategy: fsdp2`",
+        )
 
 
 def splits_parameters(strategy: str) -> bool:

@@ -45,7 +45,6 @@ from grpo_cli.train.rollout.engine import Engine
 from grpo_cli.train.rollout.make import end_tokens, make_engine
 from grpo_cli.train.rollout.reuse import PrefixReuse
 from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
-from grpo_cli.train.sharding import check_strategy
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import GrpoStep
 from grpo_cli.train.stopping import StopRules
@@ -112,7 +111,6 @@ class Job:
                 mode = recipe.sample.vllm.get("mode", "colocate")
                 check_vllm(mode, self.ranks.world, pick_device(self.ranks.local).type)
             check_trackers(recipe.run.track)
-            check_strategy(recipe, self.ranks.world)
             torch.set_num_threads(choose_threads(recipe.run.threads)[0])
             self.ranks.connect()
             self.judge.start()

@@ -7,7 +7,6 @@ a CPU too, so that what a GPU run does is what the tests do.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,30 +15,10 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from grpo_cli.errors import SetupError
-
 if TYPE_CHECKING:
     from grpo_cli.recipe.course import Strategy
-    from grpo_cli.recipe.models import Recipe
 
 ZERO_STAGE = {"zero2": 2, "zero3": 3}
-
-
-def check_strategy(recipe: Recipe, world: int) -> None:
-    """Raises SetupError where the strategy cannot run here; called before the model is loaded."""
-    strategy = recipe.launch.strategy
-    if strategy == "ddp":
-        return
-    if world == 1:
-        raise SetupError(
-            f"`launch.strategy: {strategy}` spreads the training over processes, and there is one",
-            hint="leave it out, or raise `launch.gpus` (on a CPU `launch.cpu_ranks`)",
-        )
-    if strategy in ZERO_STAGE and importlib.util.find_spec("deepspeed") is None:
-        raise SetupError(
-            f"`launch.strategy: {strategy}` needs the package `deepspeed`",
-            hint="pip install 'grpo-cli[deepspeed]', or set `launch.strategy: fsdp2`, which needs nothing",
-        )
 
 
 def trainer_fields(strategy: Strategy) -> dict[str, Any]:

@@ -1,0 +1,32 @@
+"""What a strategy needs of the machine, found out before any process starts."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from grpo_cli.errors import SetupError
+from grpo_cli.recipe.strategy import check_processes
+from grpo_cli.train.sharding import zero_config
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "zero3"])
+def test_one_process_has_nothing_to_share(strategy: str) -> None:
+    with pytest.raises(SetupError, match="and there is one"):
+        check_processes(strategy, 1)
+
+
+def test_zero_without_deepspeed_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SetupError, match="needs the package `deepspeed`"):
+        check_processes("zero3", 2)
+    check_processes("fsdp2", 2)
+    check_processes("ddp", 1)
+
+
+def test_only_zero_3_gathers_weights_to_save_them() -> None:
+    stages = {name: zero_config(name)["zero_optimization"] for name in ("zero2", "zero3")}
+    assert [stages[name]["stage"] for name in stages] == [2, 3]
+    assert stages["zero3"]["stage3_gather_16bit_weights_on_model_save"]
+    assert "stage3_gather_16bit_weights_on_model_save" not in stages["zero2"]
