@@ -47,6 +47,8 @@ class NonFinite:
             )
         self.skipped += 1
         self.say(f"{text}; the step is skipped")
-        if not hasattr(model, "zero_optimization"):  # DeepSpeed has passed over the step and its gradients itself
+        if not hasattr(
+            model, "zero_optimization"
+        ):  # DeepSpeed has passed over the step and its gradients itself
             model.zero_grad(set_to_none=True)  # an optimizer passes over parameters without a gradient
         return None
