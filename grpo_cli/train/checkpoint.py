@@ -102,8 +102,11 @@ def saving(beside: Path, step: int) -> Iterator[None]:
 
 def checkpoint_bytes(model: Any) -> int:
     """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
-    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    sizes = [
+        (getattr(p, "ds_numel", p.numel()) * p.element_size(), p.requires_grad) for p in model.parameters()
+    ]
+    trained = sum(size for size, is_trained in sizes if is_trained)
+    weights = sum(size for size, _ in sizes)
     return int(trained if hasattr(model, "peft_config") else weights) + 2 * int(trained) + (1 << 20)
 
 

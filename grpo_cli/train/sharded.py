@@ -1,8 +1,9 @@
 """What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on.
 
-Weights go into a checkpoint as a plain Hugging Face folder, in the precision they are trained in; the optimizer state
-stays sharded beside it: with FSDP2 by torch.distributed.checkpoint, which reads it back on any number of ranks, with
-ZeRO by DeepSpeed, which does so on as many ranks as wrote it.
+The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded beside it. With FSDP2 they
+are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
+With ZeRO they are in the precision it computes in; DeepSpeed keeps those it trains with its state, and reads them back
+on as many ranks as wrote them.
 """
 
 from __future__ import annotations
