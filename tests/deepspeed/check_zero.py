@@ -11,7 +11,7 @@ import pytest
 
 from tests.loop.test_ranks import TWO
 from tests.loop.test_resume import train
-from tests.loop.test_sharded import compare_refused_step, compare_with_plain_ranks
+from tests.loop.test_sharded import compare_with_plain_ranks, refuse_a_step
 
 # Of what a plain rank holds, of which the weights are a third. ZeRO shares out the moments and weights of its own that
 # it trains, as large as the model's where that is in float32 too; ZeRO-3 also shares out the model's.
@@ -42,4 +42,4 @@ def test_zero_trains_as_plain_ranks_do_and_resumes_exactly_on_as_many(tmp_path: 
 
 @pytest.mark.parametrize("strategy", HELD)
 def test_a_refused_step_leaves_the_weights_alone(tmp_path: Path, strategy: str) -> None:
-    compare_refused_step(tmp_path, strategy)
+    refuse_a_step(tmp_path, strategy)

@@ -70,20 +70,17 @@ def test_shards_train_as_plain_ranks_do_and_resume_exactly(tmp_path: Path) -> No
     assert "a whole copy of the weights for rollouts takes" in said
 
 
-def compare_refused_step(folder: Path, strategy: str) -> None:
-    """An absurd learning rate makes the second update of a batch non-finite: it is skipped, the weights stay as they are."""
+def refuse_a_step(folder: Path, strategy: str) -> None:
+    """An absurd learning rate makes the second update of a batch non-finite: it is skipped, and the first one stands."""
     recipe = small_recipe(folder, steps=1, save_every=1)
     sets = ("train.inner_epochs=2", "train.lr=1e30", "stop.on=[]", "data.eval=null", "eval.every=null")
     more = [*TWO, *(part for one in sets for part in ("--set", one))]
-    for name in ("ddp", strategy):
-        said = finish(train(recipe, folder / name, *more, "--set", f"launch.strategy={name}"))
-        assert said.count("the step is skipped") == 1
-    for name, value in weights(folder / "ddp/run", 1).items():
-        other = weights(folder / strategy / "run", 1)[name]
-        assert other.isfinite().all()
-        assert torch.allclose(value, other, rtol=1e-4), name
+    said = finish(train(recipe, folder / "run", *more, "--set", f"launch.strategy={strategy}"))
+    assert said.count("the step is skipped") == 1
+    for name, value in weights(folder / "run/run", 1).items():
+        assert 0.5e30 < value.abs().max() < 1.5e30, name  # each update of Adam moves by the learning rate
 
 
 @pytest.mark.slow
 def test_a_refused_step_leaves_the_shards_alone(tmp_path: Path) -> None:
-    compare_refused_step(tmp_path, "fsdp2")
+    refuse_a_step(tmp_path, "fsdp2")
