@@ -125,6 +125,7 @@ class Bench:
                 f"{strategy:9} {held:8.0f}  {peak:8.2f}  {step:6.2f}  {update:8.2f}  {first:18.0%}  {rows[0]['kl']:.1e}",
                 flush=True,
             )
+            shutil.rmtree(run / "checkpoints")
 
 
 def _metrics(run: Path) -> list[dict[str, Any]]:
@@ -182,7 +183,7 @@ def main() -> int:
     parser.add_argument("--part", nargs="+", default=["equal", "adapter", "memory"])
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--width", type=int, default=2048)
+    parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--layers", type=int, default=24)
     asked = parser.parse_args()
     os.environ.setdefault("GRPO_CACHE", str(asked.out / "cache"))
