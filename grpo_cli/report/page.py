@@ -47,7 +47,15 @@ OVERLAYS = (
         False,
     ),
     ("length/mean", "length-all", "Length", "Mean completion length.", "tokens", False, False),
-    ("entropy", "entropy-all", "Entropy", "Entropy of the policy on its samples.", "entropy", False, False),
+    (
+        "entropy",
+        "entropy-all",
+        "Entropy",
+        "Entropy of the policy, over the rows trained on.",
+        "entropy",
+        False,
+        False,
+    ),
     ("kl", "kl-all", "KL to the reference", "Mean over tokens.", "kl", False, False),
     ("grad_norm", "grad-all", "Gradient norm", "Before clipping, log scale.", "norm", False, True),
 )
