@@ -42,7 +42,7 @@ from grpo_cli.train.probing import ProbeSize, sample_probe
 from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.replica import Replica
 from grpo_cli.train.rollout.engine import Engine
-from grpo_cli.train.rollout.make import end_tokens, make_engine
+from grpo_cli.train.rollout.make import make_engine
 from grpo_cli.train.rollout.reuse import PrefixReuse
 from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
 from grpo_cli.train.splits import Split, fit_split, load_split
@@ -125,6 +125,7 @@ class Job:
             loaded = load_model(recipe.model, device=self.device, seed=recipe.train.seed)
             display.progress("load model", 1, 1)
             train = fit_split(recipe, train, loaded, display)
+            held_out = held_out and fit_split(recipe, held_out, loaded, display)
             plan(recipe, len(train.rows))
             self.folder = self._run_folder(resume)
         display.start(self._info())
@@ -179,7 +180,7 @@ class Job:
             train.rows,
             train.golds,
             self.judge,
-            VllmEngine(end_tokens(loaded.model, loaded.tokenizer)) if through_vllm else engine,
+            VllmEngine.of(loaded.model, loaded.tokenizer) if through_vllm else engine,
             loaded.tokenizer,
             run,
             self.display,

@@ -47,7 +47,8 @@ def load_split(
 
 def fit_split(recipe: Recipe, split: Split, loaded: Loaded, display: Display) -> Split:
     """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said."""
-    limit = recipe.data.max_prompt_tokens or room_for_prompts(recipe, loaded)
+    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, loaded))
+    limit = min((known for known in limits if known is not None), default=None)
     fitting = drop_overlong(split.rows, Lengths(loaded.tokenizer, split.rows, limit), limit)
     if not fitting.dropped:
         return split
@@ -80,18 +81,22 @@ def _turns(row: Row) -> tuple[str, ...]:
 
 
 def room_for_prompts(recipe: Recipe, loaded: Loaded) -> int | None:
-    """Context minus the longest completion, in tokens; None where the model has no limit.
+    """Context (the model's, or the shorter one vLLM is started with) minus the longest completion, in tokens; None
+    where there is no limit.
 
     Raises:
         SetupError: the completions alone do not fit.
     """
-    context = getattr(loaded.model.config, "max_position_embeddings", None)
+    own = getattr(loaded.model.config, "max_position_embeddings", None)
+    started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
+    context = min((int(known) for known in (own, started) if known is not None), default=None)
     if context is None:
         return None
-    room = int(context) - recipe.sample.max_tokens
+    room = context - recipe.sample.max_tokens
     if room < 1:
+        whose = "vLLM's context" if context != own else "the model's context"
         raise SetupError(
-            f"`sample.max_tokens` is {recipe.sample.max_tokens}, the model's context only {context} tokens",
+            f"`sample.max_tokens` is {recipe.sample.max_tokens}, {whose} only {context} tokens",
             hint="lower `sample.max_tokens`",
         )
     return room

@@ -209,7 +209,7 @@ def scale(engine: Any, args: argparse.Namespace, vocabulary: int, samples: int, 
     engine.generate(requests, settings)
     call = measure(
         lambda: sum(len(c.token_ids) for row in engine.generate(requests, settings) for c in row),
-        2,
+        args.repeat,
         args.device,
     )
     return {"samples": samples, "new": new, **call}

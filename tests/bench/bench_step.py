@@ -168,9 +168,9 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
 
     class Timed(Job):
         def _trainer(self, *args: Any) -> Any:
-            trainer, watch = super()._trainer(*args)
+            trainer = super()._trainer(*args)
             trainer.add_callback(parts.callback())
-            return trainer, watch
+            return trainer
 
     Timed(recipe, label="bench", base=folder, display=make_display("none")).run()
     parts.report()

@@ -1,16 +1,18 @@
 """Time to target of the quickstart, `grpo train` against a plain `GRPOTrainer` script, paired by seed.
 
-    PYTHONPATH=.:verifiers python tests/bench/bench_target.py [--seeds 5] [--threads 1]
+    PYTHONPATH=.:verifiers python tests/bench/bench_target.py [--seeds 5] [--threads 1] [--jobs 1]
 
 Both start from the same warm model, read the same rows and use the recipe's hyper-parameters. The target is a held-out
 sampled pass@1 of .85 at two evaluations running, one every five steps; evaluations, warm-up and start-up do not count
 (start-up to the first step is printed apart). Seconds are CPU seconds of the process, so that a busy machine does no
-harm; a run that does not get there counts with all it spent. Ratios are geometric means over seeds.
+harm; a run that does not get there counts with all it spent. Ratios are geometric means over seeds. `--jobs` races that
+many seeds at once, each on `--threads` cores; the two sides of a seed always run one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import json
 import math
 import os
@@ -63,8 +65,27 @@ def prepare(folder: Path, seed: int, threads: int) -> None:
     (folder / "settings.json").write_text(json.dumps(settings))
 
 
+def race(seed: int, threads: int) -> dict[str, dict[str, Any]]:
+    """Both sides, one after the other; odd seeds start with ours."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        warm = ["--prepare", name, "--first", str(seed), "--threads", str(threads)]
+        process(["bench_target.py", *warm], folder, threads)
+        sides = [("plain", "plain_grpo.py"), ("own", "own_grpo.py")]
+        found = {side: run(script, folder, threads) for side, script in sides[:: 1 - 2 * (seed % 2)]}
+    print(json.dumps({"seed": seed, **found}), file=sys.stderr, flush=True)
+    return found
+
+
 def run(script: str, folder: Path, threads: int) -> dict[str, Any]:
     """One side of the race in a process of its own."""
+    said = process([script, str(folder), str(time.time())], folder, threads)
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
+
+
+def process(command: list[str], folder: Path, threads: int) -> str:
+    """What a script of this folder prints on stdout."""
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers"), os.environ.get("PYTHONPATH", "")]),
         "OMP_NUM_THREADS": str(threads),
@@ -72,17 +93,17 @@ def run(script: str, folder: Path, threads: int) -> dict[str, Any]:
         "HF_DATASETS_CACHE": str(folder / "datasets"),
         "CUDA_VISIBLE_DEVICES": "",
     }
+    script, *rest = command
     done = subprocess.run(
-        [sys.executable, str(HERE / script), str(folder), str(time.time())],
+        [sys.executable, str(HERE / script), *rest],
         env=env,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise SystemExit(f"{script} failed:\n{done.stderr[-3000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        raise RuntimeError(f"{script} failed:\n{done.stderr[-3000:]}")
+    return done.stdout
 
 
 def geometric(ratios: list[float]) -> str:
@@ -132,16 +153,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at once")
+    parser.add_argument("--prepare", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    runs: list[dict[str, dict[str, Any]]] = []
-    for seed in range(args.first, args.first + args.seeds):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            prepare(folder, seed, args.threads)
-            sides = [("plain", "plain_grpo.py"), ("own", "own_grpo.py")]
-            found = {side: run(script, folder, args.threads) for side, script in sides[:: 1 - 2 * (seed % 2)]}
-        runs.append(found)
-        print(json.dumps({"seed": seed, **found}), file=sys.stderr, flush=True)
+    if args.prepare is not None:
+        prepare(args.prepare, args.first, args.threads)
+        return
+    seeds = range(args.first, args.first + args.seeds)
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        runs = list(pool.map(lambda seed: race(seed, args.threads), seeds))
     print(json.dumps(summary(runs), indent=1))
 
 

@@ -45,9 +45,9 @@ def main() -> None:
                 self.interrupts.asked = Exit.TERMINATED
 
         def _trainer(self, *args: Any) -> Any:
-            trainer, watch = super()._trainer(*args)
+            trainer = super()._trainer(*args)
             trainer.add_callback(clock)
-            return trainer, watch
+            return trainer
 
     Race(recipe, label="race", base=None, display=make_display("plain")).run()
     clock.report()

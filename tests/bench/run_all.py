@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpo_cli.train.threads import usable_cores
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 
@@ -71,6 +73,12 @@ def benches(seeds: int) -> list[Bench]:
             (*cpu, "--end-share", "0.03"),
         ),
         Bench(
+            "rollout-table",
+            "the engine alone, quickstart model, 64 to 1024 samples and tokens, CPU",
+            "bench_rollout.py",
+            (*cpu, "--engine-only", "--table"),
+        ),
+        Bench(
             "rollout-llm", "engine / TRL default, SmolLM2-135M shape, CPU", "bench_rollout.py", (*cpu, *llm)
         ),
         Bench(
@@ -107,7 +115,7 @@ def benches(seeds: int) -> list[Bench]:
             "target",
             "time to target of the quickstart / plain TRL, CPU",
             "bench_target.py",
-            ("--seeds", str(seeds)),
+            ("--seeds", str(seeds), "--jobs", str(min(seeds, usable_cores()))),
         ),
     ]
 
@@ -140,17 +148,18 @@ def main() -> None:
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers"), os.environ.get("PYTHONPATH", "")]),
         "HF_HUB_OFFLINE": "1",
     }
-    failed = []
-    for bench in chosen:
+    failed, start = [], time.perf_counter()
+    for number, bench in enumerate(chosen, 1):
         if bench.on_cuda and not cuda:
             print(f"\n== {bench.name}: not run, no CUDA device", flush=True)
             continue
-        print(f"\n== {bench.name}: {bench.title}", flush=True)
+        print(f"\n== {number}/{len(chosen)} {bench.name}: {bench.title}", flush=True)
         began = time.perf_counter()
         done = subprocess.run(
             [sys.executable, str(HERE / bench.script), *bench.args], env=env, cwd=ROOT, check=False
         )
-        print(f"-- {bench.name}: {time.perf_counter() - began:.0f} s", flush=True)
+        now = time.perf_counter()
+        print(f"-- {bench.name}: {now - began:.0f} s, {(now - start) / 60:.0f} min so far", flush=True)
         if done.returncode:
             failed.append(bench.name)
     if failed:

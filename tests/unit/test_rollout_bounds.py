@@ -7,6 +7,7 @@ import torch
 from rollout_models import tiny
 
 from grpo_cli.errors import DataError, RecipeError, SetupError, TrainingError
+from grpo_cli.train.rollout import graph
 from grpo_cli.train.rollout.engine import Request, SamplingSettings
 from grpo_cli.train.rollout.graph import GraphEngine
 from grpo_cli.train.rollout.make import end_tokens, make_engine
@@ -137,3 +138,30 @@ def test_calls_that_alternate_in_shape_settle_on_one_cache():
         engine.generate([Request([1, 2], 9)], SamplingSettings(3, seed=1))
         stores.append(engine._store)
     assert stores[0] is stores[1] is stores[2]
+
+
+def test_a_cache_the_machine_refuses_is_tried_with_fewer_rows(monkeypatch):
+    model, tried = tiny(), []
+    asked, settings = [Request([1, 2], 6)], SamplingSettings(20, seed=1)
+    expected = GraphEngine(model, []).generate(asked, settings)
+    made = graph.PackedStore
+
+    def refused(layout, rows, columns):
+        tried.append(rows)
+        if rows > 2:
+            raise RuntimeError("out of memory: 1 TiB")
+        return made(layout, rows, columns)
+
+    monkeypatch.setattr(graph, "PackedStore", refused)
+    found = GraphEngine(model, []).generate(asked, settings)
+    assert [c.token_ids for c in found[0]] == [c.token_ids for c in expected[0]]
+    assert tried == [6, 3, 1]
+
+
+def test_a_machine_without_memory_for_one_sample_is_a_setup_error(monkeypatch):
+    def refused(layout, rows, columns):
+        raise RuntimeError("out of memory: 1 TiB")
+
+    monkeypatch.setattr(graph, "PackedStore", refused)
+    with pytest.raises(SetupError, match="one sample of 64 tokens"):
+        GraphEngine(tiny(), []).generate([Request([1], 4)], SamplingSettings(4))

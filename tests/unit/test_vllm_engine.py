@@ -12,7 +12,7 @@ from loss_bench import recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import DataError, SetupError
 from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.train.config import Batching, vllm_fields
 from grpo_cli.train.rollout import vllm_engine
@@ -28,7 +28,7 @@ def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyP
         return [[5, 1], [6, 7], [8, 1], [1]], [[-0.1, -0.2], [-0.3, -0.4], [-0.5, -0.6], [-0.7]]
 
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", single_turn)
-    engine = VllmEngine({1})
+    engine = VllmEngine({1}, 8, 10)
     engine.attach(SimpleNamespace())
     seen: list[tuple[int, int]] = []
     first, second = engine.generate(
@@ -41,6 +41,22 @@ def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyP
     assert second[1].token_ids == [1]
     assert second[1].logps == [-0.7]
     assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_bad_prompts_are_named_before_vllm_sees_them() -> None:
+    engine = VllmEngine({1}, 8, 10)
+    engine.attach(SimpleNamespace())
+    asked = [Request([2], 2), Request([], 2), Request([2] * 7, 2), Request([10], 2)]
+    with pytest.raises(DataError) as caught:
+        engine.generate(asked, SamplingSettings(2))
+    assert [m.place for m in caught.value.mistakes] == ["prompt 1", "prompt 2", "prompt 3"]
+    assert engine.generate([], SamplingSettings(2)) == []
+
+
+def test_an_engine_takes_context_and_ends_from_the_model() -> None:
+    tokenizer = byte_tokenizer()
+    engine = VllmEngine.of(tiny_llama(tokenizer, 0), tokenizer)
+    assert (engine.end_ids, engine.context, engine.vocabulary) == ({tokenizer.eos_token_id}, 512, 266)
 
 
 def test_without_the_package_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

