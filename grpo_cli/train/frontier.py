@@ -146,14 +146,15 @@ class EasyToHard(Uniform):
 
 
 class Auto(Uniform):
-    """Uniform until dead rows prove to stay dead (persistence above .8), then in proportion to what a row promises.
+    """Uniform until dead rows prove to stay dead (persistence above .7), then in proportion to what a row promises.
 
+    Choosing by history lost where persistence was below .45 and won from .82 on (`tests/bench/bench_race.py` and a tabular race).
     A live row promises p(1-p); one dead z times running a tenth of .25, halved with each further visit, so that all
-    rows are seen again some day. Back to uniform where persistence falls
-    under .5, a lower bar because the dead rows that are still visited are the doubtful ones.
+    rows are seen again some day. Back to uniform where persistence falls under .5, a lower bar because the dead rows
+    that are still visited are the doubtful ones.
     """
 
-    on_at, off_at = 0.8, 0.5
+    on_at, off_at = 0.7, 0.5
 
     def __init__(self) -> None:
         self.is_on = False
