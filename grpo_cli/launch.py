@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.errors import Exit, SetupError
 from grpo_cli.network import interface_settings, is_own, own_address
+from grpo_cli.presses import Presses
 
 if TYPE_CHECKING:
     from grpo_cli.recipe import Launch
@@ -33,6 +35,10 @@ CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 PR_SET_PDEATHSIG = 1
 TOGETHER = (Exit.BAR_MISSED, Exit.INTERRUPTED, Exit.TERMINATED)
 """Codes with which all ranks end together, and of which rank 0 has told."""
+UNSIGNALLED = "--signals-to-handle=SIGQUIT"
+"""Slurm signals every process of a task, and torchrun would end the ranks in the middle of a step."""
+GRACE_S = 5.0
+"""Seconds that ranks have to stop after the second signal."""
 WAIT_S = 30.0
 """After so many seconds without the other machines this one says that it waits."""
 ROOT_CAUSE = re.compile(r"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: -(\d+)", re.DOTALL)
@@ -128,7 +134,7 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
         if nodes.count > 1:
             environ |= interface_settings(nodes.rendezvous, environ)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // world)))
-        command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world)]
+        command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
         with (control / "torchrun.log").open("w") as log:
             process = subprocess.Popen(
                 [*command, "-m", "grpo_cli", *argv],
@@ -137,12 +143,12 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=_become_torchrun,
             )
-            with _forwarded(control, process, is_quiet=nodes.rank > 0):
+            with _forwarded(control, process, is_quiet=nodes.rank > 0) as signals:
                 code = _waited(process, control, nodes)
         _catch_up()
-        return _verdict(control, code)
+        return _verdict(control, code, signals.code)
 
 
 def _waited(process: subprocess.Popen[bytes], control: Path, nodes: Nodes) -> int:
@@ -173,10 +179,20 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _become_torchrun() -> None:
+    die_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def enter_rank() -> None:
     """In a rank: die with torchrun, note the process id, and talk where the parent talks (rank 0) or into a file."""
     control, rank = Path(os.environ[CONTROL]), os.environ["RANK"]
     die_with_parent()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # torchrun ignores both, and a child inherits that
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     (control / f"rank-{rank}.pid").write_text(str(os.getpid()))
     for target in (1, 2):
         name = f"/proc/{os.environ[TALK]}/fd/{target}" if rank == "0" else control / f"rank-{rank}.log"
@@ -195,36 +211,51 @@ def end_rank(text: str, code: int) -> NoReturn:
 
 
 class _forwarded:
-    """While inside, SIGINT and SIGTERM go to the ranks; the second one ends everything. `is_quiet`: no rank talks here."""
+    """While inside, SIGINT and SIGTERM go to the ranks, which stop at once at the second; what does not is killed.
+
+    `is_quiet`: no rank talks here. `code` is that of the last signal.
+    """
 
     def __init__(self, control: Path, process: subprocess.Popen[bytes], is_quiet: bool) -> None:
-        self.control, self.process, self.is_quiet, self.count = control, process, is_quiet, 0
+        self.control, self.process, self.is_quiet = control, process, is_quiet
+        self.presses, self.code = Presses(), 0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _forwarded:
         self.before = {n: signal.signal(n, self._take) for n in (signal.SIGINT, signal.SIGTERM)}
+        return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self.is_quiet and self.count == 1:
+        if not self.presses.counts(number):
+            return
+        self.code = 128 + number
+        if self.is_quiet and self.presses.count == 1:
             print("interrupted: machine 0 finishes this step and saves; again to stop now", file=sys.stderr)
         for file in self.control.glob("rank-*.pid"):
             try:
                 os.kill(int(file.read_text()), number)
             except (ProcessLookupError, ValueError):
                 continue
-        if self.count > 1:
-            os.killpg(self.process.pid, signal.SIGTERM)
+        if self.presses.count == 2:
+            later = threading.Timer(GRACE_S, self._kill)
+            later.daemon = True
+            later.start()
+        elif self.presses.count > 2:
+            self._kill()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its ranks die with it
 
 
-def _verdict(control: Path, code: int) -> int:
+def _verdict(control: Path, code: int, signalled: int) -> int:
     """The code of the first rank that ended badly, after its own words; torchrun's log where no rank left any."""
     log = control / "torchrun.log"
     killed = ROOT_CAUSE.search(log.read_text(errors="replace")) if log.is_file() else None
-    if killed is not None and not (control / f"rank-{killed[1]}.end").exists():
+    if killed is not None and not signalled and not (control / f"rank-{killed[1]}.end").exists():
         name = signal.Signals(int(killed[2])).name
         print(f"error: rank {killed[1]} was ended by {name}", file=sys.stderr)
         if name == "SIGKILL":
@@ -240,6 +271,8 @@ def _verdict(control: Path, code: int) -> int:
             print(f"rank {bad['rank']} failed first", file=sys.stderr)
             _tail(control / f"rank-{bad['rank']}.log")
         return int(bad["code"])
+    if code != 0 and signalled:
+        return signalled
     if code != 0:
         print("error: a process ended without a word (killed, out of memory?)", file=sys.stderr)
         for file in [*sorted(control.glob("rank-*.log")), log]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from grpo_cli.errors import Exit
+from grpo_cli.presses import Presses
 
 
 class Interrupted(SystemExit):
@@ -30,6 +31,7 @@ class Interrupts:
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.asked: Exit | None = None
         self.is_graceful = False
+        self.presses = Presses()
         self.say = say
 
     @contextmanager
@@ -52,6 +54,8 @@ class Interrupts:
             self.is_graceful = False
 
     def _take(self, number: int, frame: FrameType | None) -> None:
+        if not self.presses.counts(number):
+            return
         code = Exit.INTERRUPTED if number == signal.SIGINT else Exit.TERMINATED
         if self.is_graceful and self.asked is None:
             self.asked = code

@@ -1,0 +1,19 @@
+"""Requests to stop: what schedulers send twice is one, what a person types twice is two."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from grpo_cli import presses
+from grpo_cli.presses import Presses
+
+
+def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 10.1, 12.0, 20.0, 30.0, 30.1])
+    monkeypatch.setattr(presses.time, "monotonic", lambda: next(now))
+    term, typed = Presses(), Presses()
+    assert [term.counts(signal.SIGTERM) for _ in range(4)] == [True, False, False, True]
+    assert [typed.counts(signal.SIGINT) for _ in range(2)] == [True, True]
+    assert (term.count, typed.count) == (2, 2)
