@@ -33,6 +33,9 @@ test-faults: setup  ## many random faults (deaths, full disks, damage); FAULT_TR
 	FAULT_TRIES=$${FAULT_TRIES:-100} FAULT_TALLY=$${FAULT_TALLY:-build/faults.jsonl} $(PYTEST) tests/faults $(ARGS)
 	$(BIN)/python -m tests.faults.table $${FAULT_TALLY:-build/faults.jsonl}
 
+test-nodes: setup  ## two machines as network namespaces: death, signals, a pulled cable; needs root and `ip`
+	$(PYTEST) tests/nodes -rs $(ARGS)
+
 test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
 	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \
 	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }
@@ -71,4 +74,4 @@ bench: setup  ## measured ratios, printed from one run
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-faults test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench clean
+.PHONY: help setup train test test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench clean

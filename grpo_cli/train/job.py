@@ -227,10 +227,12 @@ class Job:
         done, last = step.generation, run.checkpoint_path(step.generation)
         if self.alarmed.action == "pause":
             return end_paused(self, done)
-        if self.interrupts.asked is not None and self.alarmed.action is None:
+        heard = self.ranks.gathered([self.interrupts.asked])
+        asked = next((code for code in heard if code is not None), None)
+        if asked is not None and self.alarmed.action is None:
             run.update_manifest(status="interrupted", steps=done)
             self.finish("interrupted", next_=self.resume_hint())
-            return self.outcome(done, self.interrupts.asked, "interrupted")
+            return self.outcome(done, asked, "interrupted")
         if evaluator is not None and self.alarmed.action is None and self.evaluations[-1]["step"] != done:
             self.evaluate(evaluator, done)
         action = self.alarmed.action or self.ranks.agreed(self.alarmed.wanted)

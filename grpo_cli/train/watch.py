@@ -49,9 +49,10 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             job.interrupts.asked = Exit.TERMINATED
         is_due = is_best or self._is_due(done)
         heard = job.ranks.gathered([(job.interrupts.asked, reason, job.alarmed.wanted, is_due)])
-        job.interrupts.asked = next((code for code, *_ in heard if code is not None), None)
+        # not written back: a signal may have come since, and the next step hears it
+        asked = next((code for code, *_ in heard if code is not None), None)
         job.stop_rules.reason, job.alarmed.action, is_due = heard[0][1:]
-        stops = (job.interrupts.asked, job.stop_rules.reason, job.alarmed.action)
+        stops = (asked, job.stop_rules.reason, job.alarmed.action)
         control.should_training_stop = is_last or any(why is not None for why in stops)
         control.should_save = control.should_training_stop or is_due
         return control

@@ -1,6 +1,7 @@
 """Work for the pool's tests: each word is one way to misbehave."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -51,6 +52,13 @@ def behave(word: Any) -> Any:
         if os.fork() == 0:
             time.sleep(1000)
         os._exit(0)
+    if word == "fork and terminate":
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(1000)
+        time.sleep(0.1)
+        os.kill(pid, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if word == "kill the keeper":
         os.kill(os.getppid(), 9)
         time.sleep(10)

@@ -164,13 +164,22 @@ def test_the_callers_signals_are_left_alone(pool: Pool) -> None:
     assert before == after
 
 
-def test_workers_ignore_ctrl_c(pool: Pool) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_workers_outlive_what_a_terminal_or_a_scheduler_sends_to_all(
+    pool: Pool, number: signal.Signals
+) -> None:
     (result,) = pool.run(["pid"])
     assert isinstance(result, Done)
     for pid in result.value:
-        os.kill(pid, signal.SIGINT)
+        os.kill(pid, number)
     assert isinstance(pool.run(["still here"])[0], Done)
     assert all(alive(pid) for pid in result.value)
+
+
+def test_a_process_that_a_task_forks_is_terminated_as_usual(pool: Pool) -> None:
+    (result,) = pool.run(["fork and terminate"])
+    assert isinstance(result, Done)
+    assert result.value == -signal.SIGTERM
 
 
 def test_a_killed_keeper_is_replaced() -> None:

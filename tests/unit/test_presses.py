@@ -10,7 +10,9 @@ from grpo_cli import presses
 from grpo_cli.presses import Presses
 
 
-def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = iter([10.0, 10.1, 12.0, 20.0, 30.0, 30.1])
     monkeypatch.setattr(presses.time, "monotonic", lambda: next(now))
     term, typed = Presses(), Presses()

@@ -34,6 +34,7 @@ def keep(control_fd: int, parent: int) -> None:
     """Serve one pool slot until its control socket ends."""
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _outlive_sigterm()
     _silence_stdout()
     control = socket.socket(fileno=control_fd)
     opening = wire.receive(control)
@@ -49,6 +50,21 @@ def keep(control_fd: int, parent: int) -> None:
     gc.freeze()
     wire.send(control, json.dumps({"ready": info}).encode())
     _obey(control, task, setup["memory_mb"])
+
+
+def _outlive_sigterm() -> None:
+    """Let SIGTERM pass: a scheduler signals every process of a job, also while the last step is finished.
+
+    What the user's code forks or starts takes SIGTERM as usual.
+    """
+    own = os.getpid()
+
+    def take(number: int, frame: object) -> None:
+        if os.getpid() != own:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, take)
 
 
 def load(task: str, config: Any) -> tuple[Callable[[Any], Any], Any]:
@@ -101,6 +117,7 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], memory_mb: int 
         keeper = os.getppid()
         os.setpgid(0, 0)
         _die_with(keeper)
+        _outlive_sigterm()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if memory_mb is not None:
             _cap_memory(memory_mb)

@@ -29,7 +29,8 @@ _LENGTH = struct.Struct("<I")
 def main() -> None:
     """Serve forks on the socket whose number is the last argument."""
     control = socket.socket(fileno=int(sys.argv[-1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a scheduler signals every process of a job
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     parent = os.getppid()
     sys.setrecursionlimit(3_000)
