@@ -25,6 +25,7 @@ def verify(completion, answer):
     return False
 """
 TWO = ("--set", "launch.cpu_ranks=2")
+FIRST, TRIES = int(os.environ.get("FAULT_SEED", "0")), int(os.environ.get("FAULT_RANK_TRIES", "2"))
 
 
 def descendants(pid: int) -> list[int]:
@@ -97,7 +98,7 @@ def test_a_rank_that_dies_ends_the_run_which_then_resumes_exactly(folder: Path, 
     recipe = small_recipe(folder, steps=6, save_every=2)
     ended = warm.run(train(recipe, folder / "straight", *TWO), folder)
     assert ended.code == 0, ended.said
-    for seed in range(int(os.environ.get("FAULT_RANK_TRIES", "2"))):
+    for seed in range(FIRST, FIRST + TRIES):
         rng, runs = random.Random(f"rank/{seed}"), folder / f"broken{seed}"
         victim, step = rng.choice(["rank 0", "rank 1", "the parent"]), rng.randrange(1, 4)
         pid, said = warm.start(train(recipe, runs, *TWO), folder)
