@@ -3,7 +3,7 @@
     PYTHONPATH=.:verifiers python tests/bench/run_all.py [--seeds 5] [--only step target] [--list]
 
 A bench that fails or finds its data missing is named at the end and makes the exit code 1; the others still run. Times on
-a busy machine are noise: read the ratios, which come from one run each, and CPU seconds.
+a busy machine are noise: read the ratios, which come from one run each, and CPU seconds. CPU benches have one thread.
 """
 
 from __future__ import annotations
@@ -155,8 +155,10 @@ def main() -> None:
             continue
         print(f"\n== {number}/{len(chosen)} {bench.name}: {bench.title}", flush=True)
         began = time.perf_counter()
+        # threads that wait for each other spin, which would count as CPU seconds
+        threads = {} if bench.on_cuda else {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(
-            [sys.executable, str(HERE / bench.script), *bench.args], env=env, cwd=ROOT, check=False
+            [sys.executable, str(HERE / bench.script), *bench.args], env=env | threads, cwd=ROOT, check=False
         )
         now = time.perf_counter()
         print(f"-- {bench.name}: {now - began:.0f} s, {(now - start) / 60:.0f} min so far", flush=True)
