@@ -140,8 +140,8 @@ class Train(Section):
     control: Literal["random", "shuffled", "format_only"] | None = None
     """A placebo arm: a coin, the group's rewards dealt out anew, or a reward for any readable answer. Verdicts stay true."""
     compile: bool = False
-    """Run the layers' forward and backward through torch.compile: about half a minute at the start of a run, then less
-    time and memory an update."""
+    """Run the layers' forward and backward through torch.compile: half a minute to two at the start of a run, then
+    less time and memory an update."""
     seed: Count = 0
     """Seed of sampling, order and adapters."""
     trl: dict[str, Any] = Field(default_factory=dict)

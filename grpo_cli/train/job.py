@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo_cli.display import Card, Display, RunInfo, Source
+from grpo_cli.display import Card, Display
 from grpo_cli.display.info import Status
 from grpo_cli.errors import Exit, UserError
 from grpo_cli.evaluate import Evaluator, encode
@@ -26,11 +25,11 @@ from grpo_cli.probe.verdict import bars
 from grpo_cli.recipe import Gate, Recipe, plan
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
 from grpo_cli.run import RunFolder
-from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train import checkpoint
-from grpo_cli.train.alarmed import Alarmed, best_gold, end_paused, end_rolled_back, finish_roll_back
+from grpo_cli.train.alarmed import Alarmed, best_gold, end_paused, end_rolled_back
+from grpo_cli.train.begun import create_run, resume_point, run_info
 from grpo_cli.train.coldstart import warm_up
 from grpo_cli.train.config import batching, check_hooks, grpo_config, uses_bf16
 from grpo_cli.train.heartbeat import Beating, Heartbeat
@@ -128,7 +127,9 @@ class Job:
             held_out = held_out and fit_split(recipe, held_out, loaded, display)
             plan(recipe, len(train.rows))
             self.folder = self._run_folder(resume)
-        display.start(self._info())
+        display.start(
+            run_info(recipe, self.folder, label=self.label, device=self._device_name, logs=self.ranks.is_main)
+        )
         for warning in proxy_warnings(recipe.verify):
             display.note("warn", warning)
         for name, sandbox in self.judge.sandboxes().items():
@@ -159,7 +160,7 @@ class Job:
 
     def _train(self, loaded: Loaded, train: Split, held_out: Split | None, *, resumes: bool) -> Outcome:
         recipe, run = self.recipe, self.folder
-        start = self._resume_point() if resumes else None
+        start = resume_point(run, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(recipe):  # KL is to the warmed-up model, also after a resume
             with self.ranks.main_first():
                 self._cold_start(loaded, train)
@@ -311,47 +312,13 @@ class Job:
     def _run_folder(self, resume: RunFolder | None) -> RunFolder:
         """Rank 0 makes or opens it, the others look on."""
         if self.ranks.is_main:
-            made = resume or self._create_run()
+            made = resume or create_run(
+                self.recipe, self.judge, label=self.label, base=self.base, device=self._device_name
+            )
             checkpoint.clear_partial(made.path / "checkpoints")
             self.ranks.agreed(str(made.path))
             return made
         return SilentRun(Path(self.ranks.agreed("")))
-
-    def _create_run(self) -> RunFolder:
-        recipe = self.recipe
-        manifest = {
-            "recipe": self.label,
-            "argv": sys.argv,
-            "recipe_sha": recipe.sha(),
-            "versions": versions(),
-            "device": device_name(self.device, self.ranks.world),
-            "seed": recipe.train.seed,
-            "git": git_commit(),
-            "sandbox": self.judge.sandboxes(),
-            "warnings": proxy_warnings(recipe.verify),
-            "base": str((self.base or Path()).resolve()),
-        }
-        return RunFolder.create(
-            recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=self.label
-        )
-
-    def _info(self) -> RunInfo:
-        recipe, run = self.recipe, self.folder
-        return RunInfo(
-            run=run.name,
-            recipe=self.label,
-            sha=recipe.sha(),
-            model=recipe.model.path,
-            folder=str(run.path),
-            log=str(run.log_path) if self.ranks.is_main else "",
-            device=device_name(self.device, self.ranks.world),
-            steps=recipe.train.steps,
-            prompts=recipe.sample.prompts,
-            group=recipe.sample.group,
-            max_tokens=recipe.sample.max_tokens,
-            seed=recipe.train.seed,
-            sources=tuple(Source(name, spec.weight, spec.primary) for name, spec in recipe.verify.items()),
-        )
 
     def _cold_start(self, loaded: Loaded, train: Split) -> None:
         recipe = self.recipe
@@ -421,28 +388,9 @@ class Job:
         checkpoint.keep_newest(folder, self.recipe.run.keep, spare=best.path if best else None)
         self.display.note("good", f"saved {saved.path}")
 
-    def _resume_point(self) -> Path | None:
-        """The newest whole checkpoint, later records moved aside; None to start over."""
-        found: checkpoint.Checkpoint | None = None
-        if self.ranks.is_main:
-            run = self.folder
-            finish_roll_back(run)
-            found, broken = checkpoint.newest_valid(run.path / "checkpoints")
-            for one, fault in broken:
-                self.display.note(
-                    "warn",
-                    f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}",
-                )
-            gone = run.move_aside(found.step if found else -1)
-            said = (
-                f"resuming {run.name} from {found.path.name}"
-                if found
-                else f"{run.name} has no checkpoint: starting over"
-            )
-            aside = f"; records of {gone} later steps moved to *.abandoned" if gone else ""
-            self.display.note("info", said + aside)
-            run.update_manifest(status="running", reason=None)
-        return self.ranks.agreed(found.path if found else None)
+    @property
+    def _device_name(self) -> str:
+        return device_name(self.device, self.ranks.world)
 
     def resume_hint(self) -> str:
         """The command that goes on from here."""
@@ -459,7 +407,7 @@ class Job:
                 wall_s=time.perf_counter() - self.began,
                 history=tuple(m for m in run.metrics() if "reward/total/mean" in m),
                 evaluations=tuple(self.evaluations),
-                device=device_name(self.device, self.ranks.world),
+                device=self._device_name,
                 best=str(best_path) if best_path and best_path.exists() else "",
                 next=next_,
                 **more,

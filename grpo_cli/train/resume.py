@@ -30,7 +30,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     """
     if named != NEWEST:
         run = RunFolder.open(named)
-        changed = differing_keys(run.recipe_text, recipe.resolved())
+        changed = differing_keys(as_written_now(run.recipe_text), recipe.resolved())
         harmful = [key for key in changed if not _is_harmless(key)]
         if harmful or (changed and not anyway):
             hint = (
@@ -48,7 +48,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     runs = sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for file in runs:
         run = RunFolder.open(file.parent)
-        changed = differing_keys(run.recipe_text, recipe.resolved())
+        changed = differing_keys(as_written_now(run.recipe_text), recipe.resolved())
         if all(anyway and _is_harmless(key) for key in changed):
             return run
     raise DataError(f"no run of this recipe under `{root}`", hint="leave `--resume` out to start one")
@@ -56,6 +56,17 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
 
 def _is_harmless(key: str) -> bool:
     return key.startswith(HARMLESS) and key not in FIXED
+
+
+def as_written_now(text: str) -> str:
+    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads."""
+    from pydantic import ValidationError
+    from ruamel.yaml import YAML
+
+    try:
+        return Recipe.model_validate(YAML(typ="safe").load(text)).resolved()
+    except ValidationError:
+        return text
 
 
 def differing_keys(old: str, new: str) -> list[str]:

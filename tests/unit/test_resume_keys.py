@@ -49,3 +49,21 @@ def test_what_an_alarm_does_is_no_change() -> None:
     warns = OLD + "monitor: {on_alarm: warn}\n"
     assert differing_keys(OLD, warns) == []
     assert differing_keys(warns, OLD + "monitor: {on_alarm: {gold: pause}}\n") == []
+
+
+def test_a_run_from_before_a_key_existed_is_taken_up(tmp_path: Path) -> None:
+    recipe = made(tmp_path)
+    now = recipe.resolved()
+    before = "".join(
+        line for line in now.splitlines(True) if line.split(":")[0].strip() not in ("compile", "strategy")
+    )
+    assert before != now and "compile" in now and "strategy" in now
+    run = RunFolder.create(tmp_path / "runs", "run", before, {}, label="r")
+    assert find_run(recipe, str(run.path)).path == run.path
+
+
+def test_a_run_whose_recipe_no_longer_loads_is_refused_by_its_keys(tmp_path: Path) -> None:
+    recipe = made(tmp_path)
+    run = RunFolder.create(tmp_path / "runs", "run", recipe.resolved() + "gone: 1\n", {}, label="r")
+    with pytest.raises(RecipeError, match="differs from the run's in `gone`"):
+        find_run(recipe, str(run.path))
