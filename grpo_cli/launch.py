@@ -25,7 +25,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.errors import Exit, SetupError
-from grpo_cli.network import interface_settings, is_own, own_address
+from grpo_cli.network import check_port_free, interface_settings, is_own, own_address
 from grpo_cli.presses import Presses
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
         if nodes.count > 1:
             environ |= interface_settings(nodes.rendezvous, environ)
+            if nodes.rank == 0:
+                check_port_free(nodes.rendezvous)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // world)))
         command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
         with (control / "torchrun.log").open("w") as log:

@@ -6,6 +6,7 @@ others knock at themselves: one rank fails, the rest wait. So gloo is told the i
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import ipaddress
 import socket
@@ -70,6 +71,29 @@ def own_address(host: str, port: int) -> str:
         f"`launch.rendezvous`: no way leads from this machine to `{host}` ({failed})",
         hint="is the network up? `ip route get` with its address tells more",
     )
+
+
+def check_port_free(rendezvous: str) -> None:
+    """On machine 0, before torchrun: the others meet at a port that it listens at itself.
+
+    Raises:
+        SetupError: something else listens there, or this user may not.
+    """
+    port = int(rendezvous.rpartition(":")[2])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
+        door.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # a run that ended here just now is no listener
+        try:
+            door.bind(("", port))
+        except OSError as err:
+            taken = err.errno == errno.EADDRINUSE
+            raise SetupError(
+                f"`launch.rendezvous`: machine 0 cannot listen at port {port}: {(err.strerror or str(err)).lower()}",
+                hint=f"`ss -ltnp 'sport = :{port}'` shows what does; end it, or give all machines another port"
+                if taken
+                else "ports from 1024 on need no rights; give all machines another one",
+            ) from err
 
 
 def is_own(address: str) -> bool:

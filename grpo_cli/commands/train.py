@@ -32,7 +32,9 @@ def train(
     resume: Annotated[
         str | None,
         typer.Option(
-            "--resume", metavar="[RUN]", help="Continue this run; without a name the recipe's newest one."
+            "--resume",
+            metavar="[RUN]",
+            help="Continue this run (a folder or a name under runs/); without one the recipe's newest.",
         ),
     ] = None,
     resume_anyway: Annotated[
@@ -58,9 +60,9 @@ def train(
     from grpo_cli.recipe.strategy import check_processes
 
     if recipe is None:
-        if resume in (None, "last"):
+        if resume is None:
             raise UsageError("no recipe", hint="name one, such as `quickstart`, or a run with `--resume RUN`")
-        checked, base, label = recipe_of_run(str(resume), sets or [])
+        checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
         checked = load(recipe, sets or [])
         base = Path() if recipe == "-" else find(recipe).parent
@@ -101,17 +103,21 @@ def train(
     raise typer.Exit(int(outcome.code))
 
 
-def recipe_of_run(named: str, sets: list[str]) -> tuple[Any, Path, str]:
-    """The recipe in a run's folder, the folder its data paths count from, and its name."""
-    from grpo_cli.recipe import load
-    from grpo_cli.run import RunFolder
+def recipe_of_run(named: str, sets: list[str]) -> tuple[Any, Path, str, str]:
+    """The recipe in a run's folder, the folder its data paths count from, its name, and the run's folder.
 
-    run = RunFolder.open(named)
+    `named` is a folder, a name under `runs/`, or `last`.
+    """
+    from grpo_cli.recipe import load
+    from grpo_cli.run.find import find_run
+
+    run = find_run(named)
     manifest = run.manifest()
     return (
         load(str(run.path / "recipe.yaml"), sets),
         Path(manifest.get("base") or "."),
         manifest.get("recipe", run.name),
+        str(run.path),
     )
 
 

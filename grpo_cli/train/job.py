@@ -25,6 +25,7 @@ from grpo_cli.probe.verdict import bars
 from grpo_cli.recipe import Gate, Recipe, plan
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
 from grpo_cli.run import RunFolder
+from grpo_cli.run.held import hold
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train import checkpoint
@@ -315,6 +316,7 @@ class Job:
             made = resume or create_run(
                 self.recipe, self.judge, label=self.label, base=self.base, device=self._device_name
             )
+            self.held = hold(made.path)
             checkpoint.clear_partial(made.path / "checkpoints")
             self.ranks.agreed(str(made.path))
             return made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe import Recipe
 from grpo_cli.run import RunFolder
+from grpo_cli.run.find import find_run as find_named
 
 NEWEST = "last"
 """The value of a bare `--resume`."""
@@ -22,36 +24,64 @@ NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
 
 
 def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
-    """The run at a path, or the newest unfinished one of this very recipe under `run.dir`.
+    """The run at a path or of this name under `run.dir`; for `NEWEST` the newest one of this very recipe there.
 
     Raises:
         DataError: no such run.
-        RecipeError: the run was made from another recipe; the differing keys are named.
+        RecipeError: the run, or every run there, was made from another recipe; the differing keys are named.
     """
     if named != NEWEST:
-        run = RunFolder.open(named)
-        changed = differing_keys(as_written_now(run.recipe_text), recipe.resolved())
-        harmful = [key for key in changed if not _is_harmless(key)]
-        if harmful or (changed and not anyway):
-            hint = (
-                "`--resume-anyway` allows these"
-                if not harmful
-                else f"resume with {named}/recipe.yaml, or start a new run"
-            )
-            raise RecipeError(
-                f"the recipe differs from the run's in {', '.join(f'`{key}`' for key in (harmful or changed)[:8])}",
-                place=named,
-                hint=hint,
-            )
-        return run
-    root = Path(recipe.run.dir)
-    runs = sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for file in runs:
-        run = RunFolder.open(file.parent)
-        changed = differing_keys(as_written_now(run.recipe_text), recipe.resolved())
-        if all(anyway and _is_harmless(key) for key in changed):
+        run = find_named(named, recipe.run.dir)
+        changed = changed_keys(run, recipe)
+        if not changed or (anyway and all(map(_is_harmless, changed))):
             return run
-    raise DataError(f"no run of this recipe under `{root}`", hint="leave `--resume` out to start one")
+        raise RecipeError(
+            f"the recipe differs from the run's in {_list(changed)}",
+            place=str(run.path),
+            hint=_how_to_go_on(run, changed),
+        )
+    root = Path(recipe.run.dir)
+    near: list[tuple[int, RunFolder, list[str]]] = []
+    for file in sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        run = RunFolder.open(file.parent)
+        with suppress(DataError):  # a run that cannot be read is not the one that is meant
+            changed = changed_keys(run, recipe)
+            if all(anyway and _is_harmless(key) for key in changed):
+                return run
+            near.append((len(changed), run, changed))
+    if not near:
+        raise DataError(f"no run under `{root}`", hint="leave `--resume` out to start one")
+    _, run, changed = min(near, key=lambda entry: entry[0])
+    raise RecipeError(
+        f"no run under `{root}` is of this recipe; the nearest, `{run.path}`, differs in {_list(changed)}",
+        hint=_how_to_go_on(run, changed),
+    )
+
+
+def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
+    """Dotted keys in which the recipe differs from the run's own.
+
+    Raises:
+        DataError: the run's recipe cannot be read.
+    """
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return differing_keys(as_written_now(run.recipe_text), recipe.resolved())
+    except (OSError, ValueError, YAMLError) as err:
+        message = str(err).partition("\n")[0]
+        raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err
+
+
+def _list(keys: list[str], most: int = 8) -> str:
+    more = f" and {len(keys) - most} more" if len(keys) > most else ""
+    return ", ".join(f"`{key}`" for key in keys[:most]) + more
+
+
+def _how_to_go_on(run: RunFolder, changed: list[str]) -> str:
+    if all(map(_is_harmless, changed)):
+        return f"`--resume {run.path} --resume-anyway` allows that"
+    return f"`grpo train --resume {run.path}` goes on with the run's own recipe; without `--resume` a new run starts"
 
 
 def _is_harmless(key: str) -> bool:

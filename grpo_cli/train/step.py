@@ -360,11 +360,9 @@ class GrpoStep:
     def _check_errors(self) -> None:
         share, allowed = self.errors_seen / self.samples_seen, self.recipe.stop.verifier_errors
         if self.samples_seen >= 64 and share > allowed:
-            first = next(
-                (v for g in self.drawn for j in g.judgements for v in j.verdicts.values() if v.score is None),
-                None,
-            )
-            cause = f"{first.reason}: {first.detail}" if first else "see the samples"
+            verdicts = (item for g in self.drawn for j in g.judgements for item in j.verdicts.items())
+            name, first = next(((n, v) for n, v in verdicts if v.score is None), ("", None))
+            cause = f"`{name}`: {first.reason}: {first.detail}" if first else "see the samples"
             raise TrainingError(
                 f"{share:.1%} of {self.samples_seen} samples went without a verdict (limit {allowed:.0%}): {cause}",
                 hint="a verifier or its sandbox fails; `stop.verifier_errors` sets the limit",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from grpo_cli.run.held import hold
 from tests.loop.recipes import ROOT, environment, small_recipe
 
 
@@ -26,6 +27,10 @@ def test_the_printed_command_goes_on_where_a_deadline_stopped(tmp_path: Path) ->
     assert first.returncode == 143, first.stderr
     printed = re.search(r"grpo (train --resume \S+)", first.stderr)
     assert printed, first.stderr
+    with hold(tmp_path / "runs/run"):
+        refused = grpo(tmp_path, *printed[1].split())
+    assert refused.returncode == 2
+    assert f"process {os.getpid()}" in refused.stderr and "trains in it right now" in refused.stderr
     second = grpo(tmp_path, *printed[1].split())
     assert second.returncode == 143, second.stderr
     metrics = [json.loads(line) for line in (tmp_path / "runs/run/metrics.jsonl").read_text().splitlines()]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from grpo_cli import launch
 from grpo_cli.errors import SetupError
 from grpo_cli.launch import Nodes, choose_world
+from grpo_cli.network import check_port_free
 from grpo_cli.recipe import Launch
 
 TWO = Launch(nodes=2, rendezvous="node17:29500")
@@ -46,3 +49,15 @@ def test_auto_takes_the_gpus_that_a_batch_divides_over(monkeypatch: pytest.Monke
         choose_world(7, 1, 64)
     with pytest.raises(SetupError, match="there are 8 here"):
         choose_world(9, 1, 72)
+
+
+def test_a_port_that_something_listens_at_is_refused_before_torchrun_starts() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(SetupError, match=f"machine 0 cannot listen at port {port}") as refused:
+            launch.launch(1, ["train", "r.yaml"], Nodes(2, 0, f"127.0.0.1:{port}"))
+        assert refused.value.code == 4
+        assert f"sport = :{port}" in refused.value.hint
+    check_port_free(f"127.0.0.1:{port}")

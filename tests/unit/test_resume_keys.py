@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from grpo_cli.errors import RecipeError
+from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe import Recipe, load
 from grpo_cli.run import RunFolder
-from grpo_cli.train.resume import differing_keys, find_run
+from grpo_cli.train.resume import NEWEST, differing_keys, find_run
 
 OLD = "train: {lr: 1e-6}\nlaunch: {nodes: 2, node_rank: 0, rendezvous: 'a:1'}\n"
 
@@ -67,3 +68,41 @@ def test_a_run_whose_recipe_no_longer_loads_is_refused_by_its_keys(tmp_path: Pat
     run = RunFolder.create(tmp_path / "runs", "run", recipe.resolved() + "gone: 1\n", {}, label="r")
     with pytest.raises(RecipeError, match="differs from the run's in `gone`"):
         find_run(recipe, str(run.path))
+
+
+def test_a_bare_resume_of_a_changed_recipe_names_the_nearest_run_and_its_keys(tmp_path: Path) -> None:
+    root = f"run.dir={tmp_path}/runs"
+    for name, steps in (("near", 9), ("far", 8)):
+        recipe = made(tmp_path, root, f"train.steps={steps}")
+        RunFolder.create(tmp_path / "runs", name, recipe.resolved(), {}, label="r")
+    with pytest.raises(RecipeError, match=r"runs/near`, differs in `train.lr`$") as refused:
+        find_run(made(tmp_path, root, "train.lr=3e-5"), NEWEST)
+    assert f"grpo train --resume {tmp_path}/runs/near" in refused.value.hint
+    with pytest.raises(RecipeError, match=r"differs in `run.keep`$") as refused:
+        find_run(made(tmp_path, root, "run.keep=7"), NEWEST)
+    assert "--resume-anyway" in refused.value.hint
+    assert find_run(made(tmp_path, root, "run.keep=7"), NEWEST, anyway=True).name == "near"
+
+
+def test_a_run_may_be_named_without_its_folder(tmp_path: Path) -> None:
+    recipe = made(tmp_path, f"run.dir={tmp_path}/runs")
+    run = RunFolder.create(tmp_path / "runs", "mine", recipe.resolved(), {}, label="r")
+    assert find_run(recipe, "mine").path == run.path
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"a: [", None])
+def test_a_run_whose_recipe_is_no_text_is_refused_by_name_and_passed_over_else(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    recipe = made(tmp_path, f"run.dir={tmp_path}/runs")
+    good = RunFolder.create(tmp_path / "runs", "good", recipe.resolved(), {}, label="r")
+    bad = RunFolder.create(tmp_path / "runs", "bad", recipe.resolved(), {}, label="r")
+    os.utime(bad.path / "run.json", (2e9, 2e9))
+    if content is None:
+        (bad.path / "recipe.yaml").unlink()
+    else:
+        (bad.path / "recipe.yaml").write_bytes(content)
+    assert find_run(recipe, NEWEST).path == good.path
+    with pytest.raises(DataError, match="cannot be read") as refused:
+        find_run(recipe, str(bad.path))
+    assert refused.value.mistakes[0].place == str(bad.path / "recipe.yaml")
