@@ -234,9 +234,14 @@ class _forwarded:
         if not self.presses.counts(number):
             return
         self.code = 128 + number
+        ranks = list(self.control.glob("rank-*.pid"))
+        if not ranks:  # torchrun still starts, or waits for other machines: nobody is there to heed it
+            print("interrupted before any process had started", file=sys.stderr)
+            self._kill()
+            return
         if self.is_quiet and self.presses.count == 1:
             print("interrupted: machine 0 finishes this step and saves; again to stop now", file=sys.stderr)
-        for file in self.control.glob("rank-*.pid"):
+        for file in ranks:
             try:
                 os.kill(int(file.read_text()), number)
             except (ProcessLookupError, ValueError):

@@ -96,7 +96,7 @@ def saving(beside: Path, step: int) -> Iterator[None]:
         first = str(err).strip().splitlines()[0]
         raise SetupError(
             f"cannot save the checkpoint of step {step}: {first}",
-            hint="the last whole checkpoint is untouched; free some space and go on with `--resume`",
+            hint="the last whole checkpoint is untouched; free some space",
         ) from err
 
 
@@ -182,7 +182,7 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise SetupError(
-            f"a checkpoint needs about {needed / 2**20:.0f} MiB, {free / 2**20:.0f} MiB are free in {folder}",
+            f"a checkpoint needs about {needed / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free in {folder}",
             hint="free some space, set `run.dir` to another disk, or lower `run.keep`",
         )
 

@@ -15,7 +15,7 @@ import torch
 
 from grpo_cli.display import Card, Display
 from grpo_cli.display.info import Status
-from grpo_cli.errors import Exit, UserError
+from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.evaluate import Evaluator, encode
 from grpo_cli.gold import gap_alarm, gap_metrics, trusted_score
 from grpo_cli.judge import Judge, proxy_warnings
@@ -46,7 +46,7 @@ from grpo_cli.train.rollout.make import make_engine
 from grpo_cli.train.rollout.reuse import PrefixReuse
 from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
 from grpo_cli.train.splits import Split, fit_split, load_split
-from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.step import ERRORS_HINT, GrpoStep, why_no_verdict
 from grpo_cli.train.stopping import StopRules
 from grpo_cli.train.threads import choose_threads
 from grpo_cli.train.trackers import Tracker, check_trackers, take_trackers
@@ -93,8 +93,8 @@ class Job:
         try:
             with self.interrupts.handled(), self.peers.watching(self._give_up):
                 return self._open(resume)
-        except UserError:
-            self._mark_failed()
+        except UserError as err:
+            self._mark_failed(err)
             raise
         finally:
             for tracker in self.trackers:
@@ -147,15 +147,21 @@ class Job:
             display.note("warn", "stopped at once", hint=self.resume_hint())
             return Outcome(self.folder, 0, seconds=self._all_seconds(), code=stop.code, status="interrupted")
 
-    def _mark_failed(self) -> None:
-        with suppress(
-            UserError, AttributeError
-        ):  # no folder yet, or a full disk: what stopped the run is told, not this
-            self.folder.update_manifest(status="failed")
+    def _mark_failed(self, err: UserError) -> None:
+        """Leave word in the run's folder, and say where the last checkpoint is and how to go on from it."""
+        if not hasattr(self, "folder"):
+            return
+        with suppress(UserError):  # a full disk: what stopped the run is told, not this
+            self.folder.log("error", err.render())
+            self.folder.update_manifest(status="failed", reason=str(err))
+        saved = checkpoint.all_checkpoints(self.folder.path / "checkpoints")
+        if saved and self.ranks.is_main:
+            last = f"{saved[-1].path.name} is saved, `{self.resume_hint()}` goes on from it"
+            err.hint = f"{err.hint}\n      {last}" if err.hint else last
 
     def _give_up(self, err: UserError) -> None:
         """End this process from a thread: a collective that waits for a lost machine cannot be left."""
-        self._mark_failed()
+        self._mark_failed(err)
         self.display.close()
         end_rank(err.render(), err.code)
 
@@ -375,6 +381,9 @@ class Job:
         self.evaluations.append(metrics)
         metrics["eval/gold/alarm"] = None if gold is None else int(gap_alarm(self.evaluations) is not None)
         self.folder.write_samples(step, found.sampled.records, split="eval")
+        if found.sampled.pass_1.n == 0 and self.recipe.stop.verifier_errors < 1:
+            cause = why_no_verdict(record.verdicts for record in found.sampled.records)
+            raise TrainingError(f"no held-out sample got a verdict: {cause}", hint=ERRORS_HINT)
         self.folder.write_metrics(metrics)
         for tracker in self.trackers:
             tracker.send(metrics)

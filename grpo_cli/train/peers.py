@@ -23,8 +23,8 @@ from grpo_cli.train.ranks import Ranks
 
 OLD_S = 3.0
 """A rank not heard for this long does not run: it speaks every second (in worlds above 16 ranks, less often)."""
-START_S = 600.0
-"""A rank may take this long to say its first word."""
+START_S = 300.0
+"""A rank may take this long to say its first word, which it does once its libraries are imported."""
 CLOSED_S = 20.0
 """The store is gone for good after this: torchrun on machine 0 has ended, and not as the run ends."""
 

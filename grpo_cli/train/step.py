@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,6 +46,8 @@ from grpo_cli.train.select import Selection
 from grpo_verifiers.shaping import Shaped, build_term, shape
 from grpo_verifiers.verdict import Verdict
 from grpo_verifiers.verifier import BadOption
+
+ERRORS_HINT = "a verifier or its sandbox fails; `stop.verifier_errors` sets the limit"
 
 
 @dataclass
@@ -360,13 +362,20 @@ class GrpoStep:
     def _check_errors(self) -> None:
         share, allowed = self.errors_seen / self.samples_seen, self.recipe.stop.verifier_errors
         if self.samples_seen >= 64 and share > allowed:
-            verdicts = (item for g in self.drawn for j in g.judgements for item in j.verdicts.items())
-            name, first = next(((n, v) for n, v in verdicts if v.score is None), ("", None))
-            cause = f"`{name}`: {first.reason}: {first.detail}" if first else "see the samples"
+            cause = why_no_verdict(j.verdicts for g in self.drawn for j in g.judgements)
             raise TrainingError(
                 f"{share:.1%} of {self.samples_seen} samples went without a verdict (limit {allowed:.0%}): {cause}",
-                hint="a verifier or its sandbox fails; `stop.verifier_errors` sets the limit",
+                hint=ERRORS_HINT,
             )
+
+
+def why_no_verdict(judged: Iterable[Mapping[str, Verdict]]) -> str:
+    """The first verifier that gave no verdict, with its reason."""
+    for verdicts in judged:
+        for name, verdict in verdicts.items():
+            if verdict.score is None:
+                return f"`{name}`: {verdict.reason}: {verdict.detail}"
+    return "see the samples"
 
 
 def shaping_terms(recipe: Recipe) -> dict[str, tuple[float, Callable[[Shaped], float]]]:

@@ -9,7 +9,7 @@ from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_cli.train.rollout.engine import Request, SamplingSettings
 
 NOT_FINITE = "the model's logits are not finite"
-NOT_FINITE_HINT = "its weights are broken: lower `train.lr` and go on from the last checkpoint"
+NOT_FINITE_HINT = "its weights are broken: start anew with a lower `train.lr`, from a good checkpoint as `model` if you like"
 
 
 def check_settings(settings: SamplingSettings) -> None:
