@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo
+from grpo_cli.display.reader import put
 from grpo_cli.display.sample import SampleView
 from grpo_cli.records import dump_line
 from grpo_cli.run.folder import iso_now
@@ -57,5 +58,4 @@ class JsonDisplay:
     def _emit(self, event: str, values: Mapping[str, Any]) -> None:
         line = dump_line({"event": event, "at": iso_now(), **values})
         with self._lock:
-            self._stream.write(line)
-            self._stream.flush()
+            put(self._stream, line)

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from grpo_cli.display.card import card_lines
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo, Source
+from grpo_cli.display.reader import put
 from grpo_cli.display.sample import SampleView
 from grpo_cli.display.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
 
@@ -97,10 +98,9 @@ class PlainDisplay:
     def _write(self, text: str) -> None:
         with self._lock:
             try:
-                self._stream.write(as_ascii(text) if self._ascii else text)
+                put(self._stream, as_ascii(text) if self._ascii else text)
             except UnicodeEncodeError:
-                self._stream.write(as_ascii(text))
-            self._stream.flush()
+                put(self._stream, as_ascii(text))
 
 
 def start_line(info: RunInfo) -> str:

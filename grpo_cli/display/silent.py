@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo
+from grpo_cli.display.reader import put
 from grpo_cli.display.sample import SampleView
 from grpo_cli.display.text import visible
 
@@ -33,8 +34,7 @@ class SilentDisplay:
     def note(self, level: Level, text: str, hint: str = "") -> None:
         """Errors alone."""
         if level == "error":
-            self._stream.write("".join(f"{visible(line)}\n" for line in f"error: {text}".splitlines()))
-            self._stream.flush()
+            put(self._stream, "".join(f"{visible(line)}\n" for line in f"error: {text}".splitlines()))
 
     def finish(self, card: Card) -> None:
         """Nothing."""

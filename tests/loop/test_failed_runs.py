@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.loop.recipes import small_recipe
+from tests.loop.test_resume import train
 from tests.loop.test_resume_by_folder import grpo
 
 
@@ -55,3 +56,13 @@ def test_a_verifier_that_breaks_later_leaves_a_checkpoint_from_which_the_printed
     assert code == 5
     assert "`python`: verifier_raised: OSError: the table is gone" in said
     assert f"is saved, `grpo train --resume {run}` goes on from it" in said
+
+
+def test_a_run_whose_output_nobody_reads_any_more_goes_on_to_its_end(tmp_path: Path) -> None:
+    process = train(small_recipe(tmp_path), tmp_path / "runs", "--set", "run.name=run", "--display", "plain")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=240) == 0
+    manifest = json.loads((tmp_path / "runs/run/run.json").read_text())
+    assert (manifest["status"], manifest["steps"]) == ("done", 4)
