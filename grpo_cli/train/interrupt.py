@@ -1,11 +1,13 @@
 """Ctrl-C and SIGTERM: the first finishes the step and saves, the second stops at once.
 
-Outside the training loop there is nothing to finish: there the first stops at once too.
+Outside the training loop there is nothing to finish: there the first stops at once too. A handler runs between two
+instructions of the main thread, which may hold the display's locks just then: what it has to say is said by a thread.
 """
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -33,6 +35,7 @@ class Interrupts:
         self.is_graceful = False
         self.presses = Presses()
         self.say = say
+        self._saying: list[threading.Thread] = []
 
     @contextmanager
     def handled(self) -> Iterator[Interrupts]:
@@ -43,6 +46,8 @@ class Interrupts:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            for thread in self._saying:
+                thread.join(timeout=1)
 
     @contextmanager
     def finish_step(self) -> Iterator[None]:
@@ -59,6 +64,8 @@ class Interrupts:
         code = Exit.INTERRUPTED if number == signal.SIGINT else Exit.TERMINATED
         if self.is_graceful and self.asked is None:
             self.asked = code
-            self.say("finishing this step, then saving; again to stop now")
+            words = "finishing this step, then saving; again to stop now"
+            self._saying.append(threading.Thread(target=self.say, args=(words,), daemon=True))
+            self._saying[-1].start()
             return
         raise Interrupted(code)
