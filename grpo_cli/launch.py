@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.errors import Exit, SetupError
 from grpo_cli.network import check_port_free, interface_settings, is_own, own_address
-from grpo_cli.presses import Presses
+from grpo_cli.presses import Presses, stop_signals
 
 if TYPE_CHECKING:
     from grpo_cli.recipe import Launch
@@ -213,7 +213,7 @@ def end_rank(text: str, code: int) -> NoReturn:
 
 
 class _forwarded:
-    """While inside, SIGINT and SIGTERM go to the ranks, which stop at once at the second; what does not is killed.
+    """While inside, SIGINT and SIGTERM (SIGHUP as one) go to the ranks, which stop at once at the second; what does not is killed.
 
     `is_quiet`: no rank talks here. `code` is that of the last signal.
     """
@@ -223,7 +223,7 @@ class _forwarded:
         self.presses, self.code = Presses(), 0
 
     def __enter__(self) -> _forwarded:
-        self.before = {n: signal.signal(n, self._take) for n in (signal.SIGINT, signal.SIGTERM)}
+        self.before = {n: signal.signal(n, self._take) for n in stop_signals()}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -233,6 +233,7 @@ class _forwarded:
     def _take(self, number: int, frame: FrameType | None) -> None:
         if not self.presses.counts(number):
             return
+        number = signal.SIGTERM if number == signal.SIGHUP else number
         self.code = 128 + number
         ranks = list(self.control.glob("rank-*.pid"))
         if not ranks:  # torchrun still starts, or waits for other machines: nobody is there to heed it

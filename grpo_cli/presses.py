@@ -11,7 +11,14 @@ import time
 from dataclasses import dataclass
 
 ONE_REQUEST_S = 3.0
-"""SIGTERMs closer together than this are one request."""
+"""SIGTERMs closer together than this are one request, and so are SIGHUPs, which a shell and its terminal both send."""
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask a run to stop. The last says that the terminal has gone; `nohup` has it ignored, and that stays so."""
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Those of `STOPS` that this process was not told to ignore."""
+    return [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
 
 
 @dataclass
@@ -24,7 +31,7 @@ class Presses:
     def counts(self, number: int) -> bool:
         """Whether this signal is a request of its own; it is counted then."""
         before, self.at = self.at, time.monotonic()
-        if number == signal.SIGTERM and self.at - before < ONE_REQUEST_S:
+        if number != signal.SIGINT and self.at - before < ONE_REQUEST_S:
             return False
         self.count += 1
         return True

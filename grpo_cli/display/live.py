@@ -19,6 +19,7 @@ from grpo_cli.display.frame import frame_lines
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo
 from grpo_cli.display.keys import Keys
 from grpo_cli.display.quiet import Quiet
+from grpo_cli.display.reader import put
 from grpo_cli.display.sample import SampleView
 from grpo_cli.display.state import RunState
 from grpo_cli.display.terminal import Painter, screen_size
@@ -105,8 +106,7 @@ class LiveDisplay:
         self.close()
         width, _ = screen_size(self._stream)
         text = "".join(f"{line}\n" for line in ["", *card_lines(card, max(width - 1, 20))])
-        self._stream.write(as_ascii(text) if self._ascii else text)
-        self._stream.flush()
+        put(self._stream, as_ascii(text) if self._ascii else text)
 
     def close(self) -> None:
         """Stop painting and give back cursor, modes and stderr, in whatever state; any number of times."""
@@ -166,7 +166,7 @@ class LiveDisplay:
         if self._painter is not None and not self._closed:
             self._painter.above(as_ascii(text) if self._ascii else text, screen_size(self._quiet.terminal)[0])
         else:
-            self._stream.write(text)
+            put(self._stream, text)
 
     def _crashed(self, kind: type[BaseException], err: BaseException, trace: TracebackType | None) -> None:
         """A bug reaches the terminal below the last frame, not the log alone."""

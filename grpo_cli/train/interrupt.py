@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first finishes the step and saves, the second stops at once.
+"""Ctrl-C, SIGTERM and a terminal that goes away: the first finishes the step and saves, the second stops at once.
 
 Outside the training loop there is nothing to finish: there the first stops at once too. A handler runs between two
 instructions of the main thread, which may hold the display's locks just then: what it has to say is said by a thread.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from grpo_cli.errors import Exit
-from grpo_cli.presses import Presses
+from grpo_cli.presses import Presses, stop_signals
 
 
 class Interrupted(SystemExit):
@@ -39,8 +39,8 @@ class Interrupts:
 
     @contextmanager
     def handled(self) -> Iterator[Interrupts]:
-        """Take SIGINT and SIGTERM while inside; the former handlers come back after."""
-        before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+        """Take SIGINT, SIGTERM and SIGHUP while inside; the former handlers come back after."""
+        before = {number: signal.signal(number, self._take) for number in stop_signals()}
         try:
             yield self
         finally:

@@ -156,7 +156,7 @@ class Job:
             self.folder.update_manifest(status="failed", reason=str(err))
         saved = checkpoint.all_checkpoints(self.folder.path / "checkpoints")
         if saved and self.ranks.is_main:
-            last = f"{saved[-1].path.name} is saved, `{self.resume_hint()}` goes on from it"
+            last = f"{saved[-1].path.name} is saved; with the cause mended `{self.resume_hint()}` goes on from it"
             err.hint = f"{err.hint}\n      {last}" if err.hint else last
 
     def _give_up(self, err: UserError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -116,3 +117,18 @@ def test_a_second_one_stops_at_once(tmp_path: Path) -> None:
     time.sleep(0.005)
     os.write(terminal.master, CTRL_C)
     check_end(terminal)
+
+
+@pytest.mark.parametrize("display", ["live", "plain"])
+def test_a_terminal_that_goes_away_lets_the_step_be_finished_and_saved(tmp_path: Path, display: str) -> None:
+    terminal = start(tmp_path, display)
+    samples = tmp_path / "runs/run/samples/step-000002.jsonl"
+    while not samples.exists():
+        assert terminal.process.poll() is None, terminal.said.decode(errors="replace")
+        terminal.read(0.05)
+    os.close(terminal.slave)
+    os.close(terminal.master)
+    assert terminal.process.wait(timeout=60) == 143
+    assert json.loads((tmp_path / "runs/run/run.json").read_text())["status"] == "interrupted"
+    assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == 1
+    assert "Traceback" not in (tmp_path / "runs/run/train.log").read_text()

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from grpo_cli import presses
-from grpo_cli.presses import Presses
+from grpo_cli.presses import Presses, stop_signals
 
 
 def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
@@ -19,3 +19,13 @@ def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
     assert [term.counts(signal.SIGTERM) for _ in range(4)] == [True, False, False, True]
     assert [typed.counts(signal.SIGINT) for _ in range(2)] == [True, True]
     assert (term.count, typed.count) == (2, 2)
+
+
+def test_a_hangup_that_nohup_had_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    finally:
+        signal.signal(signal.SIGHUP, before)
