@@ -164,7 +164,7 @@ def test_the_callers_signals_are_left_alone(pool: Pool) -> None:
     assert before == after
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_workers_outlive_what_a_terminal_or_a_scheduler_sends_to_all(
     pool: Pool, number: signal.Signals
 ) -> None:

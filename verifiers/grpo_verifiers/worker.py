@@ -34,7 +34,7 @@ def keep(control_fd: int, parent: int) -> None:
     """Serve one pool slot until its control socket ends."""
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _outlive_sigterm()
+    _outlive_signals()
     _silence_stdout()
     control = socket.socket(fileno=control_fd)
     opening = wire.receive(control)
@@ -52,10 +52,11 @@ def keep(control_fd: int, parent: int) -> None:
     _obey(control, task, setup["memory_mb"])
 
 
-def _outlive_sigterm() -> None:
-    """Let SIGTERM pass: a scheduler signals every process of a job, also while the last step is finished.
+def _outlive_signals() -> None:
+    """Let SIGTERM and SIGHUP pass: a scheduler signals every process of a job, and a terminal that goes away all of
+    its own, also while the last step is finished.
 
-    What the user's code forks or starts takes SIGTERM as usual.
+    What the user's code forks or starts takes them as usual.
     """
     own = os.getpid()
 
@@ -64,7 +65,9 @@ def _outlive_sigterm() -> None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGTERM, take)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, take)
 
 
 def load(task: str, config: Any) -> tuple[Callable[[Any], Any], Any]:
@@ -117,7 +120,7 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], memory_mb: int 
         keeper = os.getppid()
         os.setpgid(0, 0)
         _die_with(keeper)
-        _outlive_sigterm()
+        _outlive_signals()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if memory_mb is not None:
             _cap_memory(memory_mb)
