@@ -9,6 +9,7 @@ from rollout_models import FAMILIES, plain_logps, prompts, tiny
 from grpo_cli.train.rollout.attention import attend_one
 from grpo_cli.train.rollout.cuda import GraphStepper
 from grpo_cli.train.rollout.engine import Request, SamplingSettings
+from grpo_cli.train.rollout.fused import FusedBackbone
 from grpo_cli.train.rollout.graph import GraphEngine
 from grpo_cli.train.rollout.modelseat import Forward
 from grpo_cli.train.rollout.prove import attention_error, proven_shadow
@@ -163,3 +164,51 @@ def test_captured_steps_under_autocast_run_through_the_copies():
     assert torch.cat(apart).abs().mean() < 0.02
     engine.release()
     assert engine.generate([Request([4, 9, 5], 16)], SamplingSettings(20, seed=3)) == done
+
+
+@pytest.mark.parametrize("family", ["Llama", "Qwen2"])
+def test_weights_in_their_own_type_move_side_by_side_and_are_not_kept_twice(family, tmp_path):
+    model = tiny(family)
+    ids = torch.arange(12)[None]
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    shadow = Shadow(model, torch.float32)
+    shadow.refresh()
+    layer = model.model.layers[0]
+    storage = {m.weight.untyped_storage().data_ptr() for m in (layer.mlp.gate_proj, layer.mlp.up_proj)}
+    assert len(storage) == 1 and len(shadow.groups) == 4
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        with torch.no_grad():
+            expected = model(ids, use_cache=False).logits
+            with swapped(shadow.swaps()):
+                assert torch.allclose(model(ids, use_cache=False).logits, expected, atol=1e-4)
+        model(ids, labels=ids).loss.backward()
+        optimizer.step()
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_weights_that_somebody_moves_on_are_read_where_they_are():
+    model = tiny()
+    shadow = Shadow(model, torch.float32)
+    shadow.refresh()
+    weight = model.model.layers[0].mlp.up_proj.weight
+    weight.data = 2 * weight.data
+    shadow.refresh()
+    ids = torch.arange(12)[None]
+    with torch.no_grad():
+        expected = model(ids, use_cache=False).logits
+        with swapped(shadow.swaps()):
+            assert torch.allclose(model(ids, use_cache=False).logits, expected, atol=1e-4)
+
+
+def test_the_sum_and_the_norm_of_a_layer_outside_the_known_build_are_not_fused():
+    model = tiny()
+    assert FusedBackbone(model.base_model, None, None).layers
+    model.model.layers[1].mlp.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="`extra`"):
+        FusedBackbone(model.base_model, None, None)
+    with pytest.raises(ValueError, match="no rotary"):
+        FusedBackbone(tiny("SmolLM3").base_model, None, None)

@@ -13,16 +13,17 @@ import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
 
 @triton.jit
 def attend_kernel(
-    query, new_key, new_value, keys, values, position, out,
+    query, new_key, new_value, cosine, sine, keys, values, position, out,
     scale,
     query_row, query_head, key_row, key_head, value_row, value_head,
     keys_row, keys_head, keys_column, values_row, values_head, values_column,
     out_row, out_head,
     GROUP: tl.constexpr, PADDED: tl.constexpr,
     WIDTH: tl.constexpr, WIDE: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_WIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, ROTATE: tl.constexpr,
 ):  # fmt: skip
-    """One program a (row, key head): stores the new key and value, then one pass over the row's columns."""
+    """One program a (row, key head): stores the new key and value, then one pass over the row's columns. `ROTATE` turns
+    query and key to the row's column first, by row `position` of the tables `cosine` and `sine` [columns, width]."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     group = tl.arange(0, PADDED)
@@ -33,6 +34,25 @@ def attend_kernel(
     q_at = query + row * query_row + (head * GROUP + group)[:, None] * query_head + d[None, :]
     q = tl.load(q_at, mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0)
     k_new = tl.load(new_key + row * key_row + head * key_head + d, mask=d < WIDTH, other=0.0)
+    if ROTATE:
+        across = tl.where(d < WIDTH // 2, WIDTH // 2, -(WIDTH // 2))
+        sign = tl.where(d < WIDTH // 2, -1.0, 1.0)
+        c = tl.load(cosine + here * WIDTH + d, mask=d < WIDTH, other=0.0)
+        s = tl.load(sine + here * WIDTH + d, mask=d < WIDTH, other=0.0).to(tl.float32) * sign
+        kind = cosine.dtype.element_ty
+        c = c.to(tl.float32)
+        q_half = tl.load(
+            q_at + across[None, :], mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0
+        )
+        k_half = tl.load(new_key + row * key_row + head * key_head + d + across, mask=d < WIDTH, other=0.0)
+        q = (q.to(tl.float32) * c[None, :]).to(kind).to(tl.float32) + (q_half.to(tl.float32) * s[None, :]).to(
+            kind
+        ).to(tl.float32)
+        k_new = (k_new.to(tl.float32) * c).to(kind).to(tl.float32) + (k_half.to(tl.float32) * s).to(kind).to(
+            tl.float32
+        )
+        q = q.to(kind)
+        k_new = k_new.to(kind)
     v_new = tl.load(new_value + row * value_row + head * value_head + e, mask=e < VALUE_WIDTH, other=0.0)
     k_new = k_new.to(keys.dtype.element_ty)
     v_new = v_new.to(values.dtype.element_ty)
@@ -91,13 +111,33 @@ def norm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
+def add_norm_kernel(residual, delta, weight, out, epsilon, width, BLOCK: tl.constexpr):
+    """Adds `delta` to one row of `residual`, in place, and writes the row's root mean square norm."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < width
+    kind = residual.dtype.element_ty
+    summed = tl.load(residual + row * width + at, mask=inside, other=0.0).to(tl.float32)
+    summed += tl.load(delta + row * width + at, mask=inside, other=0.0).to(tl.float32)
+    summed = summed.to(kind)
+    tl.store(residual + row * width + at, summed, mask=inside)
+    values = summed.to(tl.float32)
+    scaled = values * tl.rsqrt(tl.sum(values * values, 0) / width + epsilon)
+    w = tl.load(weight + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(
+        out + row * width + at, (w * scaled.to(kind).to(tl.float32)).to(out.dtype.element_ty), mask=inside
+    )
+
+
+@triton.jit
 def rotate_kernel(
     query, key, cosine, sine, new_query, new_key,
     query_batch, query_head, query_token, key_batch, key_head, key_token, angle_batch, angle_token,
     tokens, QUERY_HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, QUERY_WIDE: tl.constexpr, KEY_WIDE: tl.constexpr,
-    HALF: tl.constexpr, BLOCK: tl.constexpr,
+    HALF: tl.constexpr, BLOCK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
-    """Rotary embedding of one token's query and key heads; the results are [batch, heads, tokens, width]."""
+    """Rotary embedding of one token's query and key heads; the results are [batch, heads, tokens, width]. `BACK` gives
+    the gradient of the inputs from that of the outputs. Products are rounded to the type of the angles."""
     place = tl.program_id(0).to(tl.int64)
     batch, token = place // tokens, place % tokens
     at = tl.arange(0, BLOCK)
@@ -107,7 +147,11 @@ def rotate_kernel(
     cos_second = tl.load(cosine + angle + HALF, mask=inside, other=0.0).to(tl.float32)[None, :]
     sin_first = tl.load(sine + angle, mask=inside, other=0.0).to(tl.float32)[None, :]
     sin_second = tl.load(sine + angle + HALF, mask=inside, other=0.0).to(tl.float32)[None, :]
-    kind = new_query.dtype.element_ty
+    if BACK:
+        first_back = -sin_second
+        sin_second = -sin_first
+        sin_first = first_back
+    kind = cosine.dtype.element_ty
     for part in tl.static_range(2):
         if part == 0:
             head = tl.arange(0, QUERY_WIDE)
@@ -131,8 +175,8 @@ def rotate_kernel(
         second = tl.load(source + HALF, mask=live, other=0.0).to(tl.float32)
         left = (first * cos_first).to(kind).to(tl.float32) + (-second * sin_first).to(kind).to(tl.float32)
         right = (second * cos_second).to(kind).to(tl.float32) + (first * sin_second).to(kind).to(tl.float32)
-        tl.store(target, left.to(kind), mask=live)
-        tl.store(target + HALF, right.to(kind), mask=live)
+        tl.store(target, left.to(kind).to(new_query.dtype.element_ty), mask=live)
+        tl.store(target + HALF, right.to(kind).to(new_query.dtype.element_ty), mask=live)
 
 
 @triton.jit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from grpo_cli.train.rollout.state import Batch
@@ -13,9 +14,17 @@ ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
 
 
 def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, position: Tensor, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    position: Tensor,
+    scale: float,
+    angles: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Stores one new key and value a row and attends to the row's columns up to them, reading each once."""
+    """Stores one new key and value a row and attends to the row's columns up to them, reading each once. With `angles`
+    (cosine and sine, [columns, width] each) query and key come as they were before the rotary embedding."""
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
@@ -25,8 +34,9 @@ def fused_attention(
     kept, value_width = key.shape[1], value.shape[-1]
     out = torch.empty((rows, 1, heads, value_width), dtype=query.dtype, device=query.device)
     group = heads // kept
+    cosine, sine = angles if angles is not None else (query, query)
     attend_kernel[rows, kept](
-        query, key, value, keys, values, position, out,
+        query, key, value, cosine, sine, keys, values, position, out,
         scale,
         query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
         keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
@@ -38,6 +48,7 @@ def fused_attention(
         VALUE_WIDTH=value_width,
         VALUE_WIDE=max(16, triton.next_power_of_2(value_width)),
         BLOCK=ATTENTION_BLOCK,
+        ROTATE=angles is not None,
         num_warps=ATTENTION_WARPS,
         num_stages=ATTENTION_STAGES,
     )  # fmt: skip
@@ -63,19 +74,44 @@ def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
     return out
 
 
+def add_norm(residual: Tensor, delta: Tensor, weight: Tensor, epsilon: float, kind: torch.dtype) -> Tensor:
+    """Adds `delta` to `residual` [rows, width] in place; the root mean square norm of the sum, rounded to the
+    residual's type, times `weight`, as `kind`."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.train.rollout.kernels import add_norm_kernel
+
+    rows, width = residual.shape
+    out = torch.empty((rows, width), dtype=kind, device=residual.device)
+    block = triton.next_power_of_2(width)
+    warps = min(8, max(1, block // 256))
+    add_norm_kernel[(rows,)](residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps)
+    return out
+
+
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
     """Rotary embedding of [batch, heads, tokens, width] queries and keys in one launch."""
+    import torch
+
+    if unsqueeze_dim != 1 or q.stride(-1) != 1 or k.stride(-1) != 1:
+        raise ValueError("rotate takes [batch, heads, tokens, width]")
+    return turn(q, k, cos, sin, torch.promote_types(q.dtype, cos.dtype))
+
+
+def turn(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, kind: torch.dtype, *, back: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys [batch, heads, tokens, width] turned by the angles, as `kind`; `back` is the way of a gradient."""
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
     from grpo_cli.train.rollout.kernels import rotate_kernel
 
-    if unsqueeze_dim != 1 or q.stride(-1) != 1 or k.stride(-1) != 1:
-        raise ValueError("rotate takes [batch, heads, tokens, width]")
+    angles = torch.promote_types(q.dtype, cos.dtype)
     batch, heads, tokens, width = q.shape
     kept = k.shape[1]
-    kind = torch.promote_types(q.dtype, cos.dtype)
-    cos, sin = cos.contiguous(), sin.contiguous()
+    cos, sin = cos.to(angles).contiguous(), sin.to(angles).contiguous()
     new_q = torch.empty((batch, heads, tokens, width), dtype=kind, device=q.device)
     new_k = torch.empty((batch, kept, tokens, width), dtype=kind, device=q.device)
     angle_batch = cos.stride(0) if cos.shape[0] > 1 else 0
@@ -85,7 +121,7 @@ def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 
         angle_batch, cos.stride(1), tokens,
         QUERY_HEADS=heads, KEY_HEADS=kept,
         QUERY_WIDE=triton.next_power_of_2(heads), KEY_WIDE=triton.next_power_of_2(kept),
-        HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), num_warps=2,
+        HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), BACK=back, num_warps=2,
     )  # fmt: skip
     return new_q, new_k
 

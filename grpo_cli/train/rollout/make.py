@@ -79,16 +79,24 @@ def _graph(
     from grpo_cli.train.rollout.graph import GraphEngine
     from grpo_cli.train.rollout.lean import proven_lean
     from grpo_cli.train.rollout.modelseat import Forward, numerics
-    from grpo_cli.train.rollout.prove import proven_accept, proven_attention, proven_shadow, proven_swaps
+    from grpo_cli.train.rollout.prove import (
+        proven_accept,
+        proven_attention,
+        proven_backbone,
+        proven_shadow,
+        proven_swaps,
+    )
 
     if next(model.parameters()).device.type != "cuda":
         swaps = proven_lean(model) if autocast is None else []
         return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast, swaps=swaps)
     with numerics(model, autocast):
-        shadow = proven_shadow(model, autocast, say)
+        shadow, attention = proven_shadow(model, autocast, say), proven_attention(model, say)
+        swaps = proven_swaps(model, say)
+        swaps += proven_backbone(model, autocast, attention, swaps, shadow)
         fused: dict[str, Any] = {
-            "attention": proven_attention(model, say),
-            "swaps": proven_swaps(model, say),
+            "attention": attention,
+            "swaps": swaps,
             "accept": proven_accept(model, say),
             "shadow": shadow,
         }

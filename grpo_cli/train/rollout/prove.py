@@ -141,19 +141,74 @@ def proven_swaps(model: nn.Module, say: Callable[[str], None]) -> list[Swap]:
         return []
 
 
+def proven_backbone(
+    model: nn.Module,
+    autocast: torch.dtype | None,
+    attention: FusedAttention | None,
+    swaps: list[Swap],
+    shadow: Shadow | None,
+) -> list[Swap]:
+    """The stand-in for a whole decode step of the backbone, if the model is of the build it is written for and gets
+    the logits of its own; else nothing. `attention`, `swaps` and `shadow` are what has proved itself before."""
+    import torch
+
+    from grpo_cli.train.rollout.fused import FusedBackbone
+    from grpo_cli.train.rollout.swaps import Swap
+
+    base: Any = causal_model(model)
+    if attention is None or not swaps:
+        return []
+    try:
+        stand_in = FusedBackbone(base.base_model, shadow, autocast)
+        found = [Swap(base.base_model, "forward", stand_in.forward)]
+        error = backbone_error(base, attention, [*swaps, *(shadow.swaps() if shadow else [])], found)
+    # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
+    except Exception:  # noqa: BLE001
+        return []
+    exact = autocast is None and next(base.parameters()).dtype == torch.float32
+    return found if error <= (1e-4 if exact else 3e-2) else []
+
+
+def backbone_error(base: Any, attention: FusedAttention, swaps: list[Swap], stand_in: list[Swap]) -> float:
+    """Relative error of the logits of one decode step after prompts of unequal length."""
+    import torch
+
+    from grpo_cli.train.rollout.cache import Decode, KeyValueStore, Prefill
+    from grpo_cli.train.rollout.modelseat import Forward, seated
+    from grpo_cli.train.rollout.swaps import swapped
+
+    layout = measure_layout(base)
+    vocabulary = base.get_input_embeddings().num_embeddings
+    generator = torch.Generator("cpu").manual_seed(0)
+    rows, columns = 5, 24
+    tokens = torch.randint(vocabulary, (rows, columns), generator=generator, device="cpu").to(layout.device)
+    every = torch.arange(rows, device=layout.device)
+    position = columns - 1 - 3 * every
+    store = KeyValueStore(layout, rows, columns, attention)
+    step = Decode(store, every, position, columns, None)
+    next_token = tokens[every, position][:, None]
+    places = torch.arange(columns, device=layout.device)[None].expand(rows, -1)
+    with seated(base), swapped(swaps):
+        forward = Forward(base)
+        forward(Prefill(store, every, every), tokens, places, position)
+        expected = forward(step, next_token, position[:, None]).float()
+        with swapped(stand_in):
+            got = forward(step, next_token, position[:, None]).float()
+    return float((got - expected).norm() / expected.norm())
+
+
 def proven_shadow(
     model: nn.Module, autocast: torch.dtype | None, say: Callable[[str], None]
 ) -> Shadow | None:
-    """Half-precision copies of float32 matrices if the logits stay those of autocast; None where there are none."""
+    """Matrices side by side, and under autocast in half precision, if the logits stay what they are; None where there
+    is nothing to do."""
     import torch
 
     from grpo_cli.train.rollout.shadow import Shadow
     from grpo_cli.train.rollout.swaps import swapped
 
-    if autocast is None:
-        return None
     base: Any = causal_model(model)
-    shadow = Shadow(model, autocast)
+    shadow = Shadow(model, autocast or next(base.parameters()).dtype)
     if not shadow.groups:
         return None
     tokens = (
@@ -166,6 +221,6 @@ def proven_shadow(
             got = base(input_ids=tokens, use_cache=False).logits.float()
     shadow.release()
     if float((got - expected).norm()) > 2e-2 * float(expected.norm()):
-        say("casting weights at every token: the half-precision copies give other logits")
+        say("generating with the model's own matrix products: side by side they give other logits")
         return None
     return shadow

@@ -76,7 +76,8 @@ def _parameter() -> type:
     return torch.nn.Parameter
 
 
-def _epsilon(module: nn.Module) -> float | None:
+def epsilon_of(module: nn.Module) -> float | None:
+    """What a norm adds to the mean square; None where it does not say."""
     for name in ("variance_epsilon", "eps", "epsilon"):
         value = getattr(module, name, None)
         if isinstance(value, float):
@@ -85,13 +86,13 @@ def _epsilon(module: nn.Module) -> float | None:
 
 
 def _norm_of(module: nn.Module, add_one: bool) -> Callable[[Tensor], Tensor]:
-    epsilon: Any = _epsilon(module)
+    epsilon: Any = epsilon_of(module)
     return lambda x: norm(x, module.weight, epsilon, add_one)  # type: ignore[arg-type]
 
 
 def _norm_form(module: nn.Module) -> bool | None:
     """Whether the norm adds one to its weight; None when it is neither form."""
-    if _epsilon(module) is None or module.weight.dim() != 1:  # type: ignore[operator]
+    if epsilon_of(module) is None or module.weight.dim() != 1:  # type: ignore[operator]
         return None
     x = _random(module, None)
     for add_one in (False, True):
@@ -132,21 +133,21 @@ def _agrees(original: Callable[..., Any], stand_in: Callable[..., Any], *inputs:
     )
 
 
-def _rotary_swap(base: nn.Module) -> list[Swap]:
+def rotary_home(base: nn.Module) -> tuple[Any, str, Callable[..., Any] | None]:
+    """Where the model's code looks its rotary embedding up: module, name, and the function (None where there is none)."""
+    home, name = sys.modules[type(base).__module__], "apply_rotary_pos_emb"
+    return home, name, getattr(home, name, None)
+
+
+def random_angles(base: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Random queries, keys [3, heads, 2, width], cosines and sines [3, 2, width] of the model's sizes and type."""
     import torch
 
-    name = "apply_rotary_pos_emb"
-    home = sys.modules[type(base).__module__]
-    original = getattr(home, name, None)
-    config: Any = base.config
-    config = config.get_text_config()
-    heads, kept = (
-        config.num_attention_heads,
-        getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
-    )
+    whole: Any = base.config
+    config = whole.get_text_config()
+    heads = config.num_attention_heads
+    kept = getattr(config, "num_key_value_heads", None) or heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
-    if original is None or width % 2:
-        return []
     weight = next(base.parameters())
     generator = torch.Generator("cpu").manual_seed(0)
 
@@ -156,5 +157,14 @@ def _rotary_swap(base: nn.Module) -> list[Swap]:
         )
 
     q, k = draw(3, 2, heads, width).transpose(1, 2), draw(3, 2, kept, width).transpose(1, 2)
-    cos, sin = draw(3, 2, width), draw(3, 2, width)
+    return q, k, draw(3, 2, width), draw(3, 2, width)
+
+
+def _rotary_swap(base: nn.Module) -> list[Swap]:
+    home, name, original = rotary_home(base)
+    if original is None:
+        return []
+    q, k, cos, sin = random_angles(base)
+    if q.shape[-1] % 2:
+        return []
     return [Swap(home, name, rotate)] if _agrees(original, rotate, q, k, cos, sin) else []

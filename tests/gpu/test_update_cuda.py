@@ -1,0 +1,39 @@
+"""The fused update on a CUDA device against the model's own code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+from rollout_models import FAMILIES, tiny
+
+from grpo_cli.train.fused import update_swaps
+from grpo_cli.train.rollout.swaps import swapped
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", ["float32", "bf16-weights", "autocast"])
+def test_gradients_stay_those_of_the_models_own_code(family, kind):
+    assert torch.cuda.is_available(), "these tests need a CUDA device"
+    torch.backends.cuda.matmul.allow_tf32 = False
+    model = tiny(family, initializer_range=0.05).to("cuda").train()
+    if kind == "bf16-weights":
+        model = model.to(torch.bfloat16)
+    autocast = torch.bfloat16 if kind == "autocast" else None
+    swaps = update_swaps(model, autocast)
+    assert any(swap.name == "apply_rotary_pos_emb" for swap in swaps)
+    assert any("RMSNorm" in type(swap.owner).__name__ for swap in swaps) == (family != "Gemma")
+    ids = torch.randint(0, 60, (3, 20), generator=torch.Generator().manual_seed(1)).to("cuda")
+    found = []
+    for used in ([], swaps):
+        model.zero_grad()
+        with swapped(used), torch.autocast("cuda", torch.bfloat16, enabled=autocast is not None):
+            model(input_ids=ids, labels=ids).loss.backward()
+        found.append(torch.cat([p.grad.float().flatten() for p in model.parameters()]))
+    assert (found[1] - found[0]).norm() <= (1e-5 if kind == "float32" else 3e-2) * found[0].norm()
