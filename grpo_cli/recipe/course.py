@@ -91,7 +91,7 @@ class Stop(Section):
     hang_s: Above0 = 900.0
     """Say what is stuck, with stacks in the log, when nothing moved for this many seconds."""
     lost_s: Above0 = 120.0
-    """With several machines: end when nothing was heard of one for this many seconds."""
+    """With several machines, or a vLLM server: end when nothing was heard of one for this many seconds."""
     verifier_errors: Share = 0.05
     """Stop when more than this share of all samples so far got no verdict."""
 

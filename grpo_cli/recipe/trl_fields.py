@@ -6,6 +6,7 @@ recipe sets is refused here, with that key in the hint: two ways to say one thin
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from grpo_cli.recipe.mistakes import Finding, nearest, shown
@@ -112,6 +113,9 @@ WORDS = {
     "none": "null",
 }
 VLLM = "vllm_"
+ADDRESS = re.compile(r"https?://[^/]")
+MODES = {"vllm_mode": ["colocate", "server"]}
+"""What TRL takes of a field that it calls a string."""
 
 
 def check_trl(data: dict[str, Any]) -> list[Finding]:
@@ -139,12 +143,15 @@ def check_trl(data: dict[str, Any]) -> list[Finding]:
             found.append(Finding(path, f"unknown key `{name}` in `sample.vllm`", hint, at_key=True))
         else:
             found += _typed(path, VLLM + name, value)
+            if name == "server_base_url" and isinstance(value, str) and not ADDRESS.match(value):
+                said = f"`sample.vllm.server_base_url` is no address: {shown(value)}"
+                found.append(Finding(path, said, "it begins with http:// or https://"))
     return found
 
 
 def _typed(path: tuple[str, ...], name: str, value: Any) -> list[Finding]:
     kinds = FIELDS[name].split(" | ")
-    choices = CHOICES.get(name)
+    choices = CHOICES.get(name) or MODES.get(name)
     if choices and isinstance(value, str) and value not in choices:
         near = nearest(value, choices)
         hint = f"did you mean `{near}`?" if near else f"one of {', '.join(choices)}"

@@ -12,6 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.models import Recipe
+from grpo_cli.train.rollout.vllm_server import address
 from grpo_cli.train.sharding import set_precision, trainer_fields
 
 BIG = 50_000_000
@@ -143,9 +144,11 @@ def grpo_config(
 
 def vllm_fields(recipe: Recipe) -> dict[str, Any]:
     """What TRL needs to start vLLM and to sample with it."""
-    sample = recipe.sample
+    sample, vllm = recipe.sample, dict(recipe.sample.vllm)
+    if vllm.get("server_base_url"):  # with a slash at its end TRL would look for the server for ever
+        vllm["server_base_url"] = address(vllm)
     rules = {name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
-    return {"use_vllm": True, **rules, **{f"vllm_{name}": value for name, value in sample.vllm.items()}}
+    return {"use_vllm": True, **rules, **{f"vllm_{name}": value for name, value in vllm.items()}}
 
 
 def _scheduler(name: str) -> str:

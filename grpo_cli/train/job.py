@@ -45,6 +45,7 @@ from grpo_cli.train.rollout.engine import Engine
 from grpo_cli.train.rollout.make import make_engine
 from grpo_cli.train.rollout.reuse import PrefixReuse
 from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
+from grpo_cli.train.rollout.vllm_server import ServerWatch, check_model, server_of, watched
 from grpo_cli.train.splits import Split, fit_split, load_split
 from grpo_cli.train.step import ERRORS_HINT, GrpoStep, why_no_verdict
 from grpo_cli.train.stopping import StopRules
@@ -120,11 +121,15 @@ class Job:
             )
             plan(recipe, len(train.rows))
             checkpoint.check_writable(Path(recipe.run.dir))
+            self.server = server_of(recipe.sample, display.progress)
             self.device = pick_device(self.ranks.local)
             display.progress("load model", 0, 1)
             loaded = load_model(recipe.model, device=self.device, seed=recipe.train.seed)
             display.progress("load model", 1, 1)
-            train = fit_split(recipe, train, loaded, display)
+            if self.server is not None:
+                check_model(self.server, loaded.model, loaded.tokenizer, train.rows[0].prompt)
+            served = self.server.context if self.server is not None else None
+            train = fit_split(recipe, train, loaded, display, served)
             held_out = held_out and fit_split(recipe, held_out, loaded, display)
             plan(recipe, len(train.rows))
             self.folder = self._run_folder(resume)
@@ -160,7 +165,7 @@ class Job:
             err.hint = f"{err.hint}\n      {last}" if err.hint else last
 
     def _give_up(self, err: UserError) -> None:
-        """End this process from a thread: a collective that waits for a lost machine cannot be left."""
+        """End this process from a thread: a wait for a machine or a server that is lost cannot be left."""
         self._mark_failed(err)
         self.display.close()
         end_rank(err.render(), err.code)
@@ -183,12 +188,13 @@ class Job:
             autocast=half,
             say=lambda text: self.display.note("info", text),
         )
+        self.server_watch = ServerWatch.of(self.server, recipe.stop.lost_s, self._give_up)
         step = GrpoStep(
             recipe,
             train.rows,
             train.golds,
             self.judge,
-            VllmEngine.of(loaded.model, loaded.tokenizer) if through_vllm else engine,
+            VllmEngine.of(loaded.model, loaded.tokenizer, self.server_watch) if through_vllm else engine,
             loaded.tokenizer,
             run,
             self.display,
@@ -301,7 +307,8 @@ class Job:
         partial = self.folder.path / "checkpoints" / checkpoint.PARTIAL
         checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))
         through_vllm = isinstance(step.engine, VllmEngine)
-        with openable(loaded.model, loaded.tokenizer) if through_vllm else nullcontext():
+        opened = openable(loaded.model, loaded.tokenizer) if through_vllm else nullcontext()
+        with opened, watched(self.server_watch):
             trainer = Trainer(
                 step,
                 model=loaded.model,

@@ -110,15 +110,23 @@ class Selection:
         found: dict[str, Any] = self.ledger.metrics()
         return found | {"rows/by_history": float(getattr(self.strategy, "is_on", self.name != "uniform"))}
 
+    def place(self) -> dict[str, Any]:
+        """What `choose` moves on."""
+        return {"drawn": self.order.drawn, "strategy": self.strategy.state()}
+
+    def go_back(self, place: dict[str, Any]) -> None:
+        """As if nothing had been chosen since."""
+        self.order.drawn = place["drawn"]
+        self.strategy.load_state(place["strategy"])
+
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"drawn": self.order.drawn, "ledger": self.ledger.state(), "strategy": self.strategy.state()}
+        return self.place() | {"ledger": self.ledger.state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Back from a checkpoint."""
-        self.order.drawn = state["drawn"]
+        self.go_back(state)
         self.ledger.load_state(state["ledger"])
-        self.strategy.load_state(state["strategy"])
 
 
 class Screen(Uniform):

@@ -45,9 +45,14 @@ def load_split(
     return Split(audit.rows, audit.golds)
 
 
-def fit_split(recipe: Recipe, split: Split, loaded: Loaded, display: Display) -> Split:
-    """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said."""
-    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, loaded))
+def fit_split(
+    recipe: Recipe, split: Split, loaded: Loaded, display: Display, served: int | None = None
+) -> Split:
+    """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said.
+
+    `served`: the context of the vLLM server that generates, where one does.
+    """
+    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, loaded, served))
     limit = min((known for known in limits if known is not None), default=None)
     fitting = drop_overlong(split.rows, Lengths(loaded.tokenizer, split.rows, limit), limit)
     if not fitting.dropped:
@@ -80,7 +85,7 @@ def _turns(row: Row) -> tuple[str, ...]:
     return tuple(m["role"] for m in row.messages or [])
 
 
-def room_for_prompts(recipe: Recipe, loaded: Loaded) -> int | None:
+def room_for_prompts(recipe: Recipe, loaded: Loaded, served: int | None = None) -> int | None:
     """Context (the model's, or the shorter one vLLM is started with) minus the longest completion, in tokens; None
     where there is no limit.
 
@@ -89,7 +94,7 @@ def room_for_prompts(recipe: Recipe, loaded: Loaded) -> int | None:
     """
     own = getattr(loaded.model.config, "max_position_embeddings", None)
     started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
-    context = min((int(known) for known in (own, started) if known is not None), default=None)
+    context = min((int(known) for known in (own, started, served) if known is not None), default=None)
     if context is None:
         return None
     room = context - recipe.sample.max_tokens

@@ -42,6 +42,7 @@ from grpo_cli.train.ranks import Ranks
 from grpo_cli.train.resample import fill
 from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.train.rollout.reuse import PrefixReuse, reuse_metrics
+from grpo_cli.train.rollout.vllm_server import ServerLost
 from grpo_cli.train.select import Selection
 from grpo_verifiers.shaping import Shaped, build_term, shape
 from grpo_verifiers.verdict import Verdict
@@ -120,13 +121,22 @@ class GrpoStep:
 
         Raises:
             TrainingError: too many samples went without a verdict.
+            ServerLost: everything a checkpoint keeps of this object is as it was before the call.
         """
         self.encode, self.drawn, self.calls = encode, [], 0
         self.encoded.clear()
-        self.groups = self.draw_groups(self.recipe.sample.prompts)
-        if self.recipe.train.dead_groups == "resample":
-            filled = fill(self.groups, self.draw_groups, self.has_signal, self.recipe.train.resample_rounds)
-            self.groups, self.thrown = filled.groups, filled.metrics()
+        place, seen = self.select.place(), (self.samples_seen, self.errors_seen)
+        try:
+            self.groups = self.draw_groups(self.recipe.sample.prompts)
+            if self.recipe.train.dead_groups == "resample":
+                filled = fill(
+                    self.groups, self.draw_groups, self.has_signal, self.recipe.train.resample_rounds
+                )
+                self.groups, self.thrown = filled.groups, filled.metrics()
+        except ServerLost:
+            self.select.go_back(place)
+            self.samples_seen, self.errors_seen = seen
+            raise
         self.select.see(
             self.generation, [Visit(g.row, g.right, g.judged, self.has_signal(g)) for g in self.drawn]
         )

@@ -29,6 +29,7 @@ from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.train.replica import Replica
 from grpo_cli.train.rollout.modelseat import causal_model
 from grpo_cli.train.rollout.swaps import Swap, swapped
+from grpo_cli.train.rollout.vllm_server import ServerLost
 from grpo_cli.train.scoring import can_share, draws_dropout, score_shared
 from grpo_cli.train.sharded import ShardedTrainer
 from grpo_cli.train.sharding import mark_whole
@@ -111,7 +112,12 @@ class Trainer(ShardedTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.catch_up()
-        groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
+        try:
+            groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
+        except ServerLost:  # the weights are well, and so is the rest: it stands between two steps
+            if self.grpo.generation and not self.grpo.run.checkpoint_path(self.grpo.generation).exists():
+                self._save_checkpoint(self.model, None)
+            raise
         # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(self.grpo.step_seed())
         mine = self.grpo.mine

@@ -55,7 +55,9 @@ def test_rows_with_other_turns_are_counted_exactly() -> None:
     assert counting(Lengths(byte_tokenizer(), rows, 200), rows[1]) == (16, 1)
 
 
-def fit(texts: list[str], sample: dict[str, Any] | None = None, **data: Any) -> tuple[list[str], list[str]]:
+def fit(
+    texts: list[str], sample: dict[str, Any] | None = None, served: int | None = None, **data: Any
+) -> tuple[list[str], list[str]]:
     """The rows that stay with a model whose context is 512 tokens, and what is said."""
     made = recipe()
     made = made.model_copy(
@@ -68,7 +70,7 @@ def fit(texts: list[str], sample: dict[str, Any] | None = None, **data: Any) -> 
     said: list[str] = []
     display: Any = SimpleNamespace(note=lambda level, text: said.append(text))
     rows = [row(text) for text in texts]
-    found = fit_split(made, Split(rows, {}), Loaded(model, byte_tokenizer()), display)
+    found = fit_split(made, Split(rows, {}), Loaded(model, byte_tokenizer()), display, served)
     return [kept.prompt for kept in found.rows], said
 
 
@@ -85,6 +87,12 @@ def test_the_context_vllm_is_started_with_counts() -> None:
     assert fit(["1+1=?", "9" * 90], through_vllm)[0] == ["1+1=?", "9" * 90]
     with pytest.raises(SetupError, match=r"`sample\.max_tokens` is 8, vLLM's context only 8 tokens"):
         fit(["1+1=?"], {"engine": "vllm", "vllm": {"max_model_length": 8}})
+
+
+def test_the_context_of_a_server_counts() -> None:
+    assert fit(["1+1=?", "9" * 91], served=100)[0] == ["1+1=?"]
+    with pytest.raises(SetupError, match=r"`sample\.max_tokens` is 8, vLLM's context only 8 tokens"):
+        fit(["1+1=?"], served=8)
 
 
 def test_completions_that_leave_no_room_are_refused() -> None:

@@ -76,3 +76,14 @@ def test_vllm_settings_are_trl_fields_without_their_prefix() -> None:
     assert check_trl({"sample": {"vllm": {"mode": "colocate", "gpu_memory_utilization": 0.5}}}) == []
     (found,) = check_trl({"sample": {"vllm": {"gpu_memory": 0.5}}})
     assert found.at_key
+
+
+def test_a_vllm_server_is_named_in_a_way_trl_understands() -> None:
+    def hints(**vllm: str) -> list[str]:
+        return [found.hint for found in check_trl({"sample": {"vllm": vllm}})]
+
+    assert hints(mode="server", server_base_url="https://host:8000/v") == []
+    assert hints(mode="serve", server_base_url="host:8000") == [
+        "did you mean `server`?",
+        "it begins with http:// or https://",
+    ]

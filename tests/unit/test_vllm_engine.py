@@ -103,10 +103,11 @@ def test_the_recipes_settings_reach_trl(tmp_path: Path) -> None:
 
     made = recipe()
     sample = made.sample.model_copy(
-        update={"engine": "vllm", "vllm": {"mode": "colocate", "gpu_memory_utilization": 0.2}}
+        update={"engine": "vllm", "vllm": {"gpu_memory_utilization": 0.2, "server_base_url": "http://h/"}}
     )
     made = made.model_copy(update={"sample": sample})
     assert vllm_fields(made)["vllm_gpu_memory_utilization"] == 0.2
+    assert vllm_fields(made)["vllm_server_base_url"] == "http://h"
     args = grpo_config(made, tmp_path, Batching(4, 1), torch.device("cpu"), False)
     assert args.use_vllm
     assert args.vllm_mode == "colocate"

