@@ -21,9 +21,8 @@ RECIPE = {
     "grpo": 1,
     "model": {"path": "builtin:tiny"},
     "data": {"train": {"from": "tasks:addition3", "limit": 64}, "prompt": "{question}", "answer": "{answer}"},
-    "verify": {
-        "regex": {"pattern": "[a-o]"}
-    },  # half of what random weights say: the groups are mixed, the weights move
+    # half of what random weights say: the groups are mixed, and the weights move
+    "verify": {"regex": {"pattern": "[a-o]"}},
     "sample": {"prompts": 4, "group": 4, "max_tokens": 12, "engine": "vllm"},
     "train": {"steps": 2, "lr": 1e-3},
     "monitor": {"kl": "off"},
