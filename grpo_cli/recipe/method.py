@@ -139,9 +139,6 @@ class Train(Section):
     """Sum weighted scores, or normalise each verifier's within the group first."""
     control: Literal["random", "shuffled", "format_only"] | None = None
     """A placebo arm: a coin, the group's rewards dealt out anew, or a reward for any readable answer. Verdicts stay true."""
-    compile: bool = False
-    """Run the layers' forward and backward through torch.compile: half a minute to two at the start of a run, then
-    less time and memory an update."""
     seed: Count = 0
     """Seed of sampling, order and adapters."""
     trl: dict[str, Any] = Field(default_factory=dict)

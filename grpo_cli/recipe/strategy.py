@@ -58,12 +58,6 @@ def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Fin
             f"`model.load_in_4bit` does not go with `launch.strategy: {strategy}`: weights in 4 bits are not sharded",
             "leave one of the two out",
         )
-    if recipe.train.compile:
-        yield Finding(
-            ("train", "compile"),
-            f"`train.compile` was not tried with `launch.strategy: {strategy}`",
-            "leave it out",
-        )
     optimizer = trl.get("optim", OPTIMIZERS[0])
     if optimizer not in OPTIMIZERS:
         yield Finding(

@@ -130,6 +130,7 @@ def grpo_config(
         "seed": train.seed,
         "shuffle_dataset": False,
         "dataloader_num_workers": 0,
+        "dataloader_pin_memory": False,  # the loader delivers places only
         "ddp_find_unused_parameters": False,
         "remove_unused_columns": False,
         "ignore_data_skip": True,

@@ -3,7 +3,7 @@ for arithmetic, and what sits between two of them is kept for the backward pass.
 
 Norms run as torch's own fused operation, the rotary embedding as one kernel each way, and under autocast an input that
 several projections read is cast once, not once for each. Each is taken only where its values and gradients are those
-of the model's own code on this device; `train.compile` fuses by other means and goes without.
+of the model's own code on this device.
 """
 
 from __future__ import annotations

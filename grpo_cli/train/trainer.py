@@ -20,7 +20,6 @@ from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
 from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
-from grpo_cli.train.compiled import compile_layers
 from grpo_cli.train.fused import update_swaps
 from grpo_cli.train.loss import Objective, Scored, hooked_loss
 from grpo_cli.train.monitor import KlWatch
@@ -28,7 +27,7 @@ from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.train.replica import Replica
 from grpo_cli.train.rollout.modelseat import causal_model
-from grpo_cli.train.rollout.swaps import Swap, swapped
+from grpo_cli.train.rollout.swaps import swapped
 from grpo_cli.train.rollout.vllm_server import ServerLost
 from grpo_cli.train.scoring import can_share, draws_dropout, score_shared
 from grpo_cli.train.sharded import ShardedTrainer
@@ -99,11 +98,8 @@ class Trainer(ShardedTrainer):
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and can_share(model)
         )
-        self.fused: list[Swap] = []
-        if step.recipe.train.compile:
-            compile_layers(model)
-        elif self.accelerator.device.type == "cuda" and self.strategy == "ddp":
-            self.fused = update_swaps(model, torch.bfloat16 if args.bf16 else None)
+        fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
+        self.fused = update_swaps(model, torch.bfloat16 if args.bf16 else None) if fuses else []
 
     def train(self, *args: Any, **named: Any) -> Any:
         """TRL's, with the model's small operations fused where that was proved to change nothing."""

@@ -157,7 +157,6 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
             "train": {
                 "steps": settings["steps"] + settings["warm"] + 1,
                 "lr": 1e-6,
-                "compile": settings["compile"],
             },
             "monitor": {"kl": "off"},
             "run": {"dir": str(folder / "runs"), "save_every": 10_000},
@@ -258,7 +257,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6, help="timed steps of our side")
     parser.add_argument("--plain-steps", type=int, help="timed steps of the plain side (default: as many)")
     parser.add_argument("--warm", type=int, default=2)
-    parser.add_argument("--compile", action="store_true", help="our side with `train.compile`")
     parser.add_argument("--only", choices=["own", "plain"], help="one side, no ratio")
     parser.add_argument("--side", choices=["own", "plain"], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -275,7 +273,7 @@ def main() -> None:
         "shape": args.shape or ("smollm2-135m" if on_cuda else "quickstart"),
         "new": args.new or (256 if on_cuda else 40),
         "micro": args.micro or (64 if on_cuda else None),
-        **{key: getattr(args, key) for key in ("prompts", "group", "dtype", "steps", "warm", "compile")},
+        **{key: getattr(args, key) for key in ("prompts", "group", "dtype", "steps", "warm")},
     }
     prompt_tokens = args.prompt_tokens or (64 if on_cuda else 14)
     with tempfile.TemporaryDirectory() as name:

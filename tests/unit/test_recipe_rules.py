@@ -69,7 +69,6 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["launch.strategy=fsdp2", "model.load_in_4bit=true", "model.lora={}"], "are not sharded"),
         (["launch.strategy=fsdp2", "train.trl.optim=adafactor"], "not made for the shards"),
         (["launch.strategy=fsdp2", "train.trl.torch_compile=true"], "`torch_compile` does not go with"),
-        (["launch.strategy=zero3", "train.compile=true"], "was not tried with"),
         (["train.trl.fsdp=true"], "is not for `train.trl`"),
         (["train.seed=3000000000"], "must be at most 2,147,483,647"),
         (["train.lr=.nan"], "must be a finite number, got .nan"),

@@ -23,28 +23,15 @@ def causal_model(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def uncompiled(model: nn.Module) -> Iterator[None]:
-    """The modules' own calls, without torch.compile: what it traced knows nothing of a rollout's cache."""
-    compiled = [(m, m._compiled_call_impl) for m in model.modules() if m._compiled_call_impl is not None]
-    try:
-        for module, _ in compiled:
-            module._compiled_call_impl = None
-        yield
-    finally:
-        for module, call in compiled:
-            module._compiled_call_impl = call
-
-
-@contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients and nothing compiled; afterwards each module is as it was."""
+    """Evaluation mode, no gradients; afterwards each module is as it was."""
     import torch
 
     training = [module for module in model.modules() if module.training]
     try:
         for module in training:
             module.training = False
-        with torch.no_grad(), uncompiled(model):
+        with torch.no_grad():
             yield
     finally:
         for module in training:
