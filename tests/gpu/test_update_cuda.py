@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from rollout_models import FAMILIES, tiny
@@ -18,14 +19,21 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", ["float32", "bf16-weights", "autocast"])
+@pytest.mark.parametrize("kind", ["float32", "bf16-weights", "autocast", "adapters"])
 def test_gradients_stay_those_of_the_models_own_code(family, kind):
     assert torch.cuda.is_available(), "these tests need a CUDA device"
     torch.backends.cuda.matmul.allow_tf32 = False
     model = tiny(family, initializer_range=0.05).to("cuda").train()
     if kind == "bf16-weights":
         model = model.to(torch.bfloat16)
-    autocast = torch.bfloat16 if kind == "autocast" else None
+    if kind == "adapters":
+        torch.manual_seed(3)
+        model = get_peft_model(
+            model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
+        ).train()
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    autocast = torch.bfloat16 if kind in ("autocast", "adapters") else None
     swaps = update_swaps(model, autocast)
     assert any(swap.name == "apply_rotary_pos_emb" for swap in swaps)
     assert any("RMSNorm" in type(swap.owner).__name__ for swap in swaps) == (family != "Gemma")
@@ -35,5 +43,5 @@ def test_gradients_stay_those_of_the_models_own_code(family, kind):
         model.zero_grad()
         with swapped(used), torch.autocast("cuda", torch.bfloat16, enabled=autocast is not None):
             model(input_ids=ids, labels=ids).loss.backward()
-        found.append(torch.cat([p.grad.float().flatten() for p in model.parameters()]))
+        found.append(torch.cat([p.grad.float().flatten() for p in model.parameters() if p.requires_grad]))
     assert (found[1] - found[0]).norm() <= (1e-5 if kind == "float32" else 3e-2) * found[0].norm()

@@ -30,6 +30,29 @@ def test_gradients_stay_those_of_the_models_own_code(family, autocast):
     assert all("forward" not in vars(module) for module in model.modules())
 
 
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_adapters_get_the_gradients_of_the_models_own_code(checkpointed):
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(3)
+    adapters = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
+    model = get_peft_model(tiny(initializer_range=0.05), adapters).train()
+    if checkpointed:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    swaps = fused.update_swaps(model, torch.bfloat16)
+    assert any(type(swap.owner).__name__ == "LlamaMLP" for swap in swaps)
+    found = []
+    for used in ([], swaps):
+        model.zero_grad()
+        ids = torch.arange(24).view(2, 12)
+        with swapped(used), torch.autocast("cpu", torch.bfloat16):
+            model(input_ids=ids, labels=ids).loss.backward()
+        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad]))
+    assert found[0].abs().max() > 0
+    assert (found[1] - found[0]).norm() <= 2e-2 * found[0].norm()
+
+
 def test_norms_of_the_plain_form_are_taken_and_gemmas_are_not():
     def taken(family):
         return [s for s in fused.update_swaps(tiny(family), None) if "RMSNorm" in type(s.owner).__name__]
