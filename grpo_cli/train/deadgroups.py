@@ -45,11 +45,11 @@ def drop_dead_rows(
         key: value[alive] if torch.is_tensor(value) and value.dim() > 0 and value.shape[0] == n else value
         for key, value in inputs.items()
     }
-    return _trim(kept), share
+    return kept, share
 
 
-def _trim(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Cut the columns that are padding in every row that is left."""
+def trim(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The batch without the columns that are padding in every row of it."""
     width = int(inputs["completion_mask"].sum(dim=1).max())
     full = inputs["completion_ids"].shape[1]
     lead = int((inputs["prompt_mask"].sum(dim=1)).max())

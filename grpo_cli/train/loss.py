@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from grpo_cli.train.deadgroups import PER_ROW, drop_dead_rows
+from grpo_cli.train.deadgroups import PER_ROW, drop_dead_rows, trim
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.models import Estimator, Loss, Train
@@ -105,7 +105,7 @@ def hooked_loss(
         share /= (
             objective.kept
         )  # a mean over the rows that pruning left, of which each micro-batch has about as many
-    scored = trainer.scored = Scored(objective, inputs)
+    scored = trainer.scored = Scored(objective, trim(inputs))
     trainer.beta = objective.trl_beta
     try:
         loss = compute(model, scored.inputs) * share

@@ -19,9 +19,10 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
+from grpo_cli.train.bylength import by_length, may_sort
 from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
 from grpo_cli.train.fused import update_swaps
-from grpo_cli.train.loss import Objective, Scored, hooked_loss
+from grpo_cli.train.loss import Objective, Scored, acts_on_every_row, hooked_loss
 from grpo_cli.train.monitor import KlWatch
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
@@ -29,6 +30,7 @@ from grpo_cli.train.replica import Replica
 from grpo_cli.train.rollout.modelseat import causal_model
 from grpo_cli.train.rollout.swaps import swapped
 from grpo_cli.train.rollout.vllm_server import ServerLost
+from grpo_cli.train.sampled import are_exact, padded
 from grpo_cli.train.scoring import can_share, draws_dropout, score_shared
 from grpo_cli.train.sharded import ShardedTrainer
 from grpo_cli.train.sharding import mark_whole
@@ -98,6 +100,13 @@ class Trainer(ShardedTrainer):
             and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
             and can_share(model)
         )
+        self.sorts = args.gradient_accumulation_steps > 1 and may_sort(
+            self.objective.loss, acts_on_every_row(step.recipe.train.trl)
+        )
+        self.takes_logps = (
+            self.strategy == "ddp" and not self.use_vllm and are_exact(step.engine, model, half=args.bf16)
+        )
+        self._hands_over = False
         fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
         self.fused = update_swaps(model, torch.bfloat16 if args.bf16 else None) if fuses else []
 
@@ -118,9 +127,13 @@ class Trainer(ShardedTrainer):
         torch.manual_seed(self.grpo.step_seed())
         mine = self.grpo.mine
         rows = [self.grpo.rows[groups[i // self.num_generations].row] for i in mine]
-        out: dict[str, Any] = super()._generate_and_score_completions(
-            [{"prompt": row.messages or row.prompt} for row in rows]
-        )
+        self._hands_over = self.takes_logps
+        try:
+            out: dict[str, Any] = super()._generate_and_score_completions(
+                [{"prompt": row.messages or row.prompt} for row in rows]
+            )
+        finally:
+            self._hands_over = False
         if self.kl_watch is not None and self.kl_watch.is_due(self.grpo.generation):
             with self.grpo.clock.phase("monitor"):
                 self.grpo.monitored = self.kl_watch.measure(self, out)
@@ -131,6 +144,15 @@ class Trainer(ShardedTrainer):
             out["num_items_in_batch"] = gather(counted.sum()).sum()
         out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)
         return out
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        before: Any = self._buffered_inputs  # type: ignore[has-type]
+        inputs = super()._prepare_inputs(generation_batch)
+        held: Any = self._buffered_inputs  # type: ignore[has-type]
+        if self.sorts and held is not before:
+            self._buffered_inputs = by_length(held, self.args.gradient_accumulation_steps)
+            inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
+        return inputs
 
     def catch_up(self) -> None:
         """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
@@ -153,7 +175,7 @@ class Trainer(ShardedTrainer):
             return 0.0
         logps, mask = out.get("old_per_token_logps"), out["completion_mask"]
         if logps is None or draws_dropout(self.whole):
-            logps = score(self, out)
+            logps = self._sampled(mask.shape[1]) if self.takes_logps else score(self, out)
         self._metrics["train"]["kl"].append(token_kl(logps, out["ref_per_token_logps"], mask))
         off: torch.Tensor = gather(answer_kl(logps, out["ref_per_token_logps"], mask))
         return beta * off
@@ -194,6 +216,8 @@ class Trainer(ShardedTrainer):
         batch_size: int | None = None,
         **more: Any,
     ) -> Any:
+        if self._hands_over:  # TRL asks for the log-probs of what was just sampled
+            return self._sampled(logits_to_keep), None, None
         if self.shares_prompts and not any(
             value not in (None, False) for name, value in more.items() if name != "compute_entropy"
         ):
@@ -205,6 +229,11 @@ class Trainer(ShardedTrainer):
         if self.scored is not None:
             self.scored.see(found[0])
         return found
+
+    def _sampled(self, width: int) -> torch.Tensor:
+        """(B, width) log-probs that this rank's samples were drawn with."""
+        every = [c for group in self.grpo.groups for c in group.completions]
+        return padded(every[self.grpo.mine.start : self.grpo.mine.stop], width, self.accelerator.device)
 
     def _scored(self, ids: torch.Tensor, mask: torch.Tensor, keep: int, rows: int) -> Any:
         with self.accelerator.autocast():

@@ -59,7 +59,9 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
     model, tokenizer = _tiny()
     made = recipe(group, **train)
-    step: Any = SimpleNamespace(recipe=made, generation=0, ranks=Ranks())
+    step: Any = SimpleNamespace(
+        recipe=made, generation=0, ranks=Ranks(), engine=SimpleNamespace(name="transformers")
+    )
     args = grpo_config(
         made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
     )

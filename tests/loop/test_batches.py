@@ -1,0 +1,114 @@
+"""What a batch is put through between sampling and the optimizer: nothing that changes the update, less to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grpo_cli.display import make_display
+from grpo_cli.recipe.models import Recipe
+from grpo_cli.train import trainer as seam
+from grpo_cli.train.job import Job
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One warm-up for all: its samples end by themselves, at different lengths."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def trained(folder: Path, name: str, **train: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """A trainer after a few steps on random samples, and the run's metrics."""
+    recipe = Recipe.model_validate(
+        {
+            "grpo": 1,
+            "model": {"path": "builtin:tiny"},
+            "data": {
+                "train": {"from": "tasks:addition3", "limit": 40},
+                "prompt": "{question}",
+                "answer": "{answer}",
+            },
+            "verify": {"regex": {"pattern": "[02468].*[13579]"}},
+            "sample": {"prompts": 4, "group": 4, "max_tokens": 24, "micro_batch": 4},
+            "warmup": [{"demonstration": "{blurt}", "steps": 20, "lr": 3e-3, "muon_lr": 0.015, "batch": 16}],
+            "train": {"steps": 1, "lr": 1e-3, "seed": 5, **train},
+            "monitor": {"kl": "off"},
+            "run": {"dir": str(folder / name), "save_every": 100},
+        }
+    )
+    job = Job(recipe, label=name, base=folder, display=make_display("none"))
+    job.run()
+    return job.trainer, [m for m in job.folder.metrics() if "loss" in m]
+
+
+def weights(trainer: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo", "sapo", "cispo", "luspo", "bnpo"])
+def test_rows_of_like_length_share_a_micro_batch_and_the_update_stays(
+    loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths: list[list[int]] = [[]]
+    compute = seam.hooked_loss
+
+    def seen(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any]) -> Any:
+        widths[-1].append(int(inputs["completion_mask"].sum(dim=1).max()))
+        return compute(trainer, inner, model, inputs)
+
+    monkeypatch.setattr(seam, "hooked_loss", seen)
+    ours, _ = trained(tmp_path, "sorted", loss=loss)
+    widths.append([])
+    monkeypatch.setattr(seam, "may_sort", lambda *_: False)
+    shuffled, _ = trained(tmp_path, "shuffled", loss=loss)
+    assert ours.sorts == (loss != "bnpo") and not shuffled.sorts
+    assert len(widths[0]) == len(widths[1]) == 4
+    if loss == "bnpo":
+        assert widths[0] == widths[1]
+    else:
+        assert widths[0] == sorted(widths[0], reverse=True) and sum(widths[0]) < sum(widths[1])
+    # Adam's first step moves every weight by the rate in the direction of its gradient
+    moved = (weights(ours) - weights(shuffled)).abs()
+    assert float((moved > 1e-5).float().mean()) < 1e-3
+
+
+def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart: list[float] = []
+    forwards = [0]
+    sampled, scored = seam.Trainer._sampled, seam.Trainer._scored
+
+    def compared(self: Any, width: int) -> torch.Tensor:
+        found = sampled(self, width)
+        self._hands_over = False
+        every = [c for group in self.grpo.groups for c in group.completions]
+        for row, completion in enumerate(every):
+            prompt = self.grpo.prompt_ids([self.grpo.groups[row // 4].row])[0]
+            with torch.no_grad():
+                logits = self.model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
+            own = logits[len(prompt) - 1 : -1].log_softmax(-1)
+            own = own.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
+            apart.append(float((own - found[row, : len(own)]).abs().max()))
+            assert not found[row, len(own) :].any()
+        return found
+
+    def counted(self: Any, *args: Any) -> Any:
+        forwards[0] += 1
+        return scored(self, *args)
+
+    monkeypatch.setattr(seam.Trainer, "_sampled", compared)
+    monkeypatch.setattr(seam.Trainer, "_scored", counted)
+    _, ours = trained(tmp_path, "taken", inner_epochs=2, steps=2)
+    taken, forwards[0] = forwards[0], 0
+    assert len(apart) == 32 and max(apart) < 1e-4
+    monkeypatch.setattr(seam, "are_exact", lambda *_, **__: False)
+    _, again = trained(tmp_path, "scored", inner_epochs=2, steps=2)
+    assert (taken, forwards[0]) == (16, 18)
+    for mine, theirs in zip(ours, again, strict=True):
+        assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-4)
+        assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3)
