@@ -25,24 +25,28 @@ class Subject(NamedTuple):
     names: Callable[[], Iterable[str]]
     describe: Callable[[str], dict[str, Any]]
     render: Callable[[dict[str, Any]], str]
+    brief: str = ""
+    """What stands for the names where all are listed, if they are too many."""
 
 
 def explain(
     name: Annotated[str | None, typer.Argument(help="A name; without one the names are listed.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
 ) -> None:
-    """Say what a verifier does, with examples judged now, or what an algorithm computes and which fields it sets.
+    """Say what a verifier does, with examples judged now, what an algorithm computes, what a key of the recipe means.
 
     \b
     Examples:
       grpo explain
       grpo explain math
       grpo explain dapo
+      grpo explain train.prune
       grpo explain math --json
     """
     if name is None:
         listed = {subject.title: sorted(subject.names()) for subject in SUBJECTS}
-        print(json.dumps(listed) if as_json else "\n".join(f"{k}: {', '.join(v)}" for k, v in listed.items()))
+        lines = [f"{s.title}: {s.brief or ', '.join(listed[s.title])}" for s in SUBJECTS]
+        print(json.dumps(listed) if as_json else "\n".join(lines))
         return
     for subject in SUBJECTS:
         if name in subject.names():
@@ -50,10 +54,12 @@ def explain(
             print(json.dumps(described, ensure_ascii=False) if as_json else subject.render(described))
             return
     known = [one for subject in SUBJECTS for one in subject.names()]
-    near = difflib.get_close_matches(name, known, n=1)
+    near = [one for one in known if one.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=1)
     raise UsageError(
         f"nothing is called `{name}`",
-        hint=f"did you mean `{near[0]}`?" if near else "`grpo explain` lists the names",
+        hint=f"did you mean {' or '.join(f'`{n}`' for n in near)}?"
+        if near
+        else "`grpo explain` lists the names",
     )
 
 
@@ -288,6 +294,27 @@ def render_finding(described: dict[str, Any]) -> str:
     return render(described)
 
 
+def recipe_keys() -> Iterable[str]:
+    """Keys of a recipe, by path or by a last part that is theirs alone."""
+    from grpo_cli.recipe.keys import key_names
+
+    return key_names()
+
+
+def describe_key(name: str) -> dict[str, Any]:
+    """Meaning, values and default, from the recipe's models."""
+    from grpo_cli.recipe.keys import describe
+
+    return describe(name)
+
+
+def render_key(described: dict[str, Any]) -> str:
+    """The text form of `describe_key`."""
+    from grpo_cli.recipe.keys import render
+
+    return render(described)
+
+
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
@@ -295,5 +322,6 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("sampling", sampling_names, describe_sampling, render_sampling),
     Subject("strategies", strategy_names, describe_strategy, render_strategy),
     Subject("findings", finding_codes, describe_finding, render_finding),
+    Subject("keys", recipe_keys, describe_key, render_key, "of the recipe, as `train.prune` or `prune`"),
 )
-"""What can be explained; metrics join by adding a line."""
+"""What can be explained, the first that knows a name; metrics join by adding a line."""

@@ -154,11 +154,15 @@ class WarmupPhase(Section):
     demonstration: list[Demonstration] = Field(min_length=1)
     """What a good completion looks like: a template, or several with weights."""
     steps: Whole
+    """Optimizer steps of this phase."""
     lr: Above0
+    """Learning rate at its highest."""
     muon_lr: Above0 | None = None
     """Learning rate of Muon on the weight matrices; left out, AdamW does all."""
     batch: Whole = 64
+    """Rows of a step."""
     lr_warmup_steps: Count = 10
+    """Steps over which the rate rises."""
     final_lr: Share = 0.1
     """Share of the rate that is left at the end."""
     limit: Whole | None = None

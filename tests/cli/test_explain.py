@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_cli.recipe.keys import describe
 from grpo_verifiers import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,3 +81,27 @@ def test_every_strategy_of_launch_can_be_explained() -> None:
     said = run("fsdp2").stdout
     assert "its share of parameters" in said
     assert "set with `launch.strategy: fsdp2`" in said
+
+
+def test_a_key_of_the_recipe_is_explained_by_path_or_by_a_last_part_of_its_own() -> None:
+    whole = run("train.prune")
+    assert whole.returncode == 0
+    assert whole.stdout == run("prune").stdout
+    assert "Samples of each group that are trained on." in whole.stdout
+    engine = json.loads(run("sample.engine", "--json").stdout)
+    assert engine["values"] == "auto | graph | transformers | vllm" and engine["default"] == "auto"
+    two = run("lr")
+    assert two.returncode == 2 and "`train.lr` or `warmup.lr`" in two.stderr
+
+
+def test_every_key_of_the_recipe_says_something_of_itself() -> None:
+    listed = json.loads(run("--json").stdout)["keys"]
+    assert {"monitor.gold", "gold", "data.train.from", "train.kl.beta"} <= set(listed)
+    silent = [
+        path
+        for path in listed
+        if "." in path
+        and not path.startswith(("train.trl.", "sample.vllm."))
+        and not describe(path)["summary"]
+    ]
+    assert silent == []

@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import termios
@@ -40,8 +39,6 @@ class Terminal:
 
     def _own(self) -> None:
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGHUP):  # as in a shell, also where the tests run under nohup
-            signal.signal(number, signal.SIG_DFL)
         import fcntl
 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,0 +1,96 @@
+"""Every key of a recipe with what it means, what it may be and what it is when left out; read from the schema."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from functools import cache
+from typing import Any
+
+from grpo_cli.recipe.schema import recipe_schema
+
+Schema = dict[str, Any]
+WIDTH = 100
+RANGE = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+
+
+@cache
+def key_names() -> dict[str, str]:
+    """What a key can be called by: its path, and its last part where no other key ends in that."""
+    paths = list(_fields())
+    ends = Counter(path.rsplit(".", 1)[-1] for path in paths)
+    short = {path.rsplit(".", 1)[-1]: path for path in paths}
+    return {name: path for name, path in short.items() if ends[name] == 1} | {path: path for path in paths}
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Path, meaning, values and default of a key, and the keys inside it."""
+    path = key_names()[name]
+    field = _fields()[path]
+    inside = {p: f for p, f in _fields().items() if p.rpartition(".")[0] == path}
+    about = [field.get("description", ""), *(form.get("description", "") for form in _forms(field))]
+    return {
+        "key": path,
+        "summary": " ".join(dict.fromkeys(text for text in about if text)),
+        "values": " | ".join(dict.fromkeys(_value(form) for form in _forms(field))),
+        "default": field.get("default"),
+        "keys": {p: f.get("description", "") for p, f in inside.items()},
+    }
+
+
+def render(described: dict[str, Any]) -> str:
+    """The text form of `describe`."""
+    lines = [described["key"], "", *textwrap.wrap(described["summary"], WIDTH), ""]
+    if described["values"]:
+        lines += textwrap.wrap(
+            described["values"], WIDTH, initial_indent="values   ", subsequent_indent=" " * 9
+        )
+    if described["default"] is not None and not described["keys"]:
+        lines.append(f"default  {json.dumps(described['default'])}")
+    for path, about in described["keys"].items():
+        lines += textwrap.wrap(f"{path}  {about}", WIDTH, initial_indent="  ", subsequent_indent="      ")
+    return "\n".join(lines).rstrip()
+
+
+@cache
+def _fields() -> dict[str, Schema]:
+    schema = recipe_schema()
+    found: dict[str, Schema] = {}
+    _walk(schema, "", found)
+    return found
+
+
+def _walk(schema: Schema, path: str, found: dict[str, Schema]) -> None:
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}{name}"
+        if here == "verify":  # one kind a verifier: `grpo explain math`
+            continue
+        found.setdefault(here, field)
+        for form in _forms(field):
+            inner = _forms(form["items"]) if "items" in form else [form]
+            for one in inner:
+                _walk(one, f"{here}.", found)
+
+
+def _forms(field: Schema) -> list[Schema]:
+    """The alternatives a field may have, `null` left out, with references followed."""
+    if "$ref" in field:
+        return _forms(recipe_schema()["$defs"][field["$ref"].rsplit("/", 1)[-1]])
+    if "anyOf" in field or "oneOf" in field:
+        every = [form for one in field.get("anyOf") or field["oneOf"] for form in _forms(one)]
+        return [form for form in every if form.get("type") != "null"]
+    return [field]
+
+
+def _value(form: Schema) -> str:
+    if "const" in form:
+        return str(form["const"])
+    if "enum" in form:
+        return " | ".join(str(value) for value in form["enum"])
+    if form.get("type") == "array":
+        items = " | ".join(dict.fromkeys(_value(one) for one in _forms(form.get("items", {}))))
+        return f"list of {items}" if items else "list"
+    bounds = " and ".join(f"{sign} {form[key]:g}" for key, sign in RANGE.items() if key in form)
+    kind = {"object": "mapping", "boolean": "true | false"}.get(form.get("type", ""), form.get("type", ""))
+    return f"{kind} {bounds}".strip()
