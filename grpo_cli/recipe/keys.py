@@ -12,6 +12,7 @@ from grpo_cli.recipe.schema import recipe_schema
 
 Schema = dict[str, Any]
 WIDTH = 100
+KINDS = {"object": "mapping", "boolean": "true | false", "array": "list"}
 RANGE = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
@@ -92,5 +93,6 @@ def _value(form: Schema) -> str:
         items = " | ".join(dict.fromkeys(_value(one) for one in _forms(form.get("items", {}))))
         return f"list of {items}" if items else "list"
     bounds = " and ".join(f"{sign} {form[key]:g}" for key, sign in RANGE.items() if key in form)
-    kind = {"object": "mapping", "boolean": "true | false"}.get(form.get("type", ""), form.get("type", ""))
-    return f"{kind} {bounds}".strip()
+    kinds = form.get("type", [])
+    words = [KINDS.get(k, k) for k in ([kinds] if isinstance(kinds, str) else kinds) if k != "null"]
+    return f"{' | '.join(words)} {bounds}".strip()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.recipe.keys import describe
+from grpo_cli.recipe.keys import describe, key_names, render
 from grpo_verifiers import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,3 +105,9 @@ def test_every_key_of_the_recipe_says_something_of_itself() -> None:
         and not describe(path)["summary"]
     ]
     assert silent == []
+
+
+def test_every_key_can_be_shown_also_those_of_trl_that_take_several_types() -> None:
+    assert all(render(describe(name)) for name in key_names())
+    assert describe("train.trl.delta")["values"] == "number"
+    assert describe("train.trl.pad_to_multiple_of")["values"] == "integer | string"
