@@ -99,9 +99,16 @@ def _rotary(base: Any, autocast: torch.dtype | None) -> list[Swap]:
     home, name, original = rotary_home(base)
     if original is None:
         return []
+    device = next(base.parameters()).device
 
     def stand_in(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
-        if unsqueeze_dim != 1 or q.stride(-1) != 1 or k.stride(-1) != 1:
+        # a reward model of the same family calls it as well: in numbers of its own, perhaps on another device
+        if (
+            unsqueeze_dim != 1
+            or (q.stride(-1), k.stride(-1)) != (1, 1)
+            or q.device != device
+            or (autocast is not None and not torch.is_autocast_enabled(device.type))
+        ):
             return original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
         # attention casts them to the type of an autocast next
         return Turned.apply(  # type: ignore[no-untyped-call]
@@ -115,7 +122,9 @@ def _rotary(base: Any, autocast: torch.dtype | None) -> list[Swap]:
     q, k, cos, sin = random_angles(base)
     if autocast is not None:
         q, k = q.to(autocast), k.to(autocast)
-    return [Swap(home, name, stand_in)] if same_with_gradients(as_cast, stand_in, q, k, cos, sin) else []
+    with numerics(base, autocast):
+        proven = same_with_gradients(as_cast, stand_in, q, k, cos, sin)
+    return [Swap(home, name, stand_in)] if proven else []
 
 
 def _casts(base: Any, autocast: torch.dtype | None) -> list[Swap]:
@@ -131,9 +140,13 @@ def _casts(base: Any, autocast: torch.dtype | None) -> list[Swap]:
 
 def _cast_first(own: Callable[..., Any], kind: torch.dtype) -> Callable[..., Any]:
     def forward(*args: Any, **named: Any) -> Any:
+        states = args[0] if args else named.get("hidden_states")
+        # no autocast: `generate` of a model under adapters
+        if states is None or not torch.is_autocast_enabled(states.device.type):
+            return own(*args, **named)
         if args:
-            return own(args[0].to(kind), *args[1:], **named)
-        return own(**{**named, "hidden_states": named["hidden_states"].to(kind)})
+            return own(states.to(kind), *args[1:], **named)
+        return own(**{**named, "hidden_states": states.to(kind)})
 
     return forward
 
@@ -147,11 +160,12 @@ def same_with_gradients(original: Callable[..., Any], stand_in: Callable[..., An
             out = form(*leaves)
             out = [out] if isinstance(out, Tensor) else list(out)
             weights = [torch.linspace(-1, 1, x.numel(), device=x.device).view(x.shape) for x in out]
-            sum((x.float() * w).sum() for x, w in zip(out, weights, strict=True)).backward()
+            total: Any = sum((x.float() * w).sum() for x, w in zip(out, weights, strict=True))
+            grads = torch.autograd.grad(total, leaves[:2])  # none is left on the model's own weights
         # A kernel's build can fail in any way, and a module can take other inputs; its own code always works.
         except Exception:  # noqa: BLE001
             return False
-        results.append([*out, *(x.grad for x in leaves if x.grad is not None)])
+        results.append([*out, *grads])
     (ours, theirs) = results[1], results[0]
     return len(ours) == len(theirs) and all(
         a.dtype == b.dtype

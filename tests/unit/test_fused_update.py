@@ -7,6 +7,8 @@ import torch
 from rollout_models import FAMILIES, tiny
 
 from grpo_cli.train import fused
+from grpo_cli.train.rollout.engine import Request, SamplingSettings
+from grpo_cli.train.rollout.plain import TransformersEngine
 from grpo_cli.train.rollout.swaps import swapped
 
 
@@ -88,3 +90,61 @@ def test_stand_ins_that_change_the_logits_are_all_left_out(monkeypatch):
 
     monkeypatch.setattr(fused, "_cast_first", halved)
     assert fused.update_swaps(tiny(initializer_range=0.05), torch.bfloat16) == []
+
+
+def test_a_model_under_adapters_still_generates_outside_of_autocast():
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(tiny(initializer_range=0.05), LoraConfig(r=4, target_modules="all-linear"))
+    swaps = fused.update_swaps(model, torch.bfloat16)
+    assert any(type(swap.owner).__name__ == "LlamaMLP" for swap in swaps)
+    engine, asked = TransformersEngine(model, {1}), ([Request([3, 4, 5], 2)], SamplingSettings(4, seed=0))
+    own = engine.generate(*asked)
+    with swapped(swaps):
+        assert engine.generate(*asked) == own
+
+
+def test_no_gradient_is_left_on_the_model():
+    model = tiny()
+    fused.update_swaps(model, None)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_rotary_embedding_of_another_model_of_the_family_stays_its_own(monkeypatch):
+    def turned(q, k, cos, sin, kind, *, back=False):
+        if back:
+            sin = -sin.roll(sin.shape[-1] // 2, -1)
+        return tuple(x.to(kind) for x in apply_rotary_pos_emb(q, k, cos, sin))
+
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    monkeypatch.setattr(fused, "turn", turned)
+    policy, judge = tiny(), tiny(seed=1)
+    swaps = fused.update_swaps(policy, torch.bfloat16)
+    assert any(swap.name == "apply_rotary_pos_emb" for swap in swaps)
+    ids = torch.arange(12)[None]
+    own = judge(input_ids=ids).logits
+    with swapped(swaps):
+        assert torch.equal(judge(input_ids=ids).logits, own)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert fused_kinds(policy, ids) == {torch.bfloat16}
+
+
+def fused_kinds(model, ids):
+    """Types of the queries that attention gets."""
+    from grpo_cli.train.rollout.swaps import rotary_home
+
+    home, name, stand_in = rotary_home(model)
+    kinds = set()
+
+    def seen(*args, **named):
+        found = stand_in(*args, **named)
+        kinds.add(found[0].dtype)
+        return found
+
+    setattr(home, name, seen)
+    try:
+        model(input_ids=ids)
+    finally:
+        setattr(home, name, stand_in)
+    return kinds

@@ -212,3 +212,5 @@ def test_the_sum_and_the_norm_of_a_layer_outside_the_known_build_are_not_fused()
         FusedBackbone(model.base_model, None, None)
     with pytest.raises(ValueError, match="no rotary"):
         FusedBackbone(tiny("SmolLM3").base_model, None, None)
+    with pytest.raises(ValueError, match="another activation"):
+        FusedBackbone(tiny(hidden_act="gelu").base_model, None, None)

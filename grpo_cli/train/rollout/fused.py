@@ -131,6 +131,8 @@ def _head_normed(part: Tensor, module: Any, width: int) -> Tensor:
 
 def _check_build(layer: Any) -> None:
     """Raises ValueError where a layer has parts or factors that are not known here; the rest the logits tell."""
+    import torch
+
     unknown = {name for name, _ in layer.named_children()} - set(PARTS)
     for name, parts in PARTS.items():
         unknown |= {child for child, _ in getattr(layer, name).named_children()} - parts
@@ -138,3 +140,7 @@ def _check_build(layer: Any) -> None:
         raise ValueError(f"a layer has `{min(unknown) if unknown else 'residual_multiplier'}`")
     if not getattr(layer.self_attn, "use_rope", True):
         raise ValueError("a layer has no rotary embedding")
+    x = torch.linspace(-6, 6, 97, device="cpu")
+    # with the small weights of a fresh model the logits hardly tell one activation from another
+    if not torch.allclose(layer.mlp.act_fn(x), torch.nn.functional.silu(x), atol=1e-6):
+        raise ValueError("the MLP has another activation")

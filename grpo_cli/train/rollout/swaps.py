@@ -167,4 +167,11 @@ def _rotary_swap(base: nn.Module) -> list[Swap]:
     q, k, cos, sin = random_angles(base)
     if q.shape[-1] % 2:
         return []
-    return [Swap(home, name, rotate)] if _agrees(original, rotate, q, k, cos, sin) else []
+    device = q.device
+
+    def stand_in(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
+        # a reward model of the same family, on another device, may judge meanwhile
+        form = rotate if q.device == cos.device == device else original
+        return form(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
+
+    return [Swap(home, name, stand_in)] if _agrees(original, rotate, q, k, cos, sin) else []
