@@ -65,11 +65,13 @@ def test_a_mean_over_the_tokens_of_a_micro_batch_forbids_it(loss: str, extras: l
 def test_log_probs_stand_for_training_only_in_its_own_numbers() -> None:
     graph: Any = SimpleNamespace(name="graph")
     plain: Any = SimpleNamespace(name="transformers")
-    assert are_exact(graph, tiny(), half=False)
-    assert not are_exact(plain, tiny(), half=False)
-    assert not are_exact(graph, tiny(), half=True)
-    assert not are_exact(graph, tiny().to(torch.bfloat16), half=False)
-    assert not are_exact(graph, tiny(attention_dropout=0.1), half=False)
+    whole: Any = SimpleNamespace(bf16=False, fp16=False, tf32=None)
+    assert are_exact(graph, tiny(), whole)
+    assert not are_exact(plain, tiny(), whole)
+    for kind in ("bf16", "fp16", "tf32"):
+        assert not are_exact(graph, tiny(), SimpleNamespace(**{**vars(whole), kind: True}))
+    assert not are_exact(graph, tiny().to(torch.bfloat16), whole)
+    assert not are_exact(graph, tiny(attention_dropout=0.1), whole)
 
 
 def test_log_probs_are_padded_behind_the_end() -> None:
