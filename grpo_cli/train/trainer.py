@@ -73,6 +73,7 @@ class Trainer(ShardedTrainer):
         watch = step.recipe.monitor.kl
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         self._updates: list[dict[str, float]] = []
+        self._sizes: list[torch.Tensor] = []  # tokens and rows in the loss of each micro-batch of this update
         self.guard = NonFinite(
             "non_finite" in step.recipe.stop.on, lambda text: self.grpo.display.note("warn", text)
         )
@@ -104,7 +105,7 @@ class Trainer(ShardedTrainer):
             self.objective.loss, acts_on_every_row(step.recipe.train.trl)
         )
         self.takes_logps = (
-            self.strategy == "ddp" and not self.use_vllm and are_exact(step.engine, model, half=args.bf16)
+            self.strategy == "ddp" and not self.use_vllm and are_exact(step.engine, model, args)
         )
         self._hands_over = False
         fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
@@ -228,6 +229,9 @@ class Trainer(ShardedTrainer):
             )
         if self.scored is not None:
             self.scored.see(found[0])
+            mask = self.scored.mask_BT
+            size = torch.stack([mask.sum(), mask.new_tensor(len(mask))])
+            self._sizes.append(self.accelerator.reduce(size, reduction="sum"))
         return found
 
     def _sampled(self, width: int) -> torch.Tensor:
@@ -254,7 +258,13 @@ class Trainer(ShardedTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
             return  # the closing summary of the loop; the end card says it better
-        means = {key: _mean(values) for key, values in self._metrics["train"].items()}
+        tokens, rows = torch.stack(self._sizes).T.tolist()
+        self._sizes.clear()
+        by_row = self.importance_sampling_level == "sequence"  # one ratio a row
+        means = {
+            key: _mean(values, rows if by_row and "clip_ratio" in key else tokens)
+            for key, values in self._metrics["train"].items()
+        }
         measured = logs | {key: value for key, value in means.items() if value is not None}
         self._metrics["train"].clear()
         self._updates.append({ours: measured[name] for name, ours in MEASURED.items() if name in measured})
@@ -288,6 +298,10 @@ def reward(**_: Any) -> list[float]:
     raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")
 
 
-def _mean(values: list[float]) -> float | None:
-    known = [value for value in values if not math.isnan(value)]
-    return sum(known) / len(known) if known else None
+def _mean(values: list[float], sizes: list[int]) -> float | None:
+    """The mean over all of what has a mean for each micro-batch: they differ in size, most where they go by length."""
+    if len(values) != len(sizes) or not any(sizes):  # measured once a batch, or of nothing
+        sizes = [1] * len(values)
+    known = [(value, size) for value, size in zip(values, sizes, strict=True) if not math.isnan(value)]
+    whole = sum(size for _, size in known)
+    return sum(value * size for value, size in known) / whole if whole else None

@@ -112,3 +112,23 @@ def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pyt
     for mine, theirs in zip(ours, again, strict=True):
         assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-4)
         assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3)
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches_are_filled(
+    ratio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums: list[tuple[float, int]] = []
+    scored = seam.Trainer._scored
+
+    def seen(self: Any, ids: torch.Tensor, mask: torch.Tensor, keep: int, rows: int) -> Any:
+        found = scored(self, ids, mask, keep, rows)
+        sums.append((float(found[1].sum()), int(mask[:, -keep:].sum())))
+        return found
+
+    monkeypatch.setattr(seam.Trainer, "_scored", seen)
+    # what is cut off counts nothing, and fills the last micro-batches
+    _, metrics = trained(tmp_path, "cut", ratio=ratio, mask_truncated=True, dead_groups="keep")
+    assert sums[-1][1] < sums[0][1] / 4
+    whole = sum(total for total, _ in sums) / sum(tokens for _, tokens in sums)
+    assert metrics[0]["entropy"] == pytest.approx(whole, rel=1e-5)
