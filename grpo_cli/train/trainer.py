@@ -229,8 +229,9 @@ class Trainer(ShardedTrainer):
             )
         if self.scored is not None:
             self.scored.see(found[0])
-            mask = self.scored.mask_BT
-            size = torch.stack([mask.sum(), mask.new_tensor(len(mask))])
+            size = torch.stack([self.scored.mask_BT.sum(), self.scored.mask_BT.new_tensor(len(found[0]))])
+            if self.objective.drop_dead and not self.scored.inputs["advantages"].any():
+                size.zero_()  # a dead row that stayed for the sake of the graph
             self._sizes.append(self.accelerator.reduce(size, reduction="sum"))
         return found
 

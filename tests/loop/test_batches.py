@@ -132,3 +132,13 @@ def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches
     assert sums[-1][1] < sums[0][1] / 4
     whole = sum(total for total, _ in sums) / sum(tokens for _, tokens in sums)
     assert metrics[0]["entropy"] == pytest.approx(whole, rel=1e-5)
+
+
+def test_dead_rows_are_in_no_measure_of_the_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prune = {"keep": 2, "by": "variance"}
+    _, ours = trained(tmp_path, "sorted", loss="grpo", prune=prune, inner_epochs=2)
+    monkeypatch.setattr(seam, "may_sort", lambda *_: False)
+    _, shuffled = trained(tmp_path, "shuffled", loss="grpo", prune=prune, inner_epochs=2)
+    assert ours[0]["clip/total"] > 0
+    for key in ("entropy", "clip/total"):
+        assert ours[0][key] == pytest.approx(shuffled[0][key], rel=1e-2)
