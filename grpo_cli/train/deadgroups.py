@@ -49,8 +49,11 @@ def drop_dead_rows(
 
 
 def trim(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The batch without the columns that are padding in every row of it."""
-    width = int(inputs["completion_mask"].sum(dim=1).max())
+    """The batch without the columns that are padding in every row of it.
+
+    Two stay: TRL takes a single column for one value a row, and counts rows that are masked.
+    """
+    width = max(int(inputs["completion_mask"].sum(dim=1).max()), 2)
     full = inputs["completion_ids"].shape[1]
     lead = int((inputs["prompt_mask"].sum(dim=1)).max())
     trimmed = dict(inputs)
@@ -58,5 +61,5 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
         if key in ("prompt_ids", "prompt_mask"):
             trimmed[key] = value[:, value.shape[1] - lead :]
         elif torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == full:
-            trimmed[key] = value[:, : max(width, 1)]
+            trimmed[key] = value[:, :width]
     return trimmed

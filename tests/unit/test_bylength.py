@@ -54,6 +54,11 @@ def test_a_trimmed_batch_is_as_wide_as_its_longest_row() -> None:
     assert trimmed["completion_mask"].sum(dim=1).tolist() == [3, 1, 5]
 
 
+@pytest.mark.parametrize("lengths", [[0, 0], [1, 0]])
+def test_a_trimmed_batch_has_two_columns_at_least(lengths: list[int]) -> None:
+    assert trim(batch(lengths, 1))["completion_mask"].shape == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("loss", "extras", "may"),
     [("dapo", [], True), ("grpo", [], True), ("bnpo", [], False), ("grpo", ["entropy_coef"], False)],
