@@ -56,7 +56,8 @@ class Tail:
             return [], False
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
-        return whole.decode("utf-8", "replace").splitlines(), restarted
+        # not `splitlines`, which also cuts at signs that JSON leaves inside a string
+        return whole.decode("utf-8", "replace").split("\n")[:-1], restarted
 
 
 _LINE = re.compile(r"(\S+Z) (INFO|WARN|ERROR) +(.*)")

@@ -69,6 +69,7 @@ class Warm:
         self.count += 1
         output = self.cache / f"said-{os.getpid()}-{id(self)}-{self.count}.txt"
         output.parent.mkdir(parents=True, exist_ok=True)
+        output.touch()  # there before the run has started, for whoever looks at once
         self._tell(
             {
                 "argv": argv,

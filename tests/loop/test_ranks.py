@@ -19,7 +19,7 @@ TWO = ("--set", "launch.cpu_ranks=2", "--set", "run.name=run")
 
 
 def samples(run: Path, step: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / f"samples/step-{step:06d}.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (run / f"samples/step-{step:06d}.jsonl").open()]
 
 
 def weights(run: Path, step: int) -> dict[str, torch.Tensor]:

@@ -56,7 +56,7 @@ def what(run: Path) -> dict[str, Any]:
         metrics.append({k: v for k, v in row.items() if not k.startswith(TIMING) and not k.endswith("_s")})
     samples = {}
     for file in sorted([*run.glob("samples/*.jsonl"), *run.glob("eval/*.jsonl")]):
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        rows = [json.loads(line) for line in file.open()]
         for row in rows:
             for verdict in row["verdicts"].values():
                 verdict.pop("seconds")
