@@ -13,10 +13,10 @@ from dataclasses import replace
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from grpo_cli.display.frame import frame
-from grpo_cli.display.sample import view_samples
-from grpo_cli.display.state import RunState
-from grpo_cli.display.watching import info_of, seconds_of
+from grpo_cli.display.frame.frame import frame
+from grpo_cli.display.frame.sample import view_samples
+from grpo_cli.display.frame.state import RunState
+from grpo_cli.display.watch.run import info_of, seconds_of
 from grpo_cli.run.find import find_run
 from grpo_cli.run.follow import is_evaluation, is_step
 

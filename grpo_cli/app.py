@@ -11,21 +11,21 @@ from typing import Annotated
 import typer
 
 from grpo_cli import __version__
-from grpo_cli.commands.audit import audit
-from grpo_cli.commands.check import check
-from grpo_cli.commands.doctor import doctor
-from grpo_cli.commands.eval import evaluate
-from grpo_cli.commands.explain import explain
-from grpo_cli.commands.export import export
-from grpo_cli.commands.init import init
-from grpo_cli.commands.probe import probe
-from grpo_cli.commands.report import report
-from grpo_cli.commands.schema import schema
-from grpo_cli.commands.train import train
-from grpo_cli.commands.verify import verify
-from grpo_cli.commands.watch import watch
+from grpo_cli.commands.files.export import export
+from grpo_cli.commands.files.init import init
+from grpo_cli.commands.files.schema import schema
+from grpo_cli.commands.look.doctor import doctor
+from grpo_cli.commands.look.explain import explain
+from grpo_cli.commands.look.report import report
+from grpo_cli.commands.look.watch import watch
+from grpo_cli.commands.work.audit import audit
+from grpo_cli.commands.work.check import check
+from grpo_cli.commands.work.eval import evaluate
+from grpo_cli.commands.work.probe import probe
+from grpo_cli.commands.work.train import train
+from grpo_cli.commands.work.verify import verify
+from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
 from grpo_cli.errors import Exit, UserError
-from grpo_cli.launch import end_rank, enter_rank, is_rank
 
 app = typer.Typer(
     name="grpo",

@@ -69,7 +69,7 @@ def needs_ascii(stream: TextIO) -> bool:
 def _shown(mode: Mode, stream: TextIO, ascii: bool | None) -> Display:
     plain_glyphs = needs_ascii(stream) if ascii is None else ascii
     if mode == "live":
-        from grpo_cli.display.live import LiveDisplay
+        from grpo_cli.display.terminal.live import LiveDisplay
 
         return LiveDisplay(stream, ascii=plain_glyphs, color=wants_color(stream))
     if mode == "json":

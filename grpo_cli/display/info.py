@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from grpo_cli.display.sample import SampleView
+from grpo_cli.display.frame.sample import SampleView
 
 Metrics = Mapping[str, Any]
 Level = Literal["info", "good", "warn", "error"]

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo
-from grpo_cli.display.reader import put
-from grpo_cli.display.sample import SampleView
-from grpo_cli.records import dump_line
+from grpo_cli.display.stream import put
 from grpo_cli.run.folder import iso_now
+from grpo_cli.run.records import dump_line
 
 
 class JsonDisplay:

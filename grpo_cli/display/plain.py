@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TextIO
 
-from grpo_cli.display.card import card_lines
+from grpo_cli.display.frame.card import card_lines
+from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo, Source
-from grpo_cli.display.reader import put
-from grpo_cli.display.sample import SampleView
-from grpo_cli.display.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
+from grpo_cli.display.stream import put
+from grpo_cli.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
 
 QUIET_PHASE_S = 30.0
 QUIET_PROGRESS_S = 10.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.info import Card, Level, Metrics, RunInfo
-from grpo_cli.display.reader import put
-from grpo_cli.display.sample import SampleView
-from grpo_cli.display.text import visible
+from grpo_cli.display.stream import put
+from grpo_cli.text import visible
 
 
 class SilentDisplay:

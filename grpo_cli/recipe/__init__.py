@@ -1,8 +1,8 @@
 """What a recipe may say: YAML and `--set` to a checked `Recipe`, with the place of every mistake. No torch in here."""
 
 from grpo_cli.recipe.arithmetic import BatchPlan, plan
-from grpo_cli.recipe.load import find, load, shipped_recipes
-from grpo_cli.recipe.models import (
+from grpo_cli.recipe.reading.load import find, load, shipped_recipes
+from grpo_cli.recipe.sections.recipe import (
     Combine,
     Data,
     Eval,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grpo_cli.errors import DataError
-from grpo_cli.recipe.models import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)

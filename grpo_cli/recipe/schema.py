@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from grpo_cli.recipe import models
+from grpo_cli.recipe.checking.options import options_class
+from grpo_cli.recipe.checking.trl_fields import ALWAYS, OURS, VLLM
+from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
 from grpo_cli.recipe.docs import field_docs
-from grpo_cli.recipe.models import Recipe
-from grpo_cli.recipe.options import options_class
-from grpo_cli.recipe.trl_fields import ALWAYS, OURS, VLLM
-from grpo_cli.recipe.trl_table import CHOICES, FIELDS
+from grpo_cli.recipe.sections import recipe as models
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.registry import KINDS
 
 Schema = dict[str, Any]

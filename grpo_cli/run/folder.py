@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo_cli.errors import DataError, SetupError, UsageError
-from grpo_cli.records import NON_FINITE, SampleRecord, dump_line
 from grpo_cli.run import lines
+from grpo_cli.run.records import NON_FINITE, SampleRecord, dump_line
 
 Split = Literal["train", "eval"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval"}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError
-from grpo_cli.records import NON_FINITE, parse_line
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.records import NON_FINITE, parse_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.records import parse_line
+from grpo_cli.run.records import parse_line
 
 
 def append(path: Path, text: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.records import SampleRecord
 from grpo_cli.run.folder import RunFolder, Split
+from grpo_cli.run.records import SampleRecord
 
 
 class SilentRun(RunFolder):

@@ -24,26 +24,26 @@ from typing import Any
 
 import torch
 
+from grpo_cli.algorithm.advantage import group_advantages, leave_one_out, normalise_then_sum
+from grpo_cli.algorithm.prune import kept_mask
+from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.resample import fill
+from grpo_cli.curriculum.select import Selection
 from grpo_cli.data.rows import Row
 from grpo_cli.display import Display, view_samples
+from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import RecipeError, TrainingError
-from grpo_cli.judge import Judge, Judgement, Task
-from grpo_cli.recipe.models import Recipe
-from grpo_cli.records import SampleRecord
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.reward.group import Group
+from grpo_cli.reward.judge import Judge, Judgement, Task
+from grpo_cli.reward.placebo import placebo
+from grpo_cli.reward.streaming import EarlyJudge
+from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
+from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
+from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.stats import step_stats, timing_stats
-from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum
-from grpo_cli.train.control import placebo
-from grpo_cli.train.early import EarlyJudge
-from grpo_cli.train.group import Group
-from grpo_cli.train.ledger import Visit
-from grpo_cli.train.prune import kept_mask
-from grpo_cli.train.ranks import Ranks
-from grpo_cli.train.resample import fill
-from grpo_cli.train.rollout.engine import Completion, Engine, Request, SamplingSettings
-from grpo_cli.train.rollout.reuse import PrefixReuse, reuse_metrics
-from grpo_cli.train.rollout.vllm_server import ServerLost
-from grpo_cli.train.select import Selection
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_verifiers.shaping import Shaped, build_term, shape
 from grpo_verifiers.verdict import Verdict
 from grpo_verifiers.verifier import BadOption

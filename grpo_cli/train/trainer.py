@@ -19,21 +19,21 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
-from grpo_cli.train.bylength import by_length, may_sort
-from grpo_cli.train.checkpoint import check_space, checkpoint_bytes, saving
-from grpo_cli.train.fused import update_swaps
-from grpo_cli.train.loss import Objective, Scored, acts_on_every_row, hooked_loss
-from grpo_cli.train.monitor import KlWatch
+from grpo_cli.algorithm.loss import Objective, Scored, acts_on_every_row, hooked_loss
+from grpo_cli.distributed.replica import Replica
+from grpo_cli.distributed.sharded import ShardedTrainer
+from grpo_cli.distributed.sharding import mark_whole
+from grpo_cli.policy.reference import Reference, answer_kl, score, token_kl
+from grpo_cli.resilience.checkpoint import check_space, checkpoint_bytes, saving
+from grpo_cli.rollout.fused.swaps import swapped
+from grpo_cli.rollout.fused.update import update_swaps
+from grpo_cli.rollout.graph.seat import causal_model
+from grpo_cli.rollout.logprobs import can_share, draws_dropout, score_shared
+from grpo_cli.rollout.vllm.server import ServerLost
+from grpo_cli.train.kl_monitor import KlWatch
+from grpo_cli.train.micro_batches import by_length, may_sort
 from grpo_cli.train.nonfinite import NonFinite
-from grpo_cli.train.reference import Reference, answer_kl, score, token_kl
-from grpo_cli.train.replica import Replica
-from grpo_cli.train.rollout.modelseat import causal_model
-from grpo_cli.train.rollout.swaps import swapped
-from grpo_cli.train.rollout.vllm_server import ServerLost
-from grpo_cli.train.sampled import are_exact, padded
-from grpo_cli.train.scoring import can_share, draws_dropout, score_shared
-from grpo_cli.train.sharded import ShardedTrainer
-from grpo_cli.train.sharding import mark_whole
+from grpo_cli.train.old_logprobs import are_exact, padded
 from grpo_cli.train.step import GrpoStep
 
 # TRL's names of what the optimizer step measured -> ours

@@ -63,8 +63,8 @@ def print_silence(runs: int) -> None:
 
 def is_loud(rng: random.Random, errs: float) -> bool:
     """Whether one made-up run raises the alarm; right answers go from 20 % to some 80 % on the way, by prompt."""
-    from grpo_cli.gold import gap_alarm, gap_metrics
-    from grpo_cli.records import SampleRecord
+    from grpo_cli.findings.gold import gap_alarm, gap_metrics
+    from grpo_cli.run.records import SampleRecord
     from grpo_verifiers.verdict import Outcome, Verdict
 
     hard = [rng.gauss(0, 1.5) for _ in range(256)]
@@ -92,8 +92,8 @@ def evaluations(
 ) -> list[dict[str, Any]]:
     """The held-out measurements of one run."""
     from grpo_cli.display import make_display
-    from grpo_cli.recipe.models import Recipe
-    from grpo_cli.train.job import Job
+    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.recipe.sections.recipe import Recipe
 
     with tempfile.TemporaryDirectory(prefix="grpo-alarm-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""Coverage of the intervals and size of the tests in `grpo_cli/estimate.py`, as the table of the README.
+"""Coverage of the intervals and size of the tests in `grpo_cli/statistics/estimate.py`, as the table of the README.
 
     python tests/bench/bench_coverage.py [--reps 10000] [--seed 0] > table.md
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from grpo_cli.estimate import (
+from grpo_cli.statistics.estimate import (
     clustered,
     mcnemar_exact,
     min_detectable,

@@ -22,9 +22,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "verifiers"), str(ROOT / "tests/unit")]
 
 from simulated_runs import simulate  # noqa: E402
 
-from grpo_cli.diagnose.trends import trends  # noqa: E402
-from grpo_cli.health import over_run  # noqa: E402
-from grpo_cli.probe.forecast import forecast  # noqa: E402
+from grpo_cli.findings.health import over_run  # noqa: E402
+from grpo_cli.findings.trends import trends  # noqa: E402
+from grpo_cli.statistics.dead_groups import forecast  # noqa: E402
 
 GROUPS = (2, 4, 8, 16, 32, 64)
 KINDS: dict[str, Callable[[random.Random], float]] = {

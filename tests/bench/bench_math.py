@@ -69,7 +69,7 @@ def naive() -> Callable[[str, str], bool]:
 def ours() -> Callable[[str, str], bool]:
     """A fresh verifier."""
     from grpo_verifiers import build
-    from grpo_verifiers.maths.golds import _compile_text
+    from grpo_verifiers.maths.comparing.golds import _compile_text
 
     _compile_text.cache_clear()
     verifier = build("math")

@@ -58,13 +58,13 @@ def run_one(ask: Ask) -> dict[str, Any]:
 
 def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
     """Train until the target or the cap."""
-    from grpo_cli.commands.train import quiet_libraries
+    from grpo_cli.commands.work.train import quiet_libraries
 
     quiet_libraries()
     from grpo_cli.display import make_display
     from grpo_cli.errors import Exit
-    from grpo_cli.recipe.models import Recipe
-    from grpo_cli.train.job import Job
+    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.recipe.sections.recipe import Recipe
 
     class Race(Job):
         spent, eval_cpu = 0.0, 0.0

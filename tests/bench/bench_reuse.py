@@ -25,8 +25,8 @@ ARMS = {"off": None, "l=1": 1.0, "l=1.65": math.exp(0.5)}
 def run_one(arm: str, seed: int, folder: Path, sets: list[str]) -> dict[str, Any]:
     """One run: per step the CPU seconds of generation, tokens and shares kept; the held-out score before and after."""
     from grpo_cli.display import make_display
-    from grpo_cli.recipe import load
-    from grpo_cli.train.job import Job
+    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.recipe.reading.load import load
     from grpo_cli.train.step import GrpoStep
 
     spent: list[float] = []
@@ -135,7 +135,7 @@ def main() -> None:
     lines = asked.results.read_text().splitlines() if asked.results.exists() else []
     results = [json.loads(line) for line in lines]
     if not asked.summary:
-        from grpo_cli.commands.train import quiet_libraries
+        from grpo_cli.commands.work.train import quiet_libraries
 
         quiet_libraries()
         done = {(r["arm"], r["seed"]) for r in results}

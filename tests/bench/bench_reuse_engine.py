@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from bench_rollout import SHAPES, build_model, build_requests, measure
 
-from grpo_cli.train.rollout.engine import SamplingSettings
-from grpo_cli.train.rollout.make import make_engine
-from grpo_cli.train.rollout.reuse import PrefixReuse, reuse_metrics
+from grpo_cli.rollout.engine import SamplingSettings
+from grpo_cli.rollout.make import make_engine
+from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.make import make_engine
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.make import make_engine
 
 SHAPES: dict[str, dict[str, Any]] = {
     "quickstart": {

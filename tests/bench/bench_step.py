@@ -128,13 +128,13 @@ def write_model(folder: Path, shape: str, prompts: int, prompt_tokens: int) -> N
 
 def own(folder: Path, settings: dict[str, Any]) -> None:
     """`grpo train` on a recipe of these settings."""
-    from grpo_cli.commands.train import quiet_libraries
-    from grpo_cli.recipe.models import Recipe
+    from grpo_cli.commands.work.train import quiet_libraries
+    from grpo_cli.recipe.sections.recipe import Recipe
 
     quiet_libraries()
     from grpo_cli.display import make_display
-    from grpo_cli.train.job import Job
-    from grpo_cli.train.rollout.graph import GraphEngine
+    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.rollout.graph.engine import GraphEngine
 
     recipe = Recipe.model_validate(
         {

@@ -33,9 +33,9 @@ def prepare(folder: Path, seed: int, threads: int) -> None:
     import torch
 
     from grpo_cli.data import load_rows
-    from grpo_cli.recipe import load
-    from grpo_cli.train.coldstart import cold_start
-    from grpo_cli.train.model import load_model
+    from grpo_cli.policy.coldstart import cold_start
+    from grpo_cli.policy.model import load_model
+    from grpo_cli.recipe.reading.load import load
 
     torch.set_num_threads(threads)
     recipe = load("quickstart", [f"train.seed={seed}"])

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_verifiers import Sample, build
-from grpo_verifiers.pool import Limits, Pool
+from grpo_verifiers.processes.pool import Limits, Pool
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases"

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.commands.train import quiet_libraries
-from grpo_cli.quick_import import without_collecting
-from grpo_cli.recipe import load
+from grpo_cli.commands.quick_import import without_collecting
+from grpo_cli.commands.work.train import quiet_libraries
+from grpo_cli.recipe.reading.load import load
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
 
         from grpo_cli.display import make_display
         from grpo_cli.errors import Exit
-        from grpo_cli.train.job import Job
+        from grpo_cli.jobs.train.job import Job
 
     recipe = recipe.model_copy(update={"eval": recipe.eval.model_copy(update={"every": EVERY})})
     clock = Stopwatch(float(sys.argv[2]))

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_cli.train.threads import usable_cores
+from grpo_cli.policy.threads import usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 from chromium import Chromium
 from report_runs import make_run
 
-from grpo_cli.report import write_report
-from grpo_cli.report.collect import arms_of, collect
+from grpo_cli.findings.run_data import arms_of, collect
+from grpo_cli.jobs.report import write_report
 from grpo_cli.run import RunFolder
 
 pytestmark = pytest.mark.browser

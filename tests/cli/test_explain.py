@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.recipe.keys import describe, key_names, render
+from grpo_cli.jobs.explain.keys import describe, key_names, render
 from grpo_verifiers import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def test_an_unknown_name_is_a_usage_error_with_a_hint() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_verifier_can_be_explained(kind: str) -> None:
-    from grpo_cli.commands.explain import describe_verifier, render_verifier
+    from grpo_cli.commands.look.explain import describe_verifier, render_verifier
 
     assert kind in render_verifier(describe_verifier(kind))
 
@@ -74,8 +74,8 @@ def test_every_verifier_can_be_explained(kind: str) -> None:
 def test_every_strategy_of_launch_can_be_explained() -> None:
     from typing import get_args
 
-    from grpo_cli.recipe.course import Strategy
-    from grpo_cli.recipe.strategy import STRATEGIES
+    from grpo_cli.recipe.checking.strategy import STRATEGIES
+    from grpo_cli.recipe.sections.course import Strategy
 
     assert set(STRATEGIES) == set(get_args(Strategy))
     said = run("fsdp2").stdout

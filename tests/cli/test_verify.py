@@ -409,8 +409,8 @@ def test_ctrl_c_stops_with_whole_lines_and_a_summary() -> None:
 
 
 def test_samples_of_a_run_are_read_back_to_the_same_numbers(tmp_path: Path) -> None:
-    from grpo_cli.records import SampleRecord, dump_line
-    from grpo_cli.stats import step_stats
+    from grpo_cli.run.records import SampleRecord, dump_line
+    from grpo_cli.statistics.step import step_stats
     from grpo_verifiers import Outcome, build
 
     verifier = build("numeric")

@@ -43,7 +43,7 @@ class Served:
     """A running `trl vllm-serve` of the tiny model with weights of its own, in a session of its own."""
 
     def __init__(self, folder: Path) -> None:
-        from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
+        from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 
         self.folder, self.port = folder, free_port()
         self.model, self.log = folder / "other-weights", folder / "server.log"
@@ -125,8 +125,8 @@ def without_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process sends weights over gloo too, and neither grpo nor TRL refuses to for want of a CUDA device."""
     from trl.generation.vllm_client import VLLMClient
 
-    from grpo_cli.train import job
-    from grpo_cli.train.rollout.vllm_engine import check_vllm
+    from grpo_cli.jobs.train import job
+    from grpo_cli.rollout.vllm.engine import check_vllm
 
     send_over_gloo(lambda *what: monkeypatch.setattr(*what))
     monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
@@ -151,7 +151,7 @@ def test_another_model_is_refused_before_a_weight_is_sent(served: Served, tmp_pa
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from grpo_cli.errors import SetupError
-    from grpo_cli.train.builtin import byte_tokenizer
+    from grpo_cli.policy.builtin import byte_tokenizer
 
     shallow = AutoConfig.from_pretrained(served.model)
     shallow.num_hidden_layers = 1
@@ -174,9 +174,9 @@ def test_the_servers_context_is_the_one_that_counts(served: Served, tmp_path: Pa
 def test_a_server_that_stands_still_ends_the_run_that_waits_for_it(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grpo_cli.train import job
-    from grpo_cli.train.rollout import vllm_server
-    from grpo_cli.train.rollout.vllm_engine import VllmEngine
+    from grpo_cli.jobs.train import job
+    from grpo_cli.rollout.vllm import server as vllm_server
+    from grpo_cli.rollout.vllm.engine import VllmEngine
 
     sampled, calls, ended = VllmEngine.generate, itertools.count(1), []
 
@@ -204,9 +204,9 @@ def test_a_server_that_stands_still_ends_the_run_that_waits_for_it(
 def test_a_server_that_is_killed_leaves_a_checkpoint_from_which_the_run_goes_on(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from grpo_cli.rollout.vllm.engine import VllmEngine
+    from grpo_cli.rollout.vllm.server import ServerLost
     from grpo_cli.run import RunFolder
-    from grpo_cli.train.rollout.vllm_engine import VllmEngine
-    from grpo_cli.train.rollout.vllm_server import ServerLost
 
     sampled, calls = VllmEngine.generate, itertools.count(1)
 

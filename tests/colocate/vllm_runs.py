@@ -32,8 +32,8 @@ RECIPE = {
 def run_job(folder: Path, vllm: dict[str, Any], *, resume: Any = None, **sections: dict[str, Any]) -> Any:
     """The outcome of the recipe with these settings of `sample.vllm`, and more keys of its sections."""
     from grpo_cli.display import make_display
-    from grpo_cli.recipe.models import Recipe
-    from grpo_cli.train.job import Job
+    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.recipe.sections.recipe import Recipe
 
     said: dict[str, Any] = RECIPE | {"run": {"dir": str(folder / "runs")}}
     sections["sample"] = sections.get("sample", {}) | {"vllm": vllm}
@@ -58,8 +58,8 @@ class Apart:
 
 def apart_while(monkeypatch: pytest.MonkeyPatch) -> Apart:
     """Filled as the engine generates."""
-    from grpo_cli.train.rollout.engine import Completion, Request
-    from grpo_cli.train.rollout.vllm_engine import VllmEngine
+    from grpo_cli.rollout.engine import Completion, Request
+    from grpo_cli.rollout.vllm.engine import VllmEngine
 
     apart, sampled = Apart(), VllmEngine.generate
     past: dict[str, Any] = {}

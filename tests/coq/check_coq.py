@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Verifier, build
-from grpo_verifiers.coq import foreign_assumptions
+from grpo_verifiers.proof.coq import foreign_assumptions
 
 ROW = {"statement": "forall n : nat, n + 0 = n"}
 GOOD = "Proof. induction n; simpl; [reflexivity | rewrite IHn; reflexivity]. Qed."

@@ -57,7 +57,7 @@ def test_no_worker_or_sandbox_outlives_a_run_killed_while_it_judges(folder: Path
     pid, said = warm.start(train(recipe, folder), folder)
     wait_for(lambda: busy_workers(pid) > 0 or (not children(pid) and bool(said.read_text())))
     below = [command(one) for one in descendants(pid)]
-    assert sum("grpo_verifiers.worker" in one for one in below) >= 2, said.read_text()
+    assert sum("grpo_verifiers.processes.worker" in one for one in below) >= 2, said.read_text()
     assert sum("inside" in one for one in below) >= 1, below
     os.kill(pid, signal.SIGKILL)
     assert warm.wait(pid) == -9  # asserts that nothing is left
@@ -72,7 +72,7 @@ def busy_workers(pid: int) -> int:
             ticks = int(Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11])
         except OSError:
             continue
-        count += ticks > 10 and "grpo_verifiers.worker" in command(one) and not children(one)
+        count += ticks > 10 and "grpo_verifiers.processes.worker" in command(one) and not children(one)
     return count
 
 

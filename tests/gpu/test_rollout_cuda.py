@@ -12,9 +12,9 @@ sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from rollout_models import FAMILIES, plain_logps, prompts, tiny
 from transformers import GenerationConfig
 
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.make import make_engine
-from grpo_cli.train.rollout.reuse import PrefixReuse
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.make import make_engine
+from grpo_cli.rollout.reuse.engine import PrefixReuse
 
 pytestmark = pytest.mark.gpu
 ENDS = {3, 11}

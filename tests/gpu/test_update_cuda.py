@@ -12,8 +12,8 @@ from peft import LoraConfig, get_peft_model
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from rollout_models import FAMILIES, tiny
 
-from grpo_cli.train.fused import update_swaps
-from grpo_cli.train.rollout.swaps import swapped
+from grpo_cli.rollout.fused.swaps import swapped
+from grpo_cli.rollout.fused.update import update_swaps
 
 pytestmark = pytest.mark.gpu
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from grpo_cli.display import make_display
-from grpo_cli.recipe.models import Recipe
+from grpo_cli.jobs.train.job import Job
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train import trainer as seam
-from grpo_cli.train.job import Job
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from grpo_cli.run.held import hold
+from grpo_cli.resilience.lock import hold
 from tests.loop.recipes import ROOT, environment, small_recipe
 
 

@@ -20,7 +20,7 @@ from grpo_cli.app import main
 from grpo_cli.data import load_rows
 from grpo_cli.data.audit import audit_golds
 from grpo_cli.errors import UserError
-from grpo_cli.recipe.inputs import Data
+from grpo_cli.recipe.sections.inputs import Data
 from grpo_verifiers import build
 
 TRIES = int(os.environ.get("JSONL_FUZZ", "100"))

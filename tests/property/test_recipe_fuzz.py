@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import load, shipped_recipes
-from grpo_cli.recipe.layers import stack
-from grpo_cli.recipe.load import check
-from grpo_cli.recipe.source import parse
+from grpo_cli.recipe import shipped_recipes
+from grpo_cli.recipe.reading.layers import stack
+from grpo_cli.recipe.reading.load import check, load
+from grpo_cli.recipe.reading.source import parse
 
 TRIES = int(os.environ.get("RECIPE_FUZZ", "150"))
 TEXTS = [path.read_text(encoding="utf-8") for path in shipped_recipes().values()]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from grpo_cli.recipe import Recipe, load
+from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.reading.load import load
 
 TEXTS = st.text(min_size=1, max_size=30) | st.sampled_from(
     ["<<", "=", "~", "1e-6", "0o14", ".inf", "on", "null", "- a", "a: b", "#"]

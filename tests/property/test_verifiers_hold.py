@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from grpo_verifiers import Outcome, Verifier, build
-from grpo_verifiers.checks import CHECKS, Args, obeys
-from grpo_verifiers.equation import BadExpression, evaluate
+from grpo_verifiers.kinds.equation import BadExpression, evaluate
+from grpo_verifiers.kinds.instruction_checks import CHECKS, Args, obeys
 from grpo_verifiers.shaping import TERMS, Shaped, build_term
 
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

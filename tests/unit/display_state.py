@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from grpo_cli.display.frame.sample import GroupView, SampleLine, SampleView
+from grpo_cli.display.frame.state import FrameState, RunState
 from grpo_cli.display.info import RunInfo, Source
-from grpo_cli.display.sample import GroupView, SampleLine, SampleView
-from grpo_cli.display.state import FrameState, RunState
 from grpo_verifiers.verdict import Outcome
 
 BEGAN = 1795782604.0

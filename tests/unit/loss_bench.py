@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
-from grpo_cli.recipe.models import Recipe
-from grpo_cli.train.builtin import byte_tokenizer
-from grpo_cli.train.config import Batching, grpo_config
-from grpo_cli.train.ranks import Ranks
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.trainer import Trainer
+from grpo_cli.train.trl_config import Batching, grpo_config
 
 MAX_TOKENS = 8
 

@@ -77,7 +77,7 @@ def broken(config: Any) -> Any:
 
 def pids_then_wait(module: str) -> None:
     """Body of a child process in the tests: start a pool, print its pids, wait to be killed."""
-    from grpo_verifiers.pool import Pool
+    from grpo_verifiers.processes.pool import Pool
 
     pool = Pool("pool_tasks:make", workers=1)
     print(*pool.run(["pid"])[0].value, flush=True)  # type: ignore[union-attr]

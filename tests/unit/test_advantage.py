@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from grpo_cli.train.advantage import group_advantages, leave_one_out, normalise_then_sum
+from grpo_cli.algorithm.advantage import group_advantages, leave_one_out, normalise_then_sum
 
 
 def advantages(rewards: list[float], **options: object) -> list[float]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from simulated_runs import simulate
 
-from grpo_cli.alarms import MONITORS, Alarms, alarms_over_run, rewarded_parts
-from grpo_cli.diagnose.about import rules
-from grpo_cli.diagnose.run import EVIDENCE
-from grpo_cli.diagnose.samples import PICKS, split_of
+from grpo_cli.findings.alarms import MONITORS, Alarms, alarms_over_run, rewarded_parts
+from grpo_cli.findings.evidence import EVIDENCE
+from grpo_cli.findings.samples import PICKS, split_of
+from grpo_cli.jobs.explain.findings import rules
 
 
 def raised(history: list[dict[str, Any]], parts: tuple[str, ...] = ("format",)) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
 import pytest
 
-from grpo_cli.recipe.algorithms import ABOUT, describe, render
+from grpo_cli.jobs.explain.algorithms import ABOUT, describe, render
 from grpo_cli.recipe.presets import PRESETS
 
 

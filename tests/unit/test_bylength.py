@@ -9,10 +9,10 @@ import pytest
 import torch
 from rollout_models import tiny
 
-from grpo_cli.train.bylength import by_length, may_sort
-from grpo_cli.train.deadgroups import trim
-from grpo_cli.train.rollout.engine import Completion
-from grpo_cli.train.sampled import are_exact, padded
+from grpo_cli.algorithm.dead_rows import trim
+from grpo_cli.rollout.engine import Completion
+from grpo_cli.train.micro_batches import by_length, may_sort
+from grpo_cli.train.old_logprobs import are_exact, padded
 
 
 def batch(lengths: list[int], first: int) -> dict[str, Any]:

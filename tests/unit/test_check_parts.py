@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.check.findings import Finding, Level, exit_code, failed
-from grpo_cli.check.lengths import Lengths, histogram
-from grpo_cli.check.likeness import check_likeness
-from grpo_cli.check.reading import read_rows
-from grpo_cli.check.sizes import read_sizes
-from grpo_cli.check.tokens import ModelFiles, UnknownTokens, counter, model_files
-from grpo_cli.check.verifiers import check_golds, check_refusals
 from grpo_cli.data import Row
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
+from grpo_cli.jobs.check.findings import Finding, Level, exit_code, failed
+from grpo_cli.jobs.check.lengths import Lengths, histogram
+from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.reading import read_rows
+from grpo_cli.jobs.check.sizes import read_sizes
+from grpo_cli.jobs.check.tokens import ModelFiles, UnknownTokens, counter, model_files
+from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
 from grpo_cli.recipe import Model
 from grpo_verifiers import Outcome, Sample, Verdict, Verifier
 from tests.unit.data_builders import Data, Source, question, write_lines
@@ -112,7 +112,7 @@ def test_quantiles_are_counts_that_occur() -> None:
 
 
 def test_a_sample_of_prompts_says_of_how_many() -> None:
-    from grpo_cli.check.lengths import check_lengths
+    from grpo_cli.jobs.check.lengths import check_lengths
     from grpo_cli.recipe import Recipe
 
     recipe = Recipe.model_validate(
@@ -132,8 +132,8 @@ def test_a_sample_of_prompts_says_of_how_many() -> None:
 
 
 def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
-    from grpo_cli.evaluate import encode
-    from grpo_cli.train.builtin import byte_tokenizer
+    from grpo_cli.jobs.evaluate.evaluator import encode
+    from grpo_cli.policy.builtin import byte_tokenizer
 
     tokenizer = byte_tokenizer()
     tokenizer.save_pretrained(tmp_path)
@@ -150,7 +150,7 @@ def test_a_model_that_lies_nowhere_has_unknown_tokens() -> None:
 
 
 def test_a_template_that_needs_transformers_gives_unknown_tokens(tmp_path: Path) -> None:
-    from grpo_cli.train.tiny import byte_level
+    from grpo_cli.policy.tiny import byte_level
 
     byte_level().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "chat_template.jinja").write_text("{% generation %}x{% endgeneration %}")
@@ -160,7 +160,7 @@ def test_a_template_that_needs_transformers_gives_unknown_tokens(tmp_path: Path)
 
 
 def test_chat_rows_need_a_chat_template(tmp_path: Path) -> None:
-    from grpo_cli.train.tiny import byte_level
+    from grpo_cli.policy.tiny import byte_level
 
     byte_level().save(str(tmp_path / "tokenizer.json"))
     model = Model(path=str(tmp_path))
@@ -171,7 +171,7 @@ def test_chat_rows_need_a_chat_template(tmp_path: Path) -> None:
 
 
 def test_parameters_are_added_up_as_the_model_has_them() -> None:
-    from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
+    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 
     sizes = read_sizes(TINY, model_files(TINY))
     assert sizes is not None
@@ -180,9 +180,9 @@ def test_parameters_are_added_up_as_the_model_has_them() -> None:
 
 
 def test_adapter_parameters_are_those_of_peft() -> None:
+    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+    from grpo_cli.policy.model import attach_lora
     from grpo_cli.recipe import Lora
-    from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
-    from grpo_cli.train.model import attach_lora
 
     sizes = read_sizes(TINY, model_files(TINY))
     adapted = attach_lora(tiny_llama(byte_tokenizer(), seed=0), Lora(r=4))
@@ -191,7 +191,7 @@ def test_adapter_parameters_are_those_of_peft() -> None:
 
 
 def test_safetensors_headers_count_before_the_config_does(tmp_path: Path) -> None:
-    from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
+    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 
     tiny_llama(byte_tokenizer(), seed=0).save_pretrained(tmp_path)
     model = Model(path=str(tmp_path))

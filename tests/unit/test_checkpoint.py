@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import SetupError
-from grpo_cli.train import checkpoint
+from grpo_cli.resilience import checkpoint
 
 
 def make(folder: Path, step: int) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Verifier, build
-from grpo_verifiers.sql import orders_rows, same_rows
+from grpo_verifiers.program.sql import orders_rows, same_rows
 
 PEOPLE = (
     "create table p(name text, age int); insert into p values('ann', 3), ('bob', 5), ('cy', 5), ('di', null);"

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from grpo_cli.judge import Judgement
-from grpo_cli.train.control import placebo
+from grpo_cli.reward.judge import Judgement
+from grpo_cli.reward.placebo import placebo
 from grpo_verifiers.verdict import Outcome
 
 NAN = math.nan

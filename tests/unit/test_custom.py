@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, BadOption, Outcome, Sample, Verdict, build
-from grpo_verifiers.custom import PythonVerifier
+from grpo_verifiers.kinds.python_function import PythonVerifier
 
 HERE = str(Path(__file__).parent)
 _made: list[Any] = []

@@ -12,15 +12,15 @@ from simulated_runs import GROUP, PROMPTS
 from typer.main import get_command
 
 from grpo_cli.app import app
-from grpo_cli.diagnose.about import describe, render, rules
-from grpo_cli.diagnose.run import EVIDENCE, diagnose, lines_of
-from grpo_cli.diagnose.samples import PICKS
 from grpo_cli.errors import DataError
-from grpo_cli.records import SampleRecord
-from grpo_cli.report.collect import collect
-from grpo_cli.report.outcome import findings_html
+from grpo_cli.findings.evidence import EVIDENCE, diagnose, lines_of
+from grpo_cli.findings.run_data import collect
+from grpo_cli.findings.samples import PICKS
+from grpo_cli.jobs.explain.findings import describe, render, rules
+from grpo_cli.jobs.report.outcome import findings_html
 from grpo_cli.run import RunFolder
-from grpo_cli.stats import step_stats
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import Outcome, Verdict
 
 RECIPE = """grpo: 1

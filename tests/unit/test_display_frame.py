@@ -18,12 +18,12 @@ from display_state import BEGAN, INFO, full_state, run_state, step_metrics, view
 from rich.console import Console
 
 from grpo_cli.display import info as info_module
-from grpo_cli.display.frame import frame, frame_lines
+from grpo_cli.display.frame.frame import frame, frame_lines
+from grpo_cli.display.frame.sample import SampleView
+from grpo_cli.display.frame.state import FrameState, RunState
 from grpo_cli.display.info import Source
-from grpo_cli.display.sample import SampleView
-from grpo_cli.display.state import FrameState, RunState
-from grpo_cli.records import SampleRecord
-from grpo_cli.stats import step_stats, timing_stats
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_verifiers.verdict import Outcome, right, wrong
 
 FRAMES = Path(__file__).parent.parent / "cases" / "frames"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from grpo_cli.display import Card, RunInfo, Source, make_display
-from grpo_cli.display.card import card_lines
 from grpo_cli.display.choose import choose_mode
+from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.jsonlines import JsonDisplay
-from grpo_cli.display.live import LiveDisplay
 from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.plain import PlainDisplay, step_line
-from grpo_cli.display.text import duration, number, percent, spark, visible
+from grpo_cli.display.terminal.live import LiveDisplay
 from grpo_cli.errors import UsageError
 from grpo_cli.run import RunFolder
+from grpo_cli.text import duration, number, percent, spark, visible
 
 INFO = RunInfo(
     run="1127-gsm8k-k3f9", recipe="recipes/gsm8k.yaml", sha="9f2c1e", model="Qwen2.5-0.5B", steps=500, prompts=16, group=8,

@@ -13,8 +13,8 @@ import pytest
 from grpo_cli.display import Display
 from grpo_cli.display.jsonlines import JsonDisplay
 from grpo_cli.display.plain import PlainDisplay
-from grpo_cli.display.reader import put
 from grpo_cli.display.silent import SilentDisplay
+from grpo_cli.display.stream import put
 
 
 @pytest.mark.parametrize("make", [PlainDisplay, JsonDisplay, SilentDisplay])

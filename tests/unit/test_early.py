@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.judge import Judge, Task
-from grpo_cli.recipe.models import Verify
-from grpo_cli.train.early import EarlyJudge
-from grpo_cli.train.rollout.engine import Completion
+from grpo_cli.recipe.sections.recipe import Verify
+from grpo_cli.reward.judge import Judge, Task
+from grpo_cli.reward.streaming import EarlyJudge
+from grpo_cli.rollout.engine import Completion
 
 
 class Even:

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from grpo_cli.estimate import (
+from grpo_cli.statistics.estimate import (
     across_seeds,
     clustered,
     maj_at_k,

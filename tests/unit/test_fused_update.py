@@ -6,10 +6,10 @@ import pytest
 import torch
 from rollout_models import FAMILIES, tiny
 
-from grpo_cli.train import fused
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.plain import TransformersEngine
-from grpo_cli.train.rollout.swaps import swapped
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.fused import update as fused
+from grpo_cli.rollout.fused.swaps import swapped
+from grpo_cli.rollout.transformers_engine import TransformersEngine
 
 
 def gradients(model, swaps, autocast):
@@ -132,7 +132,7 @@ def test_the_rotary_embedding_of_another_model_of_the_family_stays_its_own(monke
 
 def fused_kinds(model, ids):
     """Types of the queries that attention gets."""
-    from grpo_cli.train.rollout.swaps import rotary_home
+    from grpo_cli.rollout.fused.swaps import rotary_home
 
     home, name, stand_in = rotary_home(model)
     kinds = set()

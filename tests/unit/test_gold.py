@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.gold import clustered_z, gap_alarm, gap_metrics, rough_z
-from grpo_cli.records import SampleRecord
+from grpo_cli.findings.gold import clustered_z, gap_alarm, gap_metrics, rough_z
+from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome, Verdict
 
 

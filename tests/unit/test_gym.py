@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import Outcome, Sample, Verifier, build
-from grpo_verifiers.gym import is_formula
+from grpo_verifiers.kinds.reasoning_gym import is_formula
 
 pytest.importorskip("reasoning_gym")
 

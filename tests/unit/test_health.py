@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.health import Health, findings, over_run
+from grpo_cli.findings.health import Health, findings, over_run
 
 Change = Callable[[int, dict[str, Any]], None]
 

@@ -3,10 +3,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.distributed.peers import Peers, Word
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.resilience.heartbeat import Heartbeat
 from grpo_cli.run import RunFolder
-from grpo_cli.train.heartbeat import Heartbeat
-from grpo_cli.train.peers import Peers, Word
-from grpo_cli.train.ranks import Ranks
 
 
 class Notes:

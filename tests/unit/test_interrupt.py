@@ -7,7 +7,7 @@ import signal
 import threading
 
 from grpo_cli.errors import Exit
-from grpo_cli.train.interrupt import Interrupts
+from grpo_cli.resilience.interrupt import Interrupts
 
 
 def test_a_signal_that_finds_the_display_locked_is_said_once_it_is_free() -> None:

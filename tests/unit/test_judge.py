@@ -1,5 +1,5 @@
-from grpo_cli.judge import proxy_warnings
 from grpo_cli.recipe import Verify
+from grpo_cli.reward.judge import proxy_warnings
 
 
 def test_only_a_learned_score_is_called_a_proxy() -> None:

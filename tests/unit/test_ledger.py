@@ -1,4 +1,4 @@
-from grpo_cli.train.ledger import ENOUGH, Ledger, Visit
+from grpo_cli.curriculum.ledger import ENOUGH, Ledger, Visit
 
 
 def ledger(n: int = 4) -> Ledger:

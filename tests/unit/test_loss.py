@@ -10,8 +10,8 @@ import torch
 from loss_bench import slow_loss, table_loss, trainer
 from torch import Tensor
 
+from grpo_cli.algorithm.loss import kl_per_token
 from grpo_cli.recipe.presets import PRESETS
-from grpo_cli.train.loss import kl_per_token
 
 NAN = float("nan")
 LENGTHS = [3, 5, 2, 4]

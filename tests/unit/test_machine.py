@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.diagnose import machine
+from grpo_cli.jobs.doctor import machine
 
 Usage = namedtuple("Usage", "total used free")
 

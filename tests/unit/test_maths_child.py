@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from grpo_verifiers import Outcome, Sample, Verdict, build
-from grpo_verifiers.boxed import MathVerifier
-from grpo_verifiers.maths.worker import POOL
+from grpo_verifiers.kinds.maths_answer import MathVerifier
+from grpo_verifiers.maths.proving.worker import POOL
 
 ROOT = Path(__file__).resolve().parents[2]
 OPEN = ("2\\sin x\\cos x", "\\boxed{\\sin 2x}")
@@ -112,7 +112,7 @@ def test_a_worker_stays_below_256_mb(maths: MathVerifier) -> None:
 
 def test_the_child_dies_with_its_parent() -> None:
     code = (
-        "from grpo_verifiers.boxed import MathVerifier; from grpo_verifiers.maths.worker import POOL; import os\n"
+        "from grpo_verifiers.kinds.maths_answer import MathVerifier; from grpo_verifiers.maths.proving.worker import POOL; import os\n"
         f"v = MathVerifier(); v.verify({OPEN[1]!r}, {{'answer': {OPEN[0]!r}}})\n"
         "print(POOL._server.pid, *[w.pid for w in POOL._idle], flush=True); os.kill(os.getpid(), 9)"
     )
@@ -162,7 +162,7 @@ def test_without_a_child_an_open_answer_gets_no_score_and_others_are_judged(
 
 def test_a_verifier_survives_pickling_and_a_fork_of_the_caller(maths: MathVerifier) -> None:
     code = (
-        "import os, pickle; from grpo_verifiers.boxed import MathVerifier\n"
+        "import os, pickle; from grpo_verifiers.kinds.maths_answer import MathVerifier\n"
         "v = pickle.loads(pickle.dumps(MathVerifier())); row = {'answer': '2\\\\sin x\\\\cos x'}\n"
         "assert v.verify('\\\\boxed{\\\\sin 2x}', row).score == 1.0\n"
         "pid = os.fork()\n"

@@ -8,9 +8,9 @@ import pytest
 import torch
 from loss_bench import trainer
 
-from grpo_cli.recipe.course import KlMonitor
-from grpo_cli.train.monitor import KlWatch
-from grpo_cli.train.reference import Reference
+from grpo_cli.policy.reference import Reference
+from grpo_cli.recipe.sections.course import KlMonitor
+from grpo_cli.train.kl_monitor import KlWatch
 
 
 def batch() -> dict[str, torch.Tensor]:

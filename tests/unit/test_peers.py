@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from torch.distributed import TCPStore
 
+from grpo_cli.distributed import peers as module
+from grpo_cli.distributed.peers import Peers
+from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UserError
-from grpo_cli.train import peers as module
-from grpo_cli.train.peers import Peers
-from grpo_cli.train.ranks import Ranks
 
 BROKEN = RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer")
 

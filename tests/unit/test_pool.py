@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_verifiers.pool import Done, Killed, Limits, LoadFailed, Pool, Raised
+from grpo_verifiers.processes.pool import Done, Killed, Limits, LoadFailed, Pool, Raised
 
 HERE = Path(__file__).parent
 LIMITS = Limits(cpu_s=0.2, wall_s=0.6, memory_mb=128)

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from grpo_cli import presses
-from grpo_cli.presses import Presses, stop_signals
+from grpo_cli.distributed import signals as presses
+from grpo_cli.distributed.signals import Presses, stop_signals
 
 
 def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(

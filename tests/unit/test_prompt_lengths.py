@@ -10,9 +10,9 @@ from loss_bench import recipe
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import SetupError
-from grpo_cli.train.builtin import byte_tokenizer
-from grpo_cli.train.model import Loaded
-from grpo_cli.train.splits import Lengths, Split, fit_split
+from grpo_cli.jobs.rows import Lengths, Split, fit_split
+from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import Loaded
 
 
 def row(text: str, system: str | None = None) -> Row:

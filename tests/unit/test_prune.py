@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_bench import slow_loss, table_loss, trainer
 
-from grpo_cli.train.prune import kept_mask, largest, most_varied
+from grpo_cli.algorithm.prune import kept_mask, largest, most_varied
 
 NAN = math.nan
 

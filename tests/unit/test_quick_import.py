@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from grpo_cli.quick_import import without_collecting
+from grpo_cli.commands.quick_import import without_collecting
 
 
 def test_the_collector_rests_inside_and_works_again_after() -> None:

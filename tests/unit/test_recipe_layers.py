@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import Recipe, load
+from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.reading.load import load
 
 BASE = """\
 model: some/model

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import find, load, shipped_recipes
+from grpo_cli.recipe import find, shipped_recipes
+from grpo_cli.recipe.reading.load import load
 
 SHIPPED = sorted(shipped_recipes())
 OFFLINE = ["countdown", "quickstart", "smollm2-arithmetic"]

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import load
-from grpo_cli.recipe.options import check_verifiers, describe, options_class
+from grpo_cli.recipe.checking.options import check_verifiers, describe, options_class
+from grpo_cli.recipe.reading.load import load
 from grpo_verifiers import registry
 from grpo_verifiers.registry import KINDS
 from grpo_verifiers.verifier import BadOption, Verifier
@@ -90,7 +90,7 @@ def test_every_option_of_every_kind_can_be_described_and_checked(kind: str) -> N
 
 
 def test_resolved_options_stand_beside_the_verifiers_own_keys(tmp_path: Path) -> None:
-    from grpo_cli.recipe import load
+    from grpo_cli.recipe.reading.load import load
 
     recipe = load("quickstart", ["verify.math.tolerance=0.1"])
     assert "    tolerance: 0.1\n" in recipe.resolved()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import load
+from grpo_cli.recipe.reading.load import load
 
 BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify: {math: {}}\ntrain: {steps: 10}\n'
 

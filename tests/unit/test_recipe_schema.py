@@ -4,8 +4,8 @@ import jsonschema
 import pytest
 
 from grpo_cli.recipe import shipped_recipes
+from grpo_cli.recipe.reading.source import parse
 from grpo_cli.recipe.schema import recipe_schema
-from grpo_cli.recipe.source import parse
 
 SCHEMA = recipe_schema()
 LEAST = {"model": "m", "data": {"train": "f", "prompt": "p"}, "verify": {"math": None}, "train": {"steps": 1}}

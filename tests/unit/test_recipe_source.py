@@ -1,4 +1,4 @@
-from grpo_cli.recipe.source import Document, parse
+from grpo_cli.recipe.reading.source import Document, parse
 
 
 def read(text: str) -> Document:

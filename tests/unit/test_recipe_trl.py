@@ -6,8 +6,8 @@ import typing
 from enum import Enum
 from typing import Any
 
-from grpo_cli.recipe import trl_fields, trl_table
-from grpo_cli.recipe.trl_fields import check_trl
+from grpo_cli.recipe.checking import trl_fields, trl_table
+from grpo_cli.recipe.checking.trl_fields import check_trl
 
 
 def kinds(hint: Any) -> set[str]:

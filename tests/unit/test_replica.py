@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from rollout_models import tiny
 
-from grpo_cli.train.replica import Replica
+from grpo_cli.distributed.replica import Replica
 
 
 def test_a_replica_follows_the_policy_in_place_and_only_after_an_update() -> None:

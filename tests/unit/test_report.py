@@ -13,11 +13,11 @@ import pytest
 from report_runs import HOSTILE, make_run, sample
 
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.report.collect import arms_of, collect, differing_keys, flat_recipe
-from grpo_cli.report.outcome import verdict
-from grpo_cli.report.page import build_page, embedded, write_report
-from grpo_cli.report.pictures import groups, rewards
-from grpo_cli.report.reading import probes, read_samples, spread, surprises_of
+from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
+from grpo_cli.jobs.report.outcome import verdict
+from grpo_cli.jobs.report.page import build_page, embedded, write_report
+from grpo_cli.jobs.report.pictures import groups, rewards
+from grpo_cli.jobs.report.reading import probes, read_samples, spread, surprises_of
 from grpo_cli.run import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]

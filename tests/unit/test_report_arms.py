@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from report_runs import make_run
 
-from grpo_cli.report.arms import arms_html, budget_notes, final_difference, pooled_shares
-from grpo_cli.report.collect import Arm, arms_of, collect
-from grpo_cli.report.overlays import held_out
+from grpo_cli.findings.run_data import Arm, arms_of, collect
+from grpo_cli.jobs.report.arms import arms_html, budget_notes, final_difference, pooled_shares
+from grpo_cli.jobs.report.overlays import held_out
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from grpo_cli.judge import Judgement
-from grpo_cli.train.group import Group
-from grpo_cli.train.resample import fill
-from grpo_cli.train.rollout.engine import Completion
+from grpo_cli.curriculum.resample import fill
+from grpo_cli.reward.group import Group
+from grpo_cli.reward.judge import Judgement
+from grpo_cli.rollout.engine import Completion
 from grpo_verifiers.shaping import Shaped, build_term
 from grpo_verifiers.verdict import Outcome
 

@@ -12,16 +12,16 @@ from rollout_models import plain_logps, prompts, tiny
 from scipy.stats import chisquare, kstest
 
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.train.rollout.cuda import GraphStepper
-from grpo_cli.train.rollout.cut import chances, kept_tokens
-from grpo_cli.train.rollout.engine import Completion, Request, SamplingSettings
-from grpo_cli.train.rollout.graph import GraphEngine
-from grpo_cli.train.rollout.make import make_engine
-from grpo_cli.train.rollout.modelseat import Forward
-from grpo_cli.train.rollout.past import Past
-from grpo_cli.train.rollout.reuse import PrefixReuse, reuse_metrics
-from grpo_cli.train.rollout.score import Scorer
-from grpo_cli.train.scoring import can_share
+from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
+from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
+from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.seat import Forward
+from grpo_cli.rollout.logprobs import can_share
+from grpo_cli.rollout.make import make_engine
+from grpo_cli.rollout.reuse.accept import chances, kept_tokens
+from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
+from grpo_cli.rollout.reuse.past import Past
+from grpo_cli.rollout.reuse.score import Scorer
 
 ENDS = {3, 11}
 
@@ -233,7 +233,7 @@ def test_scores_are_a_plain_forward_passes_in_one_pass_or_many(monkeypatch, shar
     asked = [prompt for prompt in prompts(6) for _ in range(3)]
     old = [ids or [7] for ids in prompts(18, seed=1, longest=15)]
     one = scorer(asked, old, 0.9)
-    monkeypatch.setattr("grpo_cli.train.rollout.score.TOKENS", 20)
+    monkeypatch.setattr("grpo_cli.rollout.reuse.score.TOKENS", 20)
     for prompt, ids, a, b in zip(asked, old, one, scorer(asked, old, 0.9), strict=True):
         assert a == pytest.approx(b, abs=1e-5)
         assert a == pytest.approx(plain_logps(model, prompt, ids, 0.9).tolist(), abs=1e-5)

@@ -81,8 +81,8 @@ def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
 
 
 def test_grpo_verify_warns_that_it_is_a_proxy(folder: Path, tmp_path: Path) -> None:
-    from grpo_cli.verify.job import Settings, run
-    from grpo_cli.verify.plan import from_flags
+    from grpo_cli.jobs.verify.job import Settings, run
+    from grpo_cli.jobs.verify.plan import from_flags
 
     (tmp_path / "in.jsonl").write_text('{"completion": "good"}\n')
     plan = from_flags(["reward_model"], options=[f"model={folder}", "device=cpu"])
@@ -92,7 +92,7 @@ def test_grpo_verify_warns_that_it_is_a_proxy(folder: Path, tmp_path: Path) -> N
 
 
 def test_a_proxy_is_named_in_the_warnings() -> None:
-    from grpo_cli.verify.plan import Entry, Plan
+    from grpo_cli.jobs.verify.plan import Entry, Plan
 
     plan = Plan({"taste": Entry("reward_model"), "math": Entry("math")}, "")
     assert plan.proxies == [

@@ -7,9 +7,9 @@ import torch
 from rollout_models import FAMILIES, plain_logps, prompts, tiny
 from transformers import GenerationConfig
 
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.make import make_engine
-from grpo_cli.train.rollout.supports import supports
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.graph.supports import supports
+from grpo_cli.rollout.make import make_engine
 
 ENDS = {3, 11}
 

@@ -6,16 +6,16 @@ import pytest
 import torch
 from rollout_models import FAMILIES, plain_logps, prompts, tiny
 
-from grpo_cli.train.rollout.attention import attend_one
-from grpo_cli.train.rollout.cuda import GraphStepper
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.fused import FusedBackbone
-from grpo_cli.train.rollout.graph import GraphEngine
-from grpo_cli.train.rollout.modelseat import Forward
-from grpo_cli.train.rollout.prove import attention_error, proven_shadow
-from grpo_cli.train.rollout.shadow import Shadow
-from grpo_cli.train.rollout.supports import measure_layout
-from grpo_cli.train.rollout.swaps import swapped
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
+from grpo_cli.rollout.fused.merged_weights import Shadow
+from grpo_cli.rollout.fused.prove import attention_error, proven_shadow
+from grpo_cli.rollout.fused.swaps import swapped
+from grpo_cli.rollout.graph.attention import attend_one
+from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
+from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.seat import Forward
+from grpo_cli.rollout.graph.supports import measure_layout
 
 ENDS = {3, 11}
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from rollout_models import FAMILIES, prompts, tiny
 
-from grpo_cli.train.rollout.cache import Layout
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.graph import GraphEngine
-from grpo_cli.train.rollout.lean import proven_lean
-from grpo_cli.train.rollout.make import make_engine
-from grpo_cli.train.rollout.packed import PackedStore
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.fused.llama_cpu import proven_lean
+from grpo_cli.rollout.graph.cache import Layout
+from grpo_cli.rollout.graph.engine import GraphEngine
+from grpo_cli.rollout.graph.packed import PackedStore
+from grpo_cli.rollout.make import make_engine
 
 ENDS = {3, 11}
 LAYOUT = Layout(2, (3, 4), (2, 5), torch.float32, torch.device("cpu"))

@@ -14,10 +14,10 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.make import make_engine
-from grpo_cli.train.rollout.noise import sample_keys, uniforms
-from grpo_cli.train.rollout.sampling import penalise, sample, truncate
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.graph.noise import sample_keys, uniforms
+from grpo_cli.rollout.graph.sampling import penalise, sample, truncate
+from grpo_cli.rollout.make import make_engine
 
 
 def test_a_hundred_thousand_samples_follow_the_exact_distribution():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_cli.train.rollout.engine import Request
-from grpo_cli.train.rollout.schedule import Schedule, chunk_by_tokens, plan_moves, worth_refilling
+from grpo_cli.rollout.engine import Request
+from grpo_cli.rollout.graph.schedule import Schedule, chunk_by_tokens, plan_moves, worth_refilling
 
 
 @given(st.lists(st.integers(1, 5), max_size=6), st.integers(1, 7))

@@ -4,9 +4,9 @@ from types import MethodType
 
 import torch
 
-from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.make import make_engine
+from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.make import make_engine
 
 
 def test_the_wrapper_of_accelerate_is_out_of_the_way_while_generating_and_back_afterwards() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import UsageError
-from grpo_cli.run.held import LOCK, hold
+from grpo_cli.resilience.lock import LOCK, hold
 
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from grpo_cli.run.held import hold
+from grpo_cli.resilience.lock import hold
 kept = hold(Path(sys.argv[1]))
 if os.fork() == 0:
     time.sleep(3)

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from grpo_verifiers.sandbox.inside import seccomp
-from grpo_verifiers.sandbox.inside.syscalls import ARCHES, NUMBERS, number
+from grpo_verifiers.sandbox.inside.kernel import seccomp
+from grpo_verifiers.sandbox.inside.kernel.syscalls import ARCHES, NUMBERS, number
 
 PID = 4242
 ALLOW, EPERM, EACCES, ENOSYS, KILL = (

@@ -10,8 +10,8 @@ from rollout_models import FAMILIES, tiny
 from torch import Tensor
 from trl.trainer.utils import add_fused_lm_head
 
-from grpo_cli.train import scoring
-from grpo_cli.train.scoring import can_share, score_shared
+from grpo_cli.rollout import logprobs as scoring
+from grpo_cli.rollout.logprobs import can_share, score_shared
 
 T = 0.8
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from grpo_cli.train.frontier import Auto, Mopps, Priority, promise, skip_chance, variance, weighted
-from grpo_cli.train.ledger import Visit
-from grpo_cli.train.select import Order, Selection, strategies
+from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.select import Order, Selection, strategies
+from grpo_cli.curriculum.strategies import Auto, Mopps, Priority, promise, skip_chance, variance, weighted
 
 NAMES = tuple(strategies())
 

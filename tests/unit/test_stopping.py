@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from grpo_cli.findings.stopping import LASTING, Deadline, StopRules, seconds
 from grpo_cli.recipe import Stop
-from grpo_cli.train.stopping import LASTING, Deadline, StopRules, seconds
 
 
 def step(entropy: float = 1.0, with_signal: int = 3) -> dict[str, Any]:

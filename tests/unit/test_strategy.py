@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 
+from grpo_cli.distributed.sharding import zero_config
 from grpo_cli.errors import SetupError
-from grpo_cli.recipe.strategy import check_processes
-from grpo_cli.train.sharding import zero_config
+from grpo_cli.recipe.checking.strategy import check_processes
 
 
 @pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "zero3"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from grpo_cli.train import threads
+from grpo_cli.policy import threads
 
 
 def test_a_v2_quota_counts_in_cores(tmp_path):

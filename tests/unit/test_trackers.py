@@ -12,8 +12,8 @@ import pytest
 from transformers.integrations import integration_utils
 
 from grpo_cli.errors import SetupError
-from grpo_cli.train import trackers
-from grpo_cli.train.trackers import Tracker, check_trackers, wandb_settings
+from grpo_cli.jobs.train import trackers
+from grpo_cli.jobs.train.trackers import Tracker, check_trackers, wandb_settings
 
 
 class Inner:

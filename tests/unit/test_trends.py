@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from simulated_runs import Change, counts, simulate, spread
 
-from grpo_cli.diagnose.trends import trends
-from grpo_cli.health import over_run
+from grpo_cli.findings.health import over_run
+from grpo_cli.findings.trends import trends
 
 START = 60
 """The step at which faults are planted."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_cli.verify.tally import Tally, Totals
+from grpo_cli.jobs.verify.tally import Tally, Totals
 
 Sample = tuple[int, str, float | None]
 

@@ -13,11 +13,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
-from grpo_cli.train.config import Batching, vllm_fields
-from grpo_cli.train.rollout import vllm_engine
-from grpo_cli.train.rollout.engine import Request, SamplingSettings
-from grpo_cli.train.rollout.vllm_engine import VllmEngine, check_vllm, openable
+from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.rollout.engine import Request, SamplingSettings
+from grpo_cli.rollout.vllm import engine as vllm_engine
+from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
+from grpo_cli.train.trl_config import Batching, vllm_fields
 
 
 def test_samples_come_back_by_request_with_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_model_with_a_name_is_opened_by_it() -> None:
 
 
 def test_the_recipes_settings_reach_trl(tmp_path: Path) -> None:
-    from grpo_cli.train.config import grpo_config
+    from grpo_cli.train.trl_config import grpo_config
 
     made = recipe()
     sample = made.sample.model_copy(

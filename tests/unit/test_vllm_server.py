@@ -18,10 +18,10 @@ import requests
 import torch
 
 from grpo_cli.errors import Exit, SetupError
-from grpo_cli.recipe.method import Sample
-from grpo_cli.train.builtin import byte_tokenizer, tiny_llama
-from grpo_cli.train.rollout import vllm_server
-from grpo_cli.train.rollout.vllm_server import (
+from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.recipe.sections.method import Sample
+from grpo_cli.rollout.vllm import server as vllm_server
+from grpo_cli.rollout.vllm.server import (
     Server,
     ServerLost,
     ServerWatch,
@@ -279,6 +279,6 @@ def test_a_server_that_answers_may_take_its_time(fake: Fake) -> None:
 
 
 def test_a_process_without_a_parent_of_ours_ends_with_the_message_and_code() -> None:
-    program = "from grpo_cli.launch import end_rank; end_rank('error: lost it', 5)"
+    program = "from grpo_cli.distributed.launch import end_rank; end_rank('error: lost it', 5)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (5, "error: lost it\n")

@@ -10,24 +10,24 @@ from typing import Any
 from grpo_verifiers.verifier import BadOption, Verifier
 
 KINDS: dict[str, str] = {
-    "math": "grpo_verifiers.boxed:MathVerifier",
-    "regex": "grpo_verifiers.pattern:RegexVerifier",
+    "math": "grpo_verifiers.kinds.maths_answer:MathVerifier",
+    "regex": "grpo_verifiers.kinds.regex_match:RegexVerifier",
     "code": "grpo_verifiers.program:CodeVerifier",
-    "python": "grpo_verifiers.custom:PythonVerifier",
-    "sql": "grpo_verifiers.sql:SqlVerifier",
-    "command": "grpo_verifiers.command:CommandVerifier",
-    "metamath": "grpo_verifiers.metamath:MetamathVerifier",
-    "coq": "grpo_verifiers.coq:CoqVerifier",
-    "json": "grpo_verifiers.structured:JsonVerifier",
-    "choice": "grpo_verifiers.choice:ChoiceVerifier",
-    "numeric": "grpo_verifiers.quantity:NumericVerifier",
-    "exact": "grpo_verifiers.exact:ExactVerifier",
-    "set": "grpo_verifiers.sets:SetVerifier",
-    "format": "grpo_verifiers.formatting:FormatVerifier",
-    "equation": "grpo_verifiers.equation:EquationVerifier",
-    "instructions": "grpo_verifiers.instructions:InstructionsVerifier",
-    "reasoning_gym": "grpo_verifiers.gym:GymVerifier",
-    "reward_model": "grpo_cli.train.reward_model:RewardModelVerifier",  # needs torch, so it lives with the trainer
+    "python": "grpo_verifiers.kinds.python_function:PythonVerifier",
+    "sql": "grpo_verifiers.program.sql:SqlVerifier",
+    "command": "grpo_verifiers.program.command:CommandVerifier",
+    "metamath": "grpo_verifiers.proof.metamath:MetamathVerifier",
+    "coq": "grpo_verifiers.proof.coq:CoqVerifier",
+    "json": "grpo_verifiers.kinds.json_value:JsonVerifier",
+    "choice": "grpo_verifiers.kinds.choice:ChoiceVerifier",
+    "numeric": "grpo_verifiers.kinds.numeric:NumericVerifier",
+    "exact": "grpo_verifiers.kinds.exact:ExactVerifier",
+    "set": "grpo_verifiers.kinds.set_of:SetVerifier",
+    "format": "grpo_verifiers.kinds.format_tags:FormatVerifier",
+    "equation": "grpo_verifiers.kinds.equation:EquationVerifier",
+    "instructions": "grpo_verifiers.kinds.instructions:InstructionsVerifier",
+    "reasoning_gym": "grpo_verifiers.kinds.reasoning_gym:GymVerifier",
+    "reward_model": "grpo_cli.reward.reward_model:RewardModelVerifier",  # needs torch, so it lives with the trainer
 }
 
 

@@ -17,7 +17,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import extract, libc, seccomp, wire
+from . import extract, wire
+from .kernel import libc, seccomp
 
 NO_CODE, CRASHED, NO_MEMORY = 97, 1, 96
 MAX_OPEN_FILES = 64

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from . import libc, namespaces, seccomp
+from .kernel import libc, namespaces, seccomp
 
 TICK_S = 0.02
 FIRST_LOOK_S = 0.04
@@ -124,7 +124,7 @@ def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
     if settings.tier == "namespaces":
         namespaces.enter(namespaces.View(settings.readable, settings.links, settings.hidden))
     else:
-        from . import landlock
+        from .kernel import landlock
 
         os.chdir("/")
         _leave_root()

@@ -23,8 +23,9 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from . import likeness, seccomp
+from . import likeness
 from .handles import Link, SolutionExit, Stopped
+from .kernel import seccomp
 from .server import receive, wipe
 
 MEMORY_MB = 2048

@@ -1,0 +1,1 @@
+"""The method as pure functions on tensors: advantages, losses, KL, pruning. No trainer in a signature."""

@@ -1,0 +1,178 @@
+"""What a method's loss needs and TRL has no flag for, put around TRL's own `_compute_loss`.
+
+TRL computes the ratio, the clip, k3 and the aggregation. Added here: k1 and k2 as a loss term, and GSPO-token.
+Easy to get wrong: `k1_loss` has an expected gradient of zero (E[grad log p] = 0), so it anchors nothing; `k2` and
+`k3_corrected` have the gradient of KL(policy || reference), plain `k3` that of KL(reference || policy).
+`k1_reward` is no loss term at all: it is taken off the rewards before the advantages are formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Estimator, Loss, Train
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss of a recipe, in our words."""
+
+    loss: Loss
+    ratio: str
+    beta: float
+    estimator: Estimator
+    drop_dead: bool
+    kept: float = 1.0
+    """Share of each group that pruning leaves in the loss."""
+
+    @classmethod
+    def of(cls, train: Train, group: int) -> Objective:
+        """The objective that a recipe's `train` section asks for, with groups of this size."""
+        in_loss = train.kl.beta > 0 and train.kl.estimator != "k1_reward"
+        drop = train.dead_groups != "keep" and not in_loss and not acts_on_every_row(train.trl)
+        kept = train.prune.keep / group if train.prune else 1.0
+        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, kept)
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether every sample is scored under the model the run started from."""
+        return self.beta > 0
+
+    @property
+    def trl_beta(self) -> float:
+        """The weight of the KL term that TRL computes itself."""
+        return self.beta if self.estimator in ("k3", "k3_corrected") else 0.0
+
+    @property
+    def own_beta(self) -> float:
+        """The weight of the KL term that is added here."""
+        return self.beta if self.estimator in ("k1_loss", "k2") else 0.0
+
+    @property
+    def reward_beta(self) -> float:
+        """The weight with which the KL of a whole answer is taken off its reward."""
+        return self.beta if self.estimator == "k1_reward" else 0.0
+
+
+def acts_on_every_row(trl: Mapping[str, Any]) -> list[str]:
+    """The `train.trl` fields set there that give rows of zero advantage a part in the gradient."""
+    neutral = {
+        "entropy_coef": 0,
+        "use_adaptive_entropy": False,
+        "top_entropy_quantile": 1,
+        "router_aux_loss_coef": 0,
+    }
+    return [name for name, value in neutral.items() if trl.get(name, value) not in (value, None)]
+
+
+class Scored:
+    """One micro-batch on its way through TRL's loss: sees the log-probs TRL computes, with their graph."""
+
+    def __init__(self, objective: Objective, inputs: dict[str, Any]) -> None:
+        self.objective, self.inputs = objective, dict(inputs)
+        self.logps_BT: Tensor | None = None
+
+    @property
+    def mask_BT(self) -> Tensor:
+        """1 where a token counts."""
+        mask: Tensor = self.inputs["completion_mask"]
+        return mask * self.inputs["tool_mask"] if "tool_mask" in self.inputs else mask
+
+    def see(self, logps_BT: Tensor) -> None:
+        """Called with the policy's log-probs before TRL looks up the old ones."""
+        self.logps_BT = logps_BT
+        old = self.inputs.get("old_per_token_logps")
+        if self.objective.ratio == "sequence_token" and old is not None:
+            self.inputs["old_per_token_logps"] = sequence_token_old(logps_BT, old, self.mask_BT)
+
+
+def hooked_loss(
+    trainer: Any, compute: Callable[[Any, dict[str, Any]], Tensor], model: Any, inputs: Any
+) -> Tensor:
+    """The recipe's loss of one micro-batch; `compute` is TRL's own `_compute_loss`."""
+    objective: Objective = trainer.objective
+    share = 1.0
+    if objective.drop_dead:
+        inputs, share = drop_dead_rows(inputs, objective.loss, trainer.grpo.ranks.largest)
+    if objective.loss in PER_ROW:
+        share /= (
+            objective.kept
+        )  # a mean over the rows that pruning left, of which each micro-batch has about as many
+    scored = trainer.scored = Scored(objective, trim(inputs))
+    trainer.beta = objective.trl_beta
+    try:
+        loss = compute(model, scored.inputs) * share
+    finally:
+        trainer.beta, trainer.scored = 0.0, None
+    if not objective.own_beta:
+        return loss
+    assert scored.logps_BT is not None
+    ref_BT, mask_BT = scored.inputs["ref_per_token_logps"], scored.mask_BT
+    term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
+    seen = kl_per_token(scored.logps_BT.detach(), ref_BT, "k3")
+    trainer._metrics["train"]["kl"].append(((seen * mask_BT).sum() / mask_BT.sum().clamp(min=1)).item())
+    return loss + objective.own_beta * aggregate(
+        term_BT,
+        mask_BT,
+        objective.loss,
+        items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
+        accumulate=trainer.current_gradient_accumulation_steps,
+        generation=trainer.args.steps_per_generation,
+        max_tokens=trainer.max_completion_length,
+    )
+
+
+def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
+    """Estimates of the KL at each token (Schulman, "Approximating KL divergence"), without any weight of the ratio."""
+    apart = logps - ref
+    if estimator in ("k1_loss", "k1_reward"):
+        return apart
+    if estimator == "k2":
+        return apart.square() / 2
+    return (-apart).exp() + apart - 1
+
+
+def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """The "old" log-probs with which a token-level ratio is GSPO-token's sg[s] * exp(lp - sg[lp]) (arXiv 2507.18071).
+
+    s is the sequence's length-normalised ratio; subtracting this from lp leaves lp - sg[lp] + sg[log s].
+    """
+    now_BT = logps_BT.detach()
+    log_s_B1 = ((now_BT - old_BT) * mask_BT).sum(dim=1, keepdim=True) / mask_BT.sum(
+        dim=1, keepdim=True
+    ).clamp(min=1)
+    return now_BT - log_s_B1
+
+
+def aggregate(
+    per_token_BT: Tensor,
+    mask_BT: Tensor,
+    loss: Loss,
+    *,
+    items: Tensor | float,
+    accumulate: int,
+    generation: int,
+    max_tokens: int,
+) -> Tensor:
+    """One number from per-token terms, as TRL's loss of that name averages its own.
+
+    `items` counts the tokens of the whole generation batch on one process, which is used up in `generation`
+    micro-batches; `accumulate` micro-batches make an optimizer step.
+    """
+    summed_B, count_B = (per_token_BT * mask_BT).sum(dim=1), mask_BT.sum(dim=1)
+    if loss in ("grpo", "sapo"):
+        return (summed_B / count_B.clamp(min=1)).mean() / accumulate
+    if loss == "bnpo":
+        return summed_B.sum() / count_B.sum().clamp(min=1) / accumulate
+    if loss == "dr_grpo":
+        return summed_B.sum() / (len(summed_B) * max_tokens) / accumulate
+    if loss == "luspo":
+        return summed_B.mean() / accumulate
+    return summed_B.sum() / (items * accumulate / generation)

@@ -1,0 +1,1 @@
+"""Commands that look at runs: watch, report, doctor, explain."""

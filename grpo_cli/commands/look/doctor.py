@@ -1,0 +1,31 @@
+"""`grpo doctor`: what this machine can do, with the sandbox's self-test; or what is wrong with a run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    run: Annotated[str | None, typer.Argument(help="A run folder, a name under --dir, or `last`.")] = None,
+    least: Annotated[
+        str, typer.Option(help="The least sandbox that will do: namespaces, landlock, weak.")
+    ] = "landlock",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    dir: Annotated[str, typer.Option(help="Where names of runs are looked up.")] = "runs",
+) -> None:
+    """Say what this machine can do and what its sandbox holds; with a run, what its metrics and samples show to be wrong.
+
+    Exits with 4 if there is no sandbox for model code, with 1 if a finding stands: versions that clash, too little room,
+    or, for a run, anything that it shows. Each finding of a run comes with its evidence and the completions behind it.
+
+    \b
+    Examples:
+      grpo doctor
+      grpo doctor --json | jq .sandbox.tier
+      grpo doctor last
+    """
+    from grpo_cli.jobs.doctor import report as room
+
+    raise typer.Exit(room.examine_run(run, dir, json) if run else room.examine_machine(least, json, dir))

@@ -1,0 +1,188 @@
+"""Choosing rows by their history, so that fewer samples go to rows that are solved or impossible.
+
+All of these keep looking at rows they think useless, now and then: a policy moves, and a ledger goes stale. A row
+never seen counts as promising as a pass rate of one half.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from grpo_cli.curriculum.ledger import Ledger, Visit
+from grpo_cli.curriculum.select import Order, Uniform
+
+
+def weighted(rng: random.Random, weights: dict[int, float], n: int) -> list[int]:
+    """Up to `n` different keys of positive weight, drawn one after another in proportion (Efraimidis-Spirakis)."""
+    keys = {row: rng.random() ** (1 / w) for row, w in weights.items() if w > 0}
+    return sorted(keys, key=lambda row: -keys[row])[:n]
+
+
+def variance(passed: float | None) -> float:
+    """p(1-p), the variance of a right or wrong answer; a row never seen counts as p = 1/2."""
+    return 0.25 if passed is None else passed * (1 - passed)
+
+
+class Priority(Uniform):
+    """Rows in proportion to p(1-p) at their last visit (after PR-GRPO, arXiv 2601.02648), and some to be retested.
+
+    An eighth of each draw goes to the rows not looked at for longest, whatever they were.
+    """
+
+    retest = 1 / 8
+
+    def pick(
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+    ) -> list[int]:
+        rows = [row for row in range(order.n_rows) if row not in taken]
+        weights = {row: variance(ledger.passed(row)) for row in rows}
+        stale = sorted(
+            (row for row in rows if row in ledger.entries), key=lambda row: (ledger.entries[row].at, row)
+        )
+        retested = stale[: int(n * self.retest)]
+        chosen = retested + weighted(
+            rng, {r: w for r, w in weights.items() if r not in retested}, n - len(retested)
+        )
+        rest = [row for row in stale if row not in chosen]
+        return chosen + rest[: n - len(chosen)]
+
+
+TARGETS = {"easy": 1 / 12, "hard": 1 / 6}
+
+
+class Greso(Uniform):
+    """GRESO (arXiv 2506.02177): rows in uniform order, one that was dead z times running skipped with 1 - max(q^z, .01).
+
+    q is kept apart for easy and hard dead rows and moves by .01 a draw inside [.05, .95], so that a quarter of the
+    groups stay dead: a twelfth all right, a sixth all wrong.
+    """
+
+    def __init__(self) -> None:
+        self.q = {"easy": 0.5, "hard": 0.5}
+
+    def pick(
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+    ) -> list[int]:
+        n = min(n, order.n_rows - len(taken))
+        chosen: list[int] = []
+        passed_over: list[int] = []
+        for _ in range(3 * order.n_rows):
+            if len(chosen) == n:
+                return chosen
+            row = order.next()
+            if row in taken or row in chosen:
+                continue
+            if rng.random() < skip_chance(self.q[kind(ledger, row)], ledger.dead(row)):
+                passed_over.append(row)
+            else:
+                chosen.append(row)
+        spare = [row for row in dict.fromkeys(passed_over) if row not in chosen]
+        return chosen + spare[: n - len(chosen)]
+
+    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+        for name, target in TARGETS.items():
+            dead = sum(not v.has_signal and kind(ledger, v.row) == name for v in visits)
+            move = -0.01 if visits and dead / len(visits) > target else 0.01
+            self.q[name] = min(max(self.q[name] + move, 0.05), 0.95)
+
+    def state(self) -> dict[str, Any]:
+        return {"q": dict(self.q)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.q = dict(state["q"])
+
+
+def skip_chance(q: float, dead: int) -> float:
+    """How likely GRESO passes over a row that was dead this many visits running."""
+    return 1 - max(q**dead, 0.01)
+
+
+def kind(ledger: Ledger, row: int) -> str:
+    """Whether a dead row is all right or not."""
+    return "easy" if (ledger.passed(row) or 0.0) >= 0.5 else "hard"
+
+
+class Mopps(Uniform):
+    """MoPPS (arXiv 2507.04632): a pass rate drawn from each candidate's Beta; the rows nearest one half are taken."""
+
+    candidates = 16
+
+    def pick(
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+    ) -> list[int]:
+        rows = [row for row in range(order.n_rows) if row not in taken]
+        pool = rng.sample(rows, min(len(rows), self.candidates * n))
+        drawn = {}
+        for row in pool:
+            entry = ledger.entries.get(row)
+            drawn[row] = rng.betavariate(entry.a, entry.b) if entry else rng.random()
+        return sorted(pool, key=lambda row: abs(drawn[row] - 0.5))[:n]
+
+
+class EasyToHard(Uniform):
+    """Every row once an epoch, the easiest first: by pass rate when last seen; the first epoch is in uniform order."""
+
+    def __init__(self) -> None:
+        self.queue: list[int] = []
+
+    def pick(
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+    ) -> list[int]:
+        n = min(n, order.n_rows - len(taken))
+        if len([row for row in self.queue if row not in taken]) < n:
+            mixed = [order.next() for _ in range(order.n_rows)]
+            self.queue = sorted(mixed, key=lambda row: -(ledger.passed(row) or 0.0))
+        chosen = [row for row in self.queue if row not in taken][:n]
+        self.queue = [row for row in self.queue if row not in chosen]
+        return chosen
+
+    def state(self) -> dict[str, Any]:
+        return {"queue": self.queue}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.queue = list(state["queue"])
+
+
+class Auto(Uniform):
+    """Uniform until dead rows prove to stay dead (persistence above .7), then in proportion to what a row promises.
+
+    Choosing by history lost where persistence was below .45 and won from .82 on (`tests/bench/bench_race.py` and a tabular race).
+    A live row promises p(1-p); one dead z times running a tenth of .25, halved with each further visit, so that all
+    rows are seen again some day. Back to uniform where persistence falls under .5, a lower bar because the dead rows
+    that are still visited are the doubtful ones.
+    """
+
+    on_at, off_at = 0.7, 0.5
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+    def pick(
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+    ) -> list[int]:
+        if not self.is_on:
+            return order.take(n, taken)
+        rows = [row for row in range(order.n_rows) if row not in taken]
+        return weighted(rng, {row: promise(ledger, row) for row in rows}, n)
+
+    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+        persistence = ledger.persistence
+        if persistence is not None:
+            self.is_on = persistence > (self.off_at if self.is_on else self.on_at)
+
+    def state(self) -> dict[str, Any]:
+        return {"is_on": self.is_on}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.is_on = bool(state["is_on"])
+
+
+def promise(ledger: Ledger, row: int) -> float:
+    """The weight of a row under `auto`."""
+    dead = ledger.dead(row)
+    if dead:
+        return 0.025 * max(0.5 ** (dead - 1), 0.02)
+    entry = ledger.entries.get(row)
+    return variance(entry.a / (entry.a + entry.b) if entry else None)

@@ -1,0 +1,1 @@
+"""What a frame says, as lines; a pure function of the state."""

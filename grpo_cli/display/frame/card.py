@@ -1,0 +1,137 @@
+"""The end card: what the run did to the model, from its metrics alone. Before and after always carry n and half-width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from grpo_cli.display.info import Card, Metrics
+from grpo_cli.statistics.step import mean
+from grpo_cli.text import duration, half, number, percent, score, spark, two, visible
+
+PHASES = ("generate", "update", "verify", "evaluate", "save", "other")
+
+
+def card_lines(card: Card, width: int) -> list[str]:
+    """The card as lines, not wider than `width`."""
+    history, evaluations = card.history, card.evaluations
+    lines = [_headline(card)]
+    if card.reason:
+        lines.append(f"   {visible(card.reason)}")
+    if evaluations:
+        lines += _held_out(evaluations)
+    if history:
+        lines += _training(history)
+    lines += _time(card, width)
+    lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+    last = (
+        ("evidence", card.evidence),
+        ("best", card.best),
+        ("report", card.report),
+        ("next", card.next),
+        ("or", card.other),
+    )
+    # paths and commands are to be copied: a long one is wrapped by the terminal, never cut
+    return lines + [f" {word:<{8 if card.evidence else 7}} {visible(value)}" for word, value in last if value]
+
+
+def _headline(card: Card) -> str:
+    steps = max((int(m.get("step") or 0) for m in card.history), default=0)
+    samples = sum(m.get("samples") or 0 for m in card.history)
+    tokens = sum(m.get("tokens") or 0 for m in card.history)
+    parts = [f"{steps} steps in {duration(card.wall_s)}", f"{samples:,} samples", f"{number(tokens)} tokens"]
+    if card.device:
+        parts.append(card.device)
+    return f" {card.status.replace('_', ' ')}  " + " · ".join(parts)
+
+
+def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
+    """Before and after; `best` where a best was marked."""
+    first, last = evaluations[0], evaluations[-1]
+    lines = []
+    for key, name in (("eval/pass@1", "held-out pass@1"), ("eval/greedy", "held-out greedy")):
+        values = [m.get(key) for m in evaluations]
+        if last.get(key) is None:
+            continue
+        text = f"{score(first.get(key))} {half(first.get(f'{key}/half'))}"
+        if len(evaluations) > 1:
+            text += (
+                f" → {score(last.get(key))} {half(last.get(f'{key}/half'))}  {spark(joined(values, 20), 20)}"
+            )
+        count = last.get(f"{key}/n", last.get("eval/n"))
+        if count is not None:
+            text += f"  n {count}"
+        known = [(v, m) for v, m in zip(values, evaluations, strict=True) if v is not None]
+        best, at = max(known, key=lambda pair: pair[0])
+        if len(known) > 1 and at is not last:
+            text += f"  best {score(best)} at step {at.get('step')}"
+        lines.append(f"   {name:<17} {text}")
+    ks = sorted(
+        int(key[10:])
+        for key in last
+        if key.startswith("eval/pass@") and key[10:].isdigit() and key != "eval/pass@1"
+    )
+    if ks:
+        parts = [f"pass@{k} {_from_to(evaluations, f'eval/pass@{k}', two)}" for k in ks]
+        lines.append(f"   {'held-out':<17} {'  '.join(parts)}")
+    if last.get("eval/think") is not None:
+        lines.append(f"   {'thinks':<17} {_from_to(evaluations, 'eval/think', percent)} of held-out samples")
+    return lines
+
+
+def _from_to(evaluations: Sequence[Metrics], key: str, form: Callable[[float | None], str]) -> str:
+    """Before and after, or the one number there is."""
+    after = form(evaluations[-1].get(key))
+    return after if len(evaluations) == 1 else f"{form(evaluations[0].get(key))} → {after}"
+
+
+def _training(history: Sequence[Metrics]) -> list[str]:
+    rewards = [m.get("reward/total/mean") for m in history]
+    lines = [
+        f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {spark(joined(rewards, 20), 20)}"
+    ]
+    window, start = min(50, max(1, len(history) // 2)), min(50, max(1, len(history) // 10))
+    lines.append(
+        f"   {f'groups (last {window})':<17} {_kinds(history[-window:], '  ', True)}   start {_kinds(history[:start], ' / ', False)}"
+    )
+    thinks = [m.get("think") for m in history]
+    if any(thinks):
+        lines.append(f"   {'think':<17} {percent(thinks[0])} → {percent(thinks[-1])} of samples")
+    calls = errors = over = 0
+    for metrics in history:
+        for key, value in metrics.items():
+            if key.startswith("verify/"):
+                calls += value if key.endswith("/calls") else 0
+                errors += value if key.endswith("/error") else 0
+                over += value if key.endswith("/over_limit") else 0
+    lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
+    return lines
+
+
+def joined(values: Sequence[float | None], most: int) -> list[float | None]:
+    """A whole run as at most this many means of neighbours."""
+    size = -(-len(values) // most) or 1
+    return [mean([v for v in values[i : i + size] if v is not None]) for i in range(0, len(values), size)]
+
+
+def _kinds(history: Sequence[Metrics], gap: str, named: bool) -> str:
+    """Shares of the groups, each step weighing the same."""
+    shares = []
+    for kind, word in (("all_wrong", "wrong"), ("mixed", "mixed"), ("all_right", "right")):
+        share = mean([m[f"group/{kind}"] / m["group/count"] for m in history if m.get("group/count")])
+        text = percent(share)
+        shares.append(f"{word} {text}" if named else text)
+    return gap.join(shares)
+
+
+def _time(card: Card, width: int) -> list[str]:
+    spent = dict(card.seconds) or {p: sum(m.get(f"time/{p}") or 0.0 for m in card.history) for p in PHASES}
+    total = sum(spent.values())
+    if total <= 0:
+        return []
+    shown = [f"{phase} {percent(value / total)}" for phase, value in spent.items() if value >= 0.005 * total]
+    lines = [f"   {'time':<17}"]
+    for part in shown:
+        if len(lines[-1]) + 2 + len(part) > width:
+            lines.append(" " * 20)
+        lines[-1] += (" " if len(lines[-1]) == 20 else "  ") + part
+    return lines

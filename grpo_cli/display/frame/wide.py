@@ -1,0 +1,151 @@
+"""The panels of the wide frame (from 100 x 30): the narrow ones with curves, and the table of verifier outcomes."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from grpo_cli.display.frame.lines import Piece, columns, fit, line, rule
+from grpo_cli.display.frame.panels import (
+    LOTS_TRUNCATED,
+    Block,
+    beginning,
+    footer,
+    header,
+    histogram,
+    kind_bars,
+    memory_text,
+    notes,
+    pass_texts,
+    reward_block,
+    samples,
+    short_name,
+    split_rule,
+    verifier_names,
+)
+from grpo_cli.display.frame.state import FrameState
+from grpo_cli.text import number, percent, reasons, spark, two
+
+OUTCOMES = (
+    ("calls", 15),
+    ("right", 24),
+    ("wrong", 33),
+    ("no answer", 42),
+    ("error", 55),
+    ("over limit", 64),
+    ("p95", 78),
+)
+REASONS_AT = 87
+
+
+def blocks(state: FrameState, width: int) -> list[Block]:
+    """The wide frame's panels from top to bottom."""
+    if not state.history:
+        return beginning(state, width, True)
+    return [
+        header(state, width, True),
+        reward_block(state, width, 33),
+        groups(state, width),
+        completions(state, width),
+        verifiers(state, width),
+        samples(state, width, 2, "sample ── step " + number(state.view.step if state.view else None)),
+        Block((rule(width),), 7),
+        notes(state, width, 2),
+        footer(state, width),
+    ]
+
+
+def groups(state: FrameState, width: int) -> Block:
+    """Bars of the three kinds, the histogram now and at the start, and the share with signal over time."""
+    last = state.last
+    column = 3
+    pieces = []
+    for word, count, glyphs in kind_bars(state, width - 51, (width - 3) // 3 - 16):
+        label = f"{word if word == 'mixed' else f'all {word}'} {number(count):>2} "
+        pieces.append(Piece(column, label + glyphs))
+        column += max(len(label) + len(glyphs) + 3, (width - 3) // 3)
+    title = f"{number(last.get('group/count'))} prompts x {number(last.get('group/size'))} samples"
+    if last.get("group/no_verdict"):
+        title += f" ── {last['group/no_verdict']} without a verdict"
+    signal = f"signal {percent(last.get('group/signal'))}  {spark(state.curve('group/signal'), 14, 0.0, 1.0)}"
+    third = [
+        signal,
+        f"group std {two(last.get('reward/std_in_group'))}",
+        *pass_texts(state),
+        f"unique answers {percent(last.get('unique_answers'))}",
+    ]
+    second = f"right per group   {histogram(state)}    at start   {histogram(state, 'first')}"
+    return Block(
+        (
+            rule(width, (2, "groups"), (12, title)),
+            line(width, *pieces),
+            line(width, Piece(3, second)),
+            line(width, Piece(3, columns(width - 3, third))),
+        ),
+        2,
+        2,
+    )
+
+
+def completions(state: FrameState, width: int) -> Block:
+    """Lengths on the left, the policy with its curves on the right."""
+    last, first = state.last, state.first or {}
+    at = 47
+    room = max(min(width - at - 40, 40), 8)
+    cap = f"  cap {state.info.max_tokens}" if state.info.max_tokens else ""
+    truncated = last.get("truncated")
+    caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
+    memory = memory_text(state, " of ")
+    kept = f"kept {percent(last['reuse/tokens'])}   " if "reuse/tokens" in last else ""
+    left = [
+        (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
+        (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}", ""),
+        (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
+        (
+            f"{number(last.get('tokens_per_s'))} tok/s   {kept}{memory + ' peak' if memory else ''}".rstrip(),
+            "",
+        ),
+    ]
+    right = [
+        ("entropy", two(last.get("entropy")), "entropy", f"start {two(first.get('entropy'))}"),
+        ("kl (ref)", number(last.get("kl")), "kl", ""),
+        ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
+        ("grad norm", two(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
+    ]
+    rows: list[Text] = []
+    for (text, style), (name, value, key, extra) in zip(left, right, strict=True):
+        curve = spark(state.curve(key), room)
+        rows.append(
+            line(
+                width, Piece(3, text, style), Piece(at, "│", "dim"), Piece(at + 3, f"{name:<9}"), Piece(at + 14, value),
+                Piece(at + 21, curve, "dim"), Piece(at + 24 + room, extra),
+            )
+        )  # fmt: skip
+    return Block((split_rule(width, at, "completions", "policy"), *rows), 4, 0, 1)
+
+
+def verifiers(state: FrameState, width: int) -> Block:
+    """Five outcomes and the slow end of latency for each verifier; more than four give way to a count."""
+    names = verifier_names(state)
+    rows = []
+    for name in names[:4]:
+        pieces = [Piece(3, short_name(name))]
+        for label, column in OUTCOMES[:-1]:
+            value = state.last.get(f"verify/{name}/{label.replace(' ', '_')}")
+            style = (
+                "red" if label == "error" and value else "yellow" if label == "over limit" and value else ""
+            )
+            pieces.append(Piece(column, f"{number(value):>{len(label)}}", style))
+        slow = state.last.get(f"verify/{name}/p95_s")
+        pieces.append(Piece(OUTCOMES[-1][1], _latency(slow)))
+        pieces.append(Piece(REASONS_AT, fit(reasons(state.last, name, 2), width - REASONS_AT), "dim"))
+        rows.append(line(width, *pieces))
+    if len(names) > 4:
+        rows[-1] = line(width, Piece(3, f"+{len(names) - 3} more"))
+    return Block((rule(width, (2, "verifiers"), *((c, label) for label, c in OUTCOMES)), *rows), 5, 0, 1)
+
+
+def _latency(seconds: float | None) -> str:
+    if seconds is None:
+        return number(None)
+    shown = f"{1000 * seconds:.0f}" if seconds >= 0.0095 else f"{1000 * seconds:.1f}"
+    return f"{shown} ms" if seconds < 1 else f"{number(seconds)} s"

@@ -1,0 +1,1 @@
+"""Painting frames on a terminal, keys, and keeping other output off it."""

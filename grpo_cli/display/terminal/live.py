@@ -1,0 +1,175 @@
+"""The live frame on a terminal: a thread paints a few times a second, and only when something changed or a clock ticks.
+
+Nothing a display does may stop a run: a frame that cannot be drawn is left out and said in `train.log`'s stream.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TextIO
+
+from grpo_cli.display.frame.card import card_lines
+from grpo_cli.display.frame.frame import frame_lines
+from grpo_cli.display.frame.sample import SampleView
+from grpo_cli.display.frame.state import RunState
+from grpo_cli.display.info import Card, Level, Metrics, RunInfo
+from grpo_cli.display.stream import put
+from grpo_cli.display.terminal.keys import Keys
+from grpo_cli.display.terminal.painter import Painter, screen_size
+from grpo_cli.display.terminal.quiet import Quiet
+from grpo_cli.run.follow import is_evaluation, is_step
+from grpo_cli.text import as_ascii, visible
+
+FRAME_S = 0.4
+STILL_S = 1.0
+"""With nothing new, a frame a second keeps the clocks going."""
+
+SHOWN_ALWAYS: tuple[Level, ...] = ("error",)
+
+
+class LiveDisplay:
+    """Paints `RunState` until closed; opened by the first thing said."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        ascii: bool = False,
+        color: bool = True,
+        keys: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._stream, self._ascii, self._now, self._color = stream, ascii, now, color
+        self._state = RunState(now())
+        self._quiet = Quiet(stream)
+        self._keys = Keys(self._state.press) if keys else None
+        self._painter: Painter | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        self._closed = False
+        self._pid = os.getpid()
+        self._hook = sys.excepthook
+
+    def start(self, info: RunInfo) -> None:
+        """The run is known: its log takes what others print."""
+        self._open()
+        if info.log:
+            self._quiet.log_to(info.log)
+        self._state.start(info)
+
+    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
+        """The third line."""
+        self._open()
+        self._state.act(name, done, total, self._now())
+
+    def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
+        """The third line, with a bar or a spinner."""
+        self._open()
+        self._state.act(noun, done, total, self._now(), is_step=False)
+
+    def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
+        """All panels."""
+        self._open()
+        self._state.step(metrics, view)
+
+    def recall(self, lines: Sequence[Metrics]) -> None:
+        """What an earlier process of this run recorded."""
+        for metrics in lines:
+            if is_step(metrics):
+                self._state.step(metrics, None)
+            if is_evaluation(metrics):
+                self._state.evaluated(metrics)
+
+    def evaluated(self, metrics: Metrics) -> None:
+        """The held-out row."""
+        self._open()
+        self._state.evaluated(metrics)
+
+    def note(self, level: Level, text: str, hint: str = "") -> None:
+        """The notes at the foot."""
+        self._open()
+        self._state.note(level, text, hint, self._now())
+        if level in SHOWN_ALWAYS:
+            self._above("".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines()))
+
+    def finish(self, card: Card) -> None:
+        """The last frame stays, the card comes below it."""
+        self._state.end(card.status)
+        self._paint()
+        self.close()
+        width, _ = screen_size(self._stream)
+        text = "".join(f"{line}\n" for line in ["", *card_lines(card, max(width - 1, 20))])
+        put(self._stream, as_ascii(text) if self._ascii else text)
+
+    def close(self) -> None:
+        """Stop painting and give back cursor, modes and stderr, in whatever state; any number of times."""
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=2.0)
+        if self._painter is not None:
+            self._paint()
+            self._painter.close()
+        if self._keys is not None:
+            self._keys.close()
+        self._quiet.close()
+        if sys.excepthook == self._crashed:
+            sys.excepthook = self._hook
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._closed:
+                return
+            self._quiet.open()
+            self._painter = Painter(self._quiet.terminal, color=self._color)
+            self._painter.open()
+            if self._keys is not None and self._keys.open():
+                self._state.allow_keys()
+            self._hook, sys.excepthook = sys.excepthook, self._crashed
+            self._thread = threading.Thread(target=self._run, name="grpo-display", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        seen, painted_at, size = -1, 0.0, (0, 0)
+        while not self._stop.wait(FRAME_S):
+            version, size_now, clock = (
+                self._state.version,
+                screen_size(self._quiet.terminal),
+                time.monotonic(),
+            )
+            if version != seen or size_now != size or clock - painted_at >= STILL_S:
+                seen, painted_at, size = version, clock, size_now
+                self._paint()
+
+    def _paint(self) -> None:
+        if self._painter is None:
+            return
+        width, height = screen_size(self._quiet.terminal)
+        try:
+            self._painter.paint(
+                frame_lines(self._state.snapshot(self._now()), width, height, ascii=self._ascii), width
+            )
+        except Exception:  # noqa: BLE001 - odd metrics must not end a night's run; the log gets the traceback
+            print(traceback.format_exc(), file=sys.stderr)
+
+    def _above(self, text: str) -> None:
+        if self._painter is not None and not self._closed:
+            self._painter.above(as_ascii(text) if self._ascii else text, screen_size(self._quiet.terminal)[0])
+        else:
+            put(self._stream, text)
+
+    def _crashed(self, kind: type[BaseException], err: BaseException, trace: TracebackType | None) -> None:
+        """A bug reaches the terminal below the last frame, not the log alone."""
+        hook = self._hook
+        self.close()
+        hook(kind, err, trace)

@@ -1,0 +1,186 @@
+"""A run seen from its folder: the same frame and end card as the trainer's own, from files alone.
+
+The folder does not say what a step is doing now, only when the last one ended; that is what is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from grpo_cli.display.frame.sample import SampleView, view_samples
+from grpo_cli.display.frame.state import RunState
+from grpo_cli.display.info import Card, Level, RunInfo, Source, Status
+from grpo_cli.findings.gold import trusted_score
+from grpo_cli.run import RunFolder
+from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_step
+
+OVER = get_args(Status)
+LONG_S = 600.0
+"""After this long without a step it is said that nothing comes, since a killed process writes no status."""
+
+WORDS: dict[str, Level] = {"INFO": "good", "WARN": "warn", "ERROR": "error"}
+
+
+class Watching:
+    """Keeps a `RunState` up to date with a folder."""
+
+    def __init__(self, folder: RunFolder, now: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self.info = info_of(folder)
+        self.status = ""
+        self._now = now
+        self._follower = Follower(folder)
+        self.began = seconds_of(folder.manifest().get("started")) or now()
+        self.state = self._fresh()
+        self._last_at = self.began
+        self._last_step = 0
+
+    def look(self) -> list[dict[str, Any]]:
+        """Take in what is new, and give back the new metric lines."""
+        news = self._follower.look()
+        if news.restarted:
+            keys = self.state.snapshot(0.0).keys
+            self.state = self._fresh()
+            if keys:
+                self.state.allow_keys()
+        lines = sorted(
+            [*news.steps, *(e for e in news.evaluations if e not in news.steps)],
+            key=lambda m: m.get("step") or 0,
+        )
+        for metrics in news.steps:
+            is_newest = metrics is news.steps[-1]
+            self.state.step(metrics, self._view(int(metrics["step"])) if is_newest else None)
+            self._last_step, self._last_at = (
+                int(metrics["step"]),
+                seconds_of(metrics.get("at")) or self._now(),
+            )
+        for metrics in news.evaluations:
+            self.state.evaluated(metrics)
+        for note in news.notes[-4:]:
+            self._note(note)
+        self.status = news.status
+        if self.status in OVER:
+            self.state.end(self.status)
+        else:
+            quiet = self._now() - self._last_at
+            doing = (
+                f"step {self._last_step + 1}" if quiet < LONG_S else f"no news since step {self._last_step}"
+            )
+            self.state.act(doing, None, None, self._last_at)
+        return lines
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run says that it ended."""
+        return self.status in OVER
+
+    def _fresh(self) -> RunState:
+        state = RunState(self.began)
+        state.start(self.info)
+        return state
+
+    def _view(self, step: int) -> SampleView | None:
+        return view_samples(list(self.folder.samples(step)))
+
+    def _note(self, note: LogNote) -> None:
+        text, _, hint = note.text.partition("  hint: ")
+        self.state.note(WORDS[note.level], text, hint, seconds_of(note.at) or self._now())
+
+
+def info_of(folder: RunFolder) -> RunInfo:
+    """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable."""
+    recipe, manifest = _recipe_of(folder), folder.manifest()
+    sample, train, model = (_section(recipe, key) for key in ("sample", "train", "model"))
+    sources = [
+        Source(name, float(options.get("weight", 1.0)), bool(options.get("primary")))
+        for part in ("verify", "shaping")
+        for name, options in _section(recipe, part).items()
+        if isinstance(options, dict)
+    ]
+    return RunInfo(
+        run=folder.name,
+        recipe=_label(manifest),
+        sha=str(manifest.get("recipe_sha", ""))[:8],
+        model=str(model.get("path", "")),
+        folder=str(folder.path),
+        log=str(folder.log_path),
+        device=str(manifest.get("device", "")),
+        steps=int(train.get("steps") or 0),
+        prompts=int(sample.get("prompts") or 0),
+        group=int(sample.get("group") or 0),
+        max_tokens=sample.get("max_tokens"),
+        seed=train.get("seed"),
+        sources=tuple(sources),
+        command="watch",
+    )
+
+
+def card_of(folder: RunFolder) -> Card:
+    """The end card of a run that is over."""
+    manifest, lines = folder.manifest(), folder.metrics()
+    history = tuple(m for m in lines if is_step(m))
+    evaluations = tuple(m for m in lines if is_evaluation(m))
+    times = [
+        at for at in (seconds_of(manifest.get("started")), *(seconds_of(m.get("at")) for m in lines)) if at
+    ]
+    status: Status = manifest["status"] if manifest.get("status") in OVER else "stopped"
+    best = max(
+        (e for e in evaluations if e.get("eval/pass@1") is not None),
+        key=trusted_score,
+        default=None,
+    )
+    best_path = folder.checkpoint_path(int(best["step"])) if best else None
+    checkpoints = sorted(p for p in (folder.path / "checkpoints").glob("step-*") if p.suffix == "")
+    acted = manifest.get("acted") if status in ("paused", "rolled_back") else None
+    next_ = f"grpo eval {checkpoints[-1]}" if checkpoints else ""
+    return Card(
+        status=status,
+        wall_s=max(times) - min(times) if times else 0.0,
+        history=history,
+        evaluations=evaluations,
+        device=str(manifest.get("device", "")),
+        best=str(best_path) if best_path and best_path.exists() else "",
+        report=str(folder.path / "report.html") if (folder.path / "report.html").exists() else "",
+        reason=str(manifest.get("reason") or ""),
+        evidence=str(acted[-1]["evidence"]) if acted else "",
+        next=f"grpo train --resume {folder.path}" if status == "paused" else next_,
+    )
+
+
+def seconds_of(stamp: Any) -> float | None:
+    """Seconds since 1970 of an ISO time in UTC; None of anything else."""
+    if not isinstance(stamp, str):
+        return None
+    try:
+        return datetime.fromisoformat(stamp.replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _recipe_of(folder: RunFolder) -> dict[str, Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = YAML(typ="safe").load(folder.recipe_text)
+    except (OSError, YAMLError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
+    found = recipe.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _label(manifest: dict[str, Any]) -> str:
+    """The recipe as it was named on the command line."""
+    argv = [str(word) for word in manifest.get("argv") or []]
+    after = argv[argv.index("train") + 1 :] if "train" in argv else []
+    named = [word for word in after if word.endswith((".yaml", ".yml"))] or [
+        w for w in after[:1] if not w.startswith("-")
+    ]
+    return named[0] if named else ""

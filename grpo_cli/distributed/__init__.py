@@ -1,0 +1,1 @@
+"""Several processes: launching, ranks, peers that are lost, signals, sharded weights."""

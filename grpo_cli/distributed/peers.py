@@ -1,0 +1,222 @@
+"""What the other ranks do, and whether they still live, on whichever machine.
+
+Each rank tells the store that torchrun keeps (on machine 0) its phase every second. That serves the message of a hang:
+a rank that waits is as silent as the one it waits for, so all are listed. And it ends a wait that would never end: a
+machine that lost its power or its network closes no connection, and a collective would wait for it for half an hour.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.errors import SetupError, UserError
+
+OLD_S = 3.0
+"""A rank not heard for this long does not run: it speaks every second (in worlds above 16 ranks, less often)."""
+START_S = 300.0
+"""A rank may take this long to say its first word, which it does once its libraries are imported."""
+CLOSED_S = 20.0
+"""The store is gone for good after this: torchrun on machine 0 has ended, and not as the run ends."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """What a rank says of itself. `count` grows, so that machines need not agree on the time; `end` is how it failed."""
+
+    machine: int
+    host: str
+    phase: str = "start"
+    silent_s: float = 0.0
+    count: int = 0
+    end: str = ""
+
+
+class Peers:
+    """This rank's word, and what it heard of the others; idle where there is one process.
+
+    Args:
+        ranks: which rank this is.
+        machine: the number of its machine.
+        lost_s: after this time without a word from any rank of a machine, the machine is lost.
+        connect: makes a client of the store.
+    """
+
+    def __init__(
+        self, ranks: Ranks, machine: int = 0, lost_s: float = 120.0, connect: Callable[[], Any] | None = None
+    ) -> None:
+        self.ranks, self.lost_s, self._connect = ranks, lost_s, connect or _store
+        self.every_s = max(1.0, ranks.world / 16)
+        self.word = Word(machine, socket.gethostname())
+        self._heard: dict[int, tuple[Word, float]] = {}
+        self._began = self._answered = time.monotonic()
+        self._closed = ""
+        self._over = threading.Event()
+
+    @contextmanager
+    def watching(self, give_up: Callable[[UserError], None]) -> Iterator[None]:
+        """Speak and listen while inside; `give_up` is called, in a thread, when a machine is lost.
+
+        Raises:
+            UserError: instead of the broken connection to a rank that failed or died, saying which.
+        """
+        if self.ranks.is_alone:
+            yield
+            return
+        threads = [
+            threading.Thread(target=self._talk, name="peers", daemon=True),
+            threading.Thread(target=self._watch, args=(give_up,), name="peers-watch", daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        except Exception as err:
+            found = self.explain(err) if is_broken_connection(err) else None
+            if found is not None:
+                raise found from err
+            self._tell_end(err.render() if isinstance(err, UserError) else f"{type(err).__name__}: {err}")
+            raise
+        finally:
+            self._over.set()
+            threads[1].join()
+
+    def leave(self, phase: str, silent_s: float) -> None:
+        """Say what this rank does and for how long nothing has moved in it."""
+        self.word = replace(self.word, phase=phase, silent_s=silent_s)
+
+    def others(self) -> str:
+        """The other ranks in words, one after another; empty where nothing is known."""
+        said = []
+        for rank, (word, _) in sorted(self._heard.items()):
+            age = self._age(rank)
+            state = f"does not run for {age:.0f}s, in" if age > self._old_s else f"{word.silent_s:.0f}s in"
+            said.append(f"{self._name(rank)}: {state} `{word.phase}`")
+        return "; ".join(said)
+
+    def explain(self, err: Exception) -> UserError | None:
+        """What ended the connection that `err` tells of: a rank that failed or is silent; None where all are well."""
+        deadline = time.monotonic() + 2 * self._old_s
+        while time.monotonic() < deadline:
+            for rank, (word, _) in sorted(self._heard.items()):
+                if word.end:
+                    return SetupError(f"{self._name(rank)} failed first: {word.end}")
+                if self._age(rank) > self._old_s and not self._closed:
+                    return self._gone(self._name(rank), err)
+            if self._closed and self.word.machine:
+                return self._gone("machine 0", err)
+            time.sleep(0.1)
+        return None
+
+    def lost(self) -> UserError | None:
+        """The machine that is not heard any more, if there is one."""
+        now = time.monotonic()
+        for rank, (word, _) in sorted(self._heard.items()):
+            if word.end and self._age(rank) > CLOSED_S:
+                return SetupError(f"{self._name(rank)} failed first: {word.end}")
+        limit = CLOSED_S if self._closed else self.lost_s
+        if now - self._answered > min(limit, self.lost_s) and self.word.machine:
+            return self._lost("machine 0", now - self._answered)
+        if len(self._heard) < self.ranks.world - 1:
+            waited = now - self._began
+            missing = [r for r in range(self.ranks.world) if r != self.ranks.rank and r not in self._heard]
+            return self._lost(f"rank {missing[0]}", waited) if waited > START_S else None
+        machines: dict[int, list[int]] = {}
+        for rank, (word, _) in self._heard.items():
+            machines.setdefault(word.machine, []).append(rank)
+        machines.pop(self.word.machine, None)
+        for machine, ranks in sorted(machines.items()):
+            age = min(self._age(rank) for rank in ranks)
+            if age > self.lost_s:
+                host = self._heard[ranks[0]][0].host
+                return self._lost(f"machine {machine} ({host}, {_ranks(ranks)})", age)
+        return None
+
+    def _tell_end(self, text: str) -> None:
+        self.word = replace(self.word, end=text.removeprefix("error: ").splitlines()[0])
+        time.sleep(min(1.2 * self.every_s, OLD_S))
+
+    @property
+    def _old_s(self) -> float:
+        return OLD_S * self.every_s
+
+    def _age(self, rank: int) -> float:
+        return time.monotonic() - self._heard[rank][1]
+
+    def _name(self, rank: int) -> str:
+        word = self._heard[rank][0]
+        is_here = word.machine == self.word.machine
+        return f"rank {rank}" if is_here else f"rank {rank} on machine {word.machine} ({word.host})"
+
+    def _gone(self, who: str, err: Exception) -> UserError:
+        told = str(err).strip().splitlines()
+        return SetupError(
+            f"{who} is gone" + (f": {told[0].rpartition('] ')[2].partition('. This is')[0]}" if told else ""),
+            hint="killed, out of memory, or its machine went down; go on with `--resume`",
+        )
+
+    def _lost(self, who: str, seconds: float) -> UserError:
+        return SetupError(
+            f"{who} was not heard for {seconds:.0f}s",
+            hint="is the machine up, and the network between? Go on with `--resume`; `stop.lost_s` sets the limit",
+        )
+
+    def _talk(self) -> None:
+        store: Any = None
+        while not self._over.is_set():
+            try:
+                store = store or self._connect()
+                self._exchange(store)
+                self._answered, self._closed = time.monotonic(), ""
+            except RuntimeError as err:  # torch's errors of a store that does not answer
+                store, self._closed = None, str(err)
+            self._over.wait(self.every_s)
+
+    def _exchange(self, store: Any) -> None:
+        self.word = replace(self.word, count=self.word.count + 1)
+        store.set(_key(self.ranks.rank), json.dumps(asdict(self.word)))
+        others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
+        there = [rank for rank in others if rank in self._heard or store.check([_key(rank)])]
+        for rank, told in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
+            word = Word(**json.loads(told))
+            if rank not in self._heard or word.count != self._heard[rank][0].count:
+                self._heard[rank] = (word, time.monotonic())
+
+    def _watch(self, give_up: Callable[[UserError], None]) -> None:
+        while not self._over.wait(1.0):
+            found = self.lost()
+            if found is not None:
+                give_up(found)
+                return
+
+
+def is_broken_connection(err: Exception) -> bool:
+    """Whether a collective failed for what may be another rank's end; gloo's errors have no type of their own."""
+    from torch.distributed import DistError
+
+    return isinstance(err, DistError) or (isinstance(err, RuntimeError) and "gloo" in str(err).lower())
+
+
+def _key(rank: int) -> str:
+    return f"grpo/rank/{rank}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {min(ranks)}-{max(ranks)}"
+
+
+def _store() -> Any:
+    """A connection of its own to torchrun's store."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return TCPStore(*place, is_master=False, timeout=timedelta(seconds=10))

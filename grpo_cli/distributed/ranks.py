@@ -1,0 +1,117 @@
+"""Several processes, one run: who this process is, and the few things all of them have to agree on.
+
+Every rank loads the same rows and chooses the same ones; each samples and judges its own slice of the batch. Rank 0
+alone owns the run folder and the display, and its word on stopping counts.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from grpo_cli.distributed.network import INTERFACE
+from grpo_cli.errors import SetupError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among `world`."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+    machine: int = 0
+
+    @classmethod
+    def from_environment(cls) -> Ranks:
+        """What torchrun says; alone without it."""
+        read = {name: int(os.environ.get(name, default)) for name, default in DEFAULTS.items()}
+        return cls(read["RANK"], read["WORLD_SIZE"], read["LOCAL_RANK"], read["GROUP_RANK"])
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one process only."""
+        return self.world == 1
+
+    def connect(self) -> None:
+        """Join the process group: NCCL on GPUs, gloo on a CPU."""
+        if self.is_alone:
+            return
+        import torch
+        from accelerate import PartialState
+
+        on_gpu = torch.cuda.is_available()
+        if on_gpu:
+            torch.cuda.set_device(self.local)
+        try:
+            PartialState(cpu=not on_gpu, timeout=WAIT)
+        except RuntimeError as err:
+            if "connectFullMesh" not in str(err):
+                raise
+            raise SetupError(
+                f"rank {self.rank} on {socket.gethostname()} cannot reach the others: {str(err).rpartition('] ')[2]}",
+                hint=f"gloo listens at `{os.environ.get(INTERFACE, 'this host’s name')}`; set `{INTERFACE}` on each"
+                " machine to the interface that leads to the others",
+            ) from err
+
+    def gathered(self, items: Sequence[T]) -> list[T]:
+        """The items of all ranks, in rank order, on every rank."""
+        if self.is_alone:
+            return list(items)
+        from accelerate.utils import gather_object
+
+        return list(gather_object(list(items)))
+
+    def agreed(self, value: T) -> T:
+        """Rank 0's value, on every rank."""
+        if self.is_alone:
+            return value
+        from accelerate.utils import broadcast_object_list
+
+        box: list[Any] = [value]
+        broadcast_object_list(box, from_process=0)
+        return box[0]  # type: ignore[no-any-return]
+
+    def largest(self, n: int) -> int:
+        """The largest n of any rank."""
+        return max(self.gathered([n]))
+
+    def wait(self) -> None:
+        """Until every rank is here."""
+        if not self.is_alone:
+            from accelerate.utils import wait_for_everyone
+
+            wait_for_everyone()
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """Rank 0 goes through first, the others after it: for what one process makes and the rest find."""
+        if not self.is_main:
+            self.wait()
+        try:
+            yield
+        finally:
+            if self.is_main:
+                self.wait()
+
+    def share(self, n: int) -> range:
+        """This rank's stretch of n things; n divides by `world`."""
+        each = n // self.world
+        return range(self.rank * each, (self.rank + 1) * each)
+
+
+DEFAULTS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "GROUP_RANK": "0"}
+WAIT = timedelta(hours=2)
+"""A rank may wait this long for another: rank 0 alone makes the warm-up."""

@@ -1,0 +1,61 @@
+"""The whole policy beside its shards: what generates, is measured and is scored where each rank trains only a part.
+
+It is brought up to date once after an optimizer step, before something reads it, in place: what an engine captured
+stays good. In half-precision training it holds the very numbers that the forward pass of the shards computes with.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from grpo_cli.distributed.sharding import gathered
+from grpo_cli.recipe.checking.strategy import splits_parameters
+
+if TYPE_CHECKING:
+    from grpo_cli.display.info import Level
+
+
+class Replica:
+    """A plain model of its own, in the dtype `half` where training computes in that, else in the policy's."""
+
+    def __init__(self, policy: nn.Module, half: torch.dtype | None) -> None:
+        copies = {id(p): _copy(p, half) for p in policy.parameters()}
+        self.model: Any = copy.deepcopy(policy, copies)
+        self.trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.updates = 0
+
+    @classmethod
+    def where_needed(
+        cls, strategy: str, policy: nn.Module, half: torch.dtype | None, note: Callable[[Level, str], None]
+    ) -> Replica | None:
+        """A replica under a strategy that splits parameters; says what it takes."""
+        if not splits_parameters(strategy):
+            return None
+        made = cls(policy, half)
+        takes = f"a whole copy of the weights for rollouts takes {made.megabytes:,.0f} MiB on each process"
+        note("info", f"`{strategy}`: {takes}")
+        return made
+
+    @property
+    def megabytes(self) -> float:
+        """What it takes on this rank."""
+        return sum(float(p.numel() * p.element_size()) for p in self.model.parameters()) / 2**20
+
+    @torch.no_grad()
+    def follow(self, policy: nn.Module, updates: int) -> None:
+        """Take the weights over as they are after that many optimizer steps; all ranks together."""
+        if updates == self.updates:
+            return
+        for name, whole in gathered(policy):
+            self.trained[name].copy_(whole)
+        self.updates = updates
+
+
+def _copy(parameter: nn.Parameter, half: torch.dtype | None) -> nn.Parameter:
+    kind = half if half is not None and parameter.is_floating_point() else parameter.dtype
+    return nn.Parameter(parameter.detach().to(kind, copy=True), requires_grad=parameter.requires_grad)

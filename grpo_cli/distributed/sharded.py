@@ -1,0 +1,93 @@
+"""What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on.
+
+The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded beside it. With FSDP2 they
+are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
+With ZeRO they are in the precision it computes in; DeepSpeed keeps those it trains with its state, and reads them back
+on as many ranks as wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from transformers.trainer import SCHEDULER_NAME
+from trl import GRPOTrainer
+
+from grpo_cli.distributed.sharding import held_bytes, open_path
+
+if TYPE_CHECKING:
+    from grpo_cli.distributed.replica import Replica
+    from grpo_cli.recipe.sections.course import Strategy
+
+
+class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer under a `launch.strategy`; with `ddp` every method is TRL's own."""
+
+    def __init__(self, strategy: Strategy, replica: Replica | None, **more: Any) -> None:
+        self.strategy, self.replica = strategy, replica
+        self._held: dict[str, float] = {}
+        super().__init__(**more)
+
+    def create_accelerator_and_postprocess(self) -> None:
+        open_path(self.strategy)
+        super().create_accelerator_and_postprocess()
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """The weights of a plain folder, into a model that is not sharded yet; afterwards they are there already."""
+        if self.is_sharded:
+            return
+        was, self.is_fsdp_enabled = self.is_fsdp_enabled, False  # type: ignore[has-type]
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        finally:
+            self.is_fsdp_enabled = was
+        if self.replica:
+            self.replica.updates = -1
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the ranks have split the model among them yet."""
+        return any(isinstance(p, DTensor) for p in self.model.parameters())
+
+    def held(self) -> dict[str, float]:
+        """What one of several processes holds (rank 0's share), measured after the first update."""
+        if not self._held and self.accelerator.num_processes > 1:
+            self._held = {"memory/held_mib": held_bytes(self.model, self.optimizer) / 2**20}
+        return self._held
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """A plain Hugging Face folder, or an adapter's, written by rank 0."""
+        if self.strategy != "fsdp2":
+            super().save_model(output_dir, _internal_call)
+            return
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(
+            full_state_dict=True,
+            cpu_offload=True,
+            broadcast_from_rank0=False,
+            ignore_frozen_params=hasattr(self.model, "peft_config"),
+        )
+        self._save(output_dir, state_dict=get_model_state_dict(self.model, options=options))
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Without the second name of tied weights: gathered apart, the two no longer look like one to transformers."""
+        if state_dict:
+            once = {name for name, _ in self.model.named_parameters()}
+            every = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
+            state_dict = {name: value for name, value in state_dict.items() if name not in every - once}
+        super()._save(output_dir, state_dict)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self.strategy != "fsdp2":
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        from accelerate.utils import save_fsdp_optimizer
+
+        plugin = self.accelerator.state.fsdp_plugin
+        save_fsdp_optimizer(plugin, self.accelerator, self.optimizer, self.model, output_dir)
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER_NAME))

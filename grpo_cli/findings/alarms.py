@@ -1,0 +1,217 @@
+"""The monitors of a run: findings that say a reward is being gamed, or that nothing more can be learned.
+
+Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` says what a run does about one.
+An alarm is raised once: it stands until its rule has been silent for a while, and only then can it be raised again. All of
+it is a function of the recorded lines, so that a resumed run, `grpo doctor` and the report find what the run found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_cli.findings.gold import gap_alarm
+from grpo_cli.findings.health import Finding, History, Metrics
+from grpo_cli.findings.trends import Bounds, length_hack_at
+from grpo_cli.statistics.step import mean
+
+MONITORS = {"W70": "gold", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
+"""Which monitor of `monitor.on_alarm` an alarm belongs to."""
+
+KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Where a monitor begins to speak; the windows are steps."""
+
+    window: int = 10
+    entropy_left: float = 0.25
+    unsolved: float = 0.25
+    gain: float = 0.02
+    repeated: float = 0.3
+    growth: float = 2.0
+    full: float = 0.95
+    rise: float = 0.1
+    flat: float = 0.05
+    flat_steps: int = 20
+    silent_steps: int = 10
+    silent_evaluations: int = 3
+
+
+class Alarms:
+    """Sees every step and every evaluation of a run in order, and says what is newly alarming.
+
+    `parts` are the rewarded verifiers beside the primary one.
+    """
+
+    def __init__(self, parts: Sequence[str] = (), bars: Bars | None = None) -> None:
+        self.parts, self.bars = parts, bars or Bars()
+        self._history: list[dict[str, Any]] = []
+        self._lengths: list[float | None] = []
+        self._rights: list[float | None] = []
+        self._evaluations: list[Metrics] = []
+        self._silent: dict[str, int] = {}  # of standing alarms, looks since their rule last spoke
+
+    def step(self, metrics: Metrics) -> list[Finding]:
+        """What is newly alarming after this step."""
+        keys = (*KEPT, *(f"reward/{name}/mean" for name in self.parts))
+        self._history.append({key: metrics[key] for key in keys if metrics.get(key) is not None})
+        history, width = self._history, self.bars.window
+        self._lengths.append(_over(history[-width:], "length/mean", width))
+        self._rights.append(_over(history[-width:], "right", width))
+        found = [
+            entropy_gone(history, self.bars),
+            length_hack_at(history, self._lengths, self._rights, len(history) - 1, Bounds(window=width)),
+            repeats_itself(history, self.bars),
+            saturated(history, self.bars, self.parts),
+        ]
+        return self._raised(
+            [f for f in found if f is not None], ("W33", "W22", "W23", "W44"), self.bars.silent_steps
+        )
+
+    def evaluated(self, metrics: Metrics) -> list[Finding]:
+        """What is newly alarming after this evaluation."""
+        self._evaluations.append(metrics)
+        found = gold_gap(self._evaluations)
+        return self._raised([found] if found else [], ("W70",), self.bars.silent_evaluations)
+
+    def recall(self, lines: Iterable[Metrics]) -> list[Finding]:
+        """See the lines of `metrics.jsonl` that an earlier process of this run wrote; what was raised in them."""
+        found: list[Finding] = []
+        for metrics in lines:
+            if "group/count" in metrics:
+                found += self.step(metrics)
+            elif "eval/pass@1" in metrics:
+                found += self.evaluated(metrics)
+        return found
+
+    def _raised(self, found: Sequence[Finding], codes: Sequence[str], patience: int) -> list[Finding]:
+        new = [finding for finding in found if finding.code not in self._silent]
+        speaking = {finding.code for finding in found}
+        for code in codes:
+            if code in speaking:
+                self._silent[code] = 0
+            elif code in self._silent:
+                self._silent[code] += 1
+                if self._silent[code] >= patience:
+                    del self._silent[code]
+        return new
+
+
+def alarms_over_run(steps: History, evaluations: History, recipe: Mapping[str, Any]) -> list[Finding]:
+    """The alarms of a whole run, each where it was raised; `recipe` by dotted key. W22 is left to `trends`."""
+    alarms = Alarms(rewarded_parts(recipe))
+    found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
+    return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
+
+
+def rewarded_parts(recipe: Mapping[str, Any]) -> list[str]:
+    """Verifiers that are rewarded and not primary, of a recipe by dotted key."""
+    names = dict.fromkeys(key.split(".")[1] for key in recipe if key.startswith("verify."))
+    return [n for n in names if recipe.get(f"verify.{n}.weight", 1) and not recipe.get(f"verify.{n}.primary")]
+
+
+def gold_gap(evaluations: History) -> Finding | None:
+    """W70: the training verifier calls right what the gold verifier does not, and ever more of it.
+
+    On held-out samples that both judged. Speaks of a gap that is surely above ten points, or of a smaller one that has
+    grown significantly and still grows or has cost gold score.
+    """
+    said = gap_alarm(evaluations)
+    if said is None:
+        return None
+    return _finding(
+        "W70", evaluations, said, "read the samples that only the training verifier likes, and mend it"
+    )
+
+
+def entropy_gone(history: History, bars: Bars) -> Finding | None:
+    """W33: entropy is below a quarter of the start, the reward has stopped rising, and much is still unsolved.
+
+    A policy that has learned its task has little entropy too: there hardly any group is all wrong.
+    """
+    start, now = (
+        _over(history[:3], sampled_or_trained, 1),
+        _over(history[-bars.window :], sampled_or_trained, bars.window),
+    )
+    wrong = _over(history[-bars.window :], "group/all_wrong", bars.window)
+    groups = _over(history[-bars.window :], "group/count", bars.window)
+    reward = _over(history[-bars.window :], "reward/total/mean", bars.window)
+    earlier = history[: len(history) - bars.flat_steps][-bars.window :]
+    before = _over(earlier, "reward/total/mean", bars.window)
+    if not start or now is None or wrong is None or not groups or reward is None or before is None:
+        return None
+    if now >= bars.entropy_left * start or wrong < bars.unsolved * groups or reward > before + bars.gain:
+        return None
+    text = (
+        f"entropy is {now:.2g}, {start:.2g} at the start; the reward has stopped at {reward:.2f} and"
+        f" {wrong / groups:.0%} of the groups are all wrong"
+    )
+    return _finding(
+        "W33",
+        history,
+        text,
+        "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`",
+    )
+
+
+def repeats_itself(history: History, bars: Bars) -> Finding | None:
+    """W23: completions repeat themselves: a third of their four-word runs, and twice as many as at the start."""
+    start = _over(history[: bars.window], "repetition", bars.window)
+    now = _over(history[-bars.window :], "repetition", bars.window)
+    if start is None or now is None or now < bars.repeated or now < bars.growth * start:
+        return None
+    text = f"{now:.0%} of the four-word runs in a completion repeat an earlier one, {start:.0%} at the start"
+    return _finding(
+        "W23", history, text, "read the longest samples; `shaping.repetition` takes reward off such answers"
+    )
+
+
+def saturated(history: History, bars: Bars, parts: Sequence[str]) -> Finding | None:
+    """W44: a side reward (a format, say) rose until it is full, and no more answers are right than at the start."""
+    right = (
+        _over(history[: bars.window], "right", bars.window),
+        _over(history[-bars.window :], "right", bars.window),
+    )
+    if (
+        right[0] is None
+        or right[1] is None
+        or len(history) < bars.flat_steps
+        or right[1] > right[0] + bars.flat
+    ):
+        return None
+    for name in parts:
+        key = f"reward/{name}/mean"
+        start = _over(history[: bars.window], key, bars.window)
+        last = [m.get(key) for m in history[-bars.flat_steps :]]
+        if start is None or any(v is None or v < bars.full for v in last) or start > bars.full - bars.rise:
+            continue
+        text = f"`{name}` is full for {bars.flat_steps} steps, {start:.0%} at the start; right samples went from {right[0]:.0%} to {right[1]:.0%}"
+        return _finding(
+            "W44", history, text, f"lower `verify.{name}.weight`, or make it a condition (`combine.gate`)"
+        )
+    return None
+
+
+ALARM_RULES = (gold_gap, entropy_gone, repeats_itself, saturated)
+"""For `grpo explain`; the rule of W22 stands in `trends`."""
+
+
+def sampled_or_trained(metrics: Metrics) -> float | None:
+    """The entropy of a step over all samples, where the engine's log-probs gave it; else over the rows trained on."""
+    sampled: float | None = metrics.get("entropy/sampled")
+    return metrics.get("entropy") if sampled is None else sampled
+
+
+def _over(history: History, key: Any, least: int) -> float | None:
+    """Mean of a metric over these steps; None where fewer than `least` measured it."""
+    found = [key(m) if callable(key) else m.get(key) for m in history]
+    known = [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v)]
+    return mean(known) if len(known) >= least else None
+
+
+def _finding(code: str, history: History, text: str, hint: str) -> Finding:
+    return Finding(code, int(history[-1].get("step") or 0), text, hint)

@@ -1,0 +1,194 @@
+"""`grpo doctor RUN`: every finding of a run with its evidence, the completions behind it, and a command to go on with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.findings.health import Finding
+from grpo_cli.findings.run_data import RunData, collect
+from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
+from grpo_cli.run import RunFolder
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import mean
+from grpo_cli.text import visible
+
+SCHEMA = 1
+WIDTH = 5
+"""Steps that each number of the evidence is a mean over."""
+EVIDENCE: dict[str, tuple[str, ...]] = {
+    "W10": ("group/mixed", "group/all_wrong", "group/all_right"),
+    "W11": ("group/all_wrong", "group/mixed", "right"),
+    "W12": ("group/all_right", "group/mixed", "right"),
+    "W20": ("truncated", "length/mean", "right"),
+    "W21": ("length/right", "reward/total/mean"),
+    "W22": ("length/mean", "right", "reward/total/mean"),
+    "W23": ("repetition", "length/mean", "right"),
+    "W30": ("entropy", "reward/total/mean"),
+    "W31": ("kl", "reward/total/mean"),
+    "W32": ("kl", "entropy", "right"),
+    "W33": ("entropy/sampled", "entropy", "reward/total/mean", "group/all_wrong", "right"),
+    "W40": ("error", "over_limit"),
+    "W41": ("time/verify", "time/generate"),
+    "W42": ("right", "error", "length/mean"),
+    "W43": ("reward/total/mean", "reward/std_in_group"),
+    "W44": ("right", "reward/total/mean"),
+    "W50": ("grad_norm", "loss"),
+    "W51": ("loss", "grad_norm", "kl"),
+    "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
+    "W70": (
+        "eval/pass@1",
+        "eval/gold/pass@1",
+        "eval/gold/gap",
+        "eval/gold/gap/low",
+        "eval/gold/z",
+        "eval/gold/fooled",
+    ),
+}
+"""Metrics shown beside a finding; the parts of the reward join W43 and W44."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One metric: its mean over the first steps of the run, and over the steps up to the finding; of held-out rows the first and the last measurement until then."""
+
+    key: str
+    start: float | None
+    now: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A finding with what stands behind it."""
+
+    finding: Finding
+    evidence: tuple[Evidence, ...]
+    samples_step: int | None
+    samples: tuple[SampleRecord, ...]
+    next: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object in `--json`."""
+        f = self.finding
+        return {
+            "code": f.code,
+            "step": f.step,
+            "text": f.text,
+            "hint": f.hint,
+            "evidence": {e.key: {"start": e.start, "now": e.now} for e in self.evidence},
+            "samples_step": self.samples_step,
+            "samples": [record.as_json() for record in self.samples],
+            "next": self.next,
+        }
+
+
+def diagnose(folder: RunFolder) -> list[Diagnosis]:
+    """The findings of a run, earliest first; one of a kind, where it was first seen.
+
+    Raises:
+        DataError: nothing was recorded yet, or a line is broken.
+    """
+    run = collect(folder)
+    found: dict[str, Finding] = {}
+    for finding in run.findings:
+        found.setdefault(finding.code, finding)
+    out = [diagnosis(run, finding) for finding in found.values()]
+    if (copies := duplicate_rows(folder)) is not None:
+        finding, samples = copies
+        out.append(Diagnosis(finding, (), finding.step, tuple(samples), f"grpo check {_recipe(run)}"))
+    return sorted(out, key=lambda d: d.finding.step)
+
+
+def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
+    """The finding with its evidence and at most so many samples."""
+    keys, split = EVIDENCE.get(finding.code, ()), split_of(finding.code)
+    if finding.code in ("W43", "W44"):
+        keys = (*(f"reward/{name}/mean" for name in run.names("reward/", "/mean") if name != "total"), *keys)
+    history, width = (run.evaluations, 1) if split == "eval" else (run.steps, WIDTH)
+    until = [m for m in history if int(m.get("step") or 0) <= finding.step]
+    evidence = tuple(
+        Evidence(key, _mean(history[:width], key), _mean(until[-width:], key))
+        for key in keys
+        if any(m.get(key) is not None for m in history)
+    )
+    step = nearest_step(run.folder, finding.step, split)
+    samples = behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
+    return Diagnosis(finding, evidence, step, tuple(samples), _next(run, finding, step))
+
+
+def _next(run: RunData, finding: Finding, step: int | None) -> str:
+    """A command that acts on the finding; the run is started again as it was, with one key changed."""
+    code, rate = finding.code, run.recipe.get("train.lr")
+    if code in ("W10", "W11", "W12"):
+        return f"grpo probe {_recipe(run)}"
+    if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W70") and step is not None:
+        path, recipe = run.folder.sample_path(step, split_of(code)), run.folder.path / "recipe.yaml"
+        return (
+            f"grpo verify {shlex.quote(str(path))} --recipe {shlex.quote(str(recipe))} --json --out /dev/null"
+        )
+    if code == "W20":
+        return _again(run, f"sample.max_tokens={2 * int(run.recipe.get('sample.max_tokens') or 512)}")
+    if code in ("W43", "W44"):
+        names = [n for n in run.names("reward/", "/mean") if n != "total"]
+        other = next((n for n in names if not run.recipe.get(f"verify.{n}.primary")), names[-1])
+        return _again(run, f"combine.gate.{other}=needs_right")
+    return _again(run, f"train.lr={rate / 2:g}") if isinstance(rate, int | float) else _again(run)
+
+
+def _again(run: RunData, change: str = "") -> str:
+    """The command line that started the run, with one more `--set`; the run's own name and how it was shown are left out."""
+    argv = [str(word) for word in run.manifest.get("argv") or []]
+    words = argv[argv.index("train") + 1 :] if "train" in argv else []
+    kept, rest = list[str](), iter(words if "--resume" not in words else [])
+    for word in rest:
+        if word in ("--display", "--set"):
+            value = next(rest, "")
+            kept += [word, value] if word == "--set" and not value.startswith("run.name=") else []
+        elif word != "--json":
+            kept.append(word)
+    return shlex.join(["grpo", "train", *(kept or [_recipe(run)]), *(["--set", change] if change else [])])
+
+
+def _recipe(run: RunData) -> str:
+    """The recipe as it was named on the command line, else the copy in the run's folder."""
+    argv = [str(word) for word in run.manifest.get("argv") or []]
+    named = argv[argv.index("train") + 1 :][:1] if "train" in argv else []
+    if named and not named[0].startswith("-"):
+        return shlex.quote(named[0])
+    return shlex.quote(str(run.folder.path / "recipe.yaml"))
+
+
+def lines_of(found: Sequence[Diagnosis], run: Path) -> list[str]:
+    """What a person reads; model text cannot steer the terminal."""
+    if not found:
+        return ["no finding"]
+    lines: list[str] = []
+    for one in found:
+        f = one.finding
+        lines += [f"{f.code}  step {f.step}  {visible(f.text)}", f"     hint: {f.hint}"]
+        lines += [f"     {e.key:<20} {_number(e.start):>8} → {_number(e.now)}" for e in one.evidence]
+        if one.samples:
+            held_out = "held-out " if split_of(f.code) == "eval" else ""
+            lines.append(f"     {held_out}samples of step {one.samples_step}:")
+        lines += [f"       {_sample(record)}" for record in one.samples]
+        lines += [f"     next: {visible(one.next)}", ""]
+    codes = ", ".join(dict.fromkeys(one.finding.code for one in found))
+    return [*lines, f"{len(found)} finding{'s' if len(found) > 1 else ''} in {visible(str(run))}: {codes}"]
+
+
+def _sample(record: SampleRecord, most: int = 90) -> str:
+    text = visible(" ".join(record.completion[-4 * most :].split()))[-most:]
+    outcome = record.outcome.value if record.outcome is not None else "no verdict"
+    cut = ", cut off" if record.truncated else ""
+    return f"{visible(record.row[:12])}  {outcome}  {record.tokens} tokens{cut}  …{text}"
+
+
+def _number(value: float | None) -> str:
+    return "—" if value is None else f"{value:.3g}"
+
+
+def _mean(history: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    return mean([float(v) for m in history if isinstance(v := m.get(key), int | float)])

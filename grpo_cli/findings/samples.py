@@ -1,0 +1,135 @@
+"""Findings that only samples show, and which samples stand behind a finding of the metrics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from grpo_cli.findings.health import Finding
+from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import Split
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import repetition
+from grpo_verifiers.verdict import Outcome
+
+FILES = 24
+"""Sample files read for duplicates, spread over the run."""
+SHARE = 0.05
+LEAST = 2
+"""Duplicates are a finding from this many rows and this share of the rows seen."""
+
+
+def duplicate_rows(folder: RunFolder) -> tuple[Finding, list[SampleRecord]] | None:
+    """W60: the same prompt under several row ids, with one sample of each; differing answers are said too."""
+    rows: dict[str, dict[str, SampleRecord]] = defaultdict(dict)
+    steps = _spread(folder.steps(), FILES)
+    for step in steps:
+        for record in folder.samples(step):
+            rows[" ".join(record.prompt.split())].setdefault(record.row, record)
+    seen = sum(len(same) for same in rows.values())
+    repeated = [list(same.values()) for same in rows.values() if len(same) > 1]
+    extra = sum(len(same) - 1 for same in repeated)
+    if extra < LEAST or extra < SHARE * seen:
+        return None
+    differing = sum(len({str(r.fields.get("answer")) for r in same}) > 1 for same in repeated)
+    text = f"{extra} of {seen} rows seen repeat the prompt of another"
+    if differing:
+        text += f"; {differing} of these prompts have different answers"
+    finding = Finding(
+        "W60", steps[-1], text, "drop the copies: they weigh double, and leak where they are held out"
+    )
+    return finding, [record for same in repeated[:2] for record in same[:2]]
+
+
+def behind(code: str, records: Sequence[SampleRecord], most: int = 3) -> list[SampleRecord]:
+    """The samples of a step that show a finding best, from different prompts where there are some."""
+    choose = PICKS.get(code, _lowest)
+    by_row: dict[str, SampleRecord] = {}
+    chosen = choose(records)
+    for record in chosen:
+        by_row.setdefault(record.row, record)
+    first = list(by_row.values())
+    return [*first, *(r for r in chosen if all(r is not kept for kept in first))][:most]
+
+
+def split_of(code: str) -> Split:
+    """Which samples a finding is about."""
+    return "eval" if code == "W70" else "train"
+
+
+def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | None:
+    """The last step with samples up to this one, else the first."""
+    steps = folder.steps(split)
+    return max((s for s in steps if s <= step), default=min(steps, default=None))
+
+
+Pick = Callable[[Sequence[SampleRecord]], list[SampleRecord]]
+
+
+def _group_with(records: Sequence[SampleRecord], all_right: bool) -> list[SampleRecord]:
+    groups: dict[str, list[SampleRecord]] = defaultdict(list)
+    for record in records:
+        groups[str(record.group)].append(record)
+    flat = [g for g in groups.values() if all((r.outcome is Outcome.RIGHT) is all_right for r in g)]
+    return [group[0] for group in flat]
+
+
+def _flat(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    return _group_with(records, False) + _group_with(records, True)
+
+
+def _without_verdict(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    bad = (Outcome.ERROR, Outcome.OVER_LIMIT)
+    return [r for r in records if any(v.outcome in bad for v in r.verdicts.values())]
+
+
+def _shortest_right(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    return sorted((r for r in records if r.outcome is Outcome.RIGHT), key=lambda r: r.tokens)
+
+
+def _torn(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """The verifiers disagree most first."""
+
+    def gap(record: SampleRecord) -> float:
+        scores = [v.score for v in record.verdicts.values() if v.score is not None]
+        return max(scores) - min(scores) if scores else 0.0
+
+    return sorted(records, key=gap, reverse=True)
+
+
+def _lowest(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    return sorted((r for r in records if r.reward is not None), key=lambda r: (r.reward or 0.0, -r.tokens))
+
+
+def _fooling(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """Right by the primary verifier, and not right by another one."""
+    return [
+        r
+        for r in _torn(records)
+        if r.outcome is Outcome.RIGHT
+        and any(v.outcome not in (Outcome.RIGHT, Outcome.ERROR) for v in r.verdicts.values())
+    ]
+
+
+PICKS: dict[str, Pick] = {
+    "W10": _flat,
+    "W11": lambda records: _group_with(records, False),
+    "W12": lambda records: _group_with(records, True),
+    "W20": lambda records: [r for r in records if r.truncated],
+    "W21": _shortest_right,
+    "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
+    "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
+    "W33": lambda records: _group_with(records, False),
+    "W40": _without_verdict,
+    "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
+    "W43": _torn,
+    "W44": lambda records: [r for r in _torn(records) if r.outcome is not Outcome.RIGHT],
+    "W70": _fooling,
+}
+"""Where a code is missing the samples of least reward are shown."""
+
+
+def _spread(steps: Sequence[int], most: int) -> list[int]:
+    if len(steps) <= most:
+        return list(steps)
+    return sorted({steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)})

@@ -1,0 +1,241 @@
+"""Attack a verifier with the rows it will judge: what does it pay for that it should not, and what does it miss?
+
+A false positive is an attack called right, a false negative a harmless rewrite of the gold not called right. `error`,
+an exception and a late verdict count apart: they are neither.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_cli.jobs.audit.attacks import ATTACKS, REWRITES, WITHOUT_GOLD, Make, Texts, bare_of
+from grpo_cli.statistics.estimate import wilson
+from grpo_verifiers.verdict import Outcome
+from grpo_verifiers.verifier import BadGold, Sample, Verifier
+
+LATE_S = 2.0
+SCHEMA = 1
+MOST_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One completion that was judged wrongly."""
+
+    row: int
+    name: str
+    completion: str
+    outcome: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Audit:
+    """What one verifier did with its attacks and rewrites."""
+
+    name: str
+    is_form: bool = False
+    tried: int = 0
+    attacks: int = 0
+    rewrites: int = 0
+    paid: list[Failure] = field(default_factory=list)
+    missed: list[Failure] = field(default_factory=list)
+    errors: list[Failure] = field(default_factory=list)
+    late: list[Failure] = field(default_factory=list)
+    bad_golds: list[str] = field(default_factory=list)
+    rows: int = 0
+    without_gold: int = 0
+    slowest_s: float = 0.0
+
+    @property
+    def worst_rate(self) -> float:
+        """The larger of the shares of false positives, false negatives, and errors or late verdicts."""
+        broken = len(self.errors) + len(self.late)
+        return max(
+            _share(len(self.paid), self.attacks),
+            _share(len(self.missed), self.rewrites),
+            _share(broken, self.tried),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of `--json` for this verifier."""
+        return {
+            "rows": self.rows,
+            "without_gold": self.without_gold,
+            "bad_golds": self.bad_golds[:20],
+            "judges_form": self.is_form,
+            "tried": self.tried,
+            "attacks": self.attacks,
+            "false_positives": _rate(len(self.paid), self.attacks),
+            "rewrites": self.rewrites,
+            "false_negatives": _rate(len(self.missed), self.rewrites),
+            "errors": len(self.errors),
+            "late": len(self.late),
+            "slowest_s": round(self.slowest_s, 3),
+            "failures": {
+                kind: [
+                    {
+                        "row": f.row,
+                        "attack": f.name,
+                        "outcome": f.outcome,
+                        "reason": f.reason,
+                        "completion": f.completion[:300],
+                    }
+                    for f in found
+                ]
+                for kind, found in (
+                    ("paid", self.paid),
+                    ("missed", self.missed),
+                    ("errors", self.errors),
+                    ("late", self.late),
+                )
+            },
+        }
+
+    def text(self) -> str:
+        """Lines for people."""
+        lines = [
+            f"{self.name}: {self.rows} rows"
+            + (f", {self.without_gold} without a gold of their own" if self.without_gold else ""),
+            *(
+                ["  judges a form, no answer: attacks show only that it neither raises nor hangs"]
+                if self.is_form
+                else []
+            ),
+            f"  paid for an attack      {_shown(len(self.paid), self.attacks)}",
+            f"  missed a right answer   {_shown(len(self.missed), self.rewrites)}",
+            f"  tried {self.tried}   errors {len(self.errors)}   late {len(self.late)}   slowest {self.slowest_s:.2f} s",
+        ]
+        for what, found in (
+            ("paid", self.paid),
+            ("missed", self.missed),
+            ("error", self.errors),
+            ("late", self.late),
+        ):
+            for failure in found[:MOST_SHOWN]:
+                text = failure.completion if len(failure.completion) <= 90 else failure.completion[:87] + "…"
+                lines.append(f"    {what}: row {failure.row}, {failure.name} ({failure.reason}): {text!r}")
+            if len(found) > MOST_SHOWN:
+                lines.append(f"    … and {len(found) - MOST_SHOWN} more")
+        lines += [f"    bad gold: {problem}" for problem in self.bad_golds[:MOST_SHOWN]]
+        return "\n".join(lines)
+
+
+def _share(k: int, n: int) -> float:
+    return k / n if n else 0.0
+
+
+def _rate(k: int, n: int) -> dict[str, Any]:
+    found = wilson(k, n)
+    return {"n": k, "of": n, "rate": found.mean if n else None, "ci": [found.low, found.high] if n else None}
+
+
+def _shown(k: int, n: int) -> str:
+    if not n:
+        return "—"
+    found = wilson(k, n)
+    return f"{k} of {n}   {found.mean:.1%} (95 % interval {found.low:.1%} to {found.high:.1%})"
+
+
+def audit(
+    name: str,
+    verifier: Verifier,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    whole_text: bool = False,
+    form: bool = False,
+) -> Audit:
+    """Run all attacks and rewrites over the rows.
+
+    `whole_text` leaves out rewrites that only wrap an answer. `form` says that the verifier judges no answer: attacks
+    then only show that it neither raises nor hangs, as most do on rows without a gold.
+    """
+    found = Audit(name, is_form=form)
+    known = [_known(i, verifier, row, found) for i, row in enumerate(rows, 1)]
+    usable = [one for one in known if one is not None]
+    found.rows = len(rows)
+    for at, (index, row, gold, good) in enumerate(usable):
+        bad = _bad_for(verifier, gold, usable, at)
+        texts = Texts(good, bad, str(row.get("prompt", row.get("question", ""))), bare_of(good), bare_of(bad))
+        for attack, make in ATTACKS.items():
+            _try(
+                found,
+                verifier,
+                gold,
+                texts,
+                index,
+                attack,
+                make,
+                is_attack=True,
+                counts=not form and (bool(good) or attack in WITHOUT_GOLD),
+            )
+        for rewrite, make in REWRITES.items():
+            if good and (not whole_text or rewrite == "as it stands"):
+                _try(found, verifier, gold, texts, index, rewrite, make, is_attack=False)
+    return found
+
+
+_Known = tuple[int, Mapping[str, Any], Any, str]
+
+
+def _known(index: int, verifier: Verifier, row: Mapping[str, Any], found: Audit) -> _Known | None:
+    try:
+        gold = verifier.compile(row)
+        good = row.get("good") or verifier.gold_text(row) or ""
+    except BadGold as err:
+        found.bad_golds.append(f"row {index}: {err}")
+        return None
+    if not good:
+        found.without_gold += 1
+    return index, row, gold, str(good)
+
+
+def _bad_for(verifier: Verifier, gold: Any, usable: Sequence[_Known], at: int) -> str:
+    """Another row's gold that this row does not accept; a plain wrong answer where there is none."""
+    others = [good for _, _, _, good in (*usable[at + 1 :], *usable[:at]) if good][:20]
+    for candidate in (*others, "\\boxed{quite another thing}"):
+        if verifier.judge([Sample(candidate, gold)])[0].outcome is not Outcome.RIGHT:
+            return candidate
+    return "\\boxed{quite another thing}"
+
+
+def _try(
+    found: Audit,
+    verifier: Verifier,
+    gold: Any,
+    texts: Texts,
+    row: int,
+    name: str,
+    make: Make,
+    *,
+    is_attack: bool,
+    counts: bool = True,
+) -> None:
+    completion = make(texts)
+    if completion is None or (is_attack and completion.strip() == texts.good.strip()):
+        return
+    began = time.perf_counter()
+    try:
+        verdict = verifier.judge([Sample(completion, gold, texts.prompt)])[0]
+    except Exception as err:  # noqa: BLE001 - an audit reports what a verifier raises, whatever it is
+        found.errors.append(Failure(row, name, completion, "raised", f"{type(err).__name__}: {err}"))
+        verdict = None
+    took = time.perf_counter() - began
+    found.slowest_s = max(found.slowest_s, took)
+    found.tried += 1
+    found.attacks += is_attack and counts
+    found.rewrites += not is_attack
+    if verdict is None:
+        return
+    failure = Failure(row, name, completion, verdict.outcome.value, verdict.reason)
+    if took > LATE_S:
+        found.late.append(failure)
+    if verdict.outcome is Outcome.ERROR:
+        found.errors.append(failure)
+    elif is_attack and counts and verdict.outcome is Outcome.RIGHT:
+        found.paid.append(failure)
+    elif not is_attack and verdict.outcome is not Outcome.RIGHT:
+        found.missed.append(failure)

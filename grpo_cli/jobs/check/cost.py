@@ -1,0 +1,125 @@
+"""What a run will take, as arithmetic with its formula beside it. Bounds, not forecasts: kernels, padding and waiting come on top.
+
+Every completion is taken at `sample.max_tokens`, so tokens are an upper bound; arithmetic is the least a step needs.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from grpo_cli.jobs.check.findings import Finding, Level
+from grpo_cli.jobs.check.lengths import Lengths
+from grpo_cli.jobs.check.sizes import Sizes
+from grpo_cli.recipe import BatchPlan, Recipe
+from grpo_cli.recipe.checking.strategy import splits_parameters
+
+GIB = 1 << 30
+ADAM_BYTES = 4 + 4 + 8
+"""Of a trained parameter: float32 weight, gradient, two moments."""
+
+SHARED = {
+    "fsdp2": "shared out among the processes by",
+    "zero3": "shared out among the processes by",
+    "zero2": "all but the weights shared out among the processes by",
+}
+
+
+def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:
+    """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
+    n, lora = sizes.parameters, recipe.model.lora
+    if lora is None:
+        state = n * ADAM_BYTES
+        how = f"{n:,} parameters x {ADAM_BYTES} B (float32 weight, gradient, Adam)"
+    else:
+        adapters = sizes.lora_parameters(lora.r)
+        base_bytes = 0.5 if recipe.model.load_in_4bit else 2
+        state = int(n * base_bytes) + adapters * ADAM_BYTES
+        how = f"{n:,} x {base_bytes:g} B (frozen) + {adapters:,} adapter parameters x {ADAM_BYTES} B"
+    prompt = lengths.quantile(0.95) if lengths else 0
+    tokens = prompt + recipe.sample.max_tokens
+    cache = plan.completions_step * tokens * sizes.kv_values_token * 2
+    logits = recipe.sample.max_tokens * sizes.vocab * 4
+    strategy = recipe.launch.strategy
+    shared = f", {SHARED[strategy]} `{strategy}`" if strategy in SHARED else ""
+    lines = (
+        f"{_gib(state)}  weights and optimizer = {how}{shared}",
+        *_whole_copy(strategy, n),
+        f"{_gib(cache)}  KV cache of a step = {plan.completions_step:,} completions x {tokens:,} tokens"
+        f" x {sizes.kv_values_token:,} values x 2 B (bfloat16; twice that on a CPU)",
+        f"{_gib(logits)}  logits of one completion = {recipe.sample.max_tokens:,} tokens x {sizes.vocab:,} x 4 B",
+    )
+    data = {"state_bytes": state, "kv_cache_bytes": cache, "logits_bytes": logits, "parameters": n}
+    message = f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
+    return Finding("memory", Level.OK, message, lines, data)
+
+
+def _whole_copy(strategy: str, parameters: int) -> list[str]:
+    if not splits_parameters(strategy):
+        return []
+    return [
+        f"{_gib(parameters * 2)}  whole copy of the weights on each process = {parameters:,} x 2 B (bfloat16)"
+    ]
+
+
+def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:
+    """The arithmetic of all steps; on a machine without a GPU also the least time at its measured matrix product."""
+    n = sizes.parameters
+    prompt = lengths.mean if lengths else 0.0
+    tokens = plan.completions_step * (prompt + recipe.sample.max_tokens)
+    passes = {"generate": 2, "update": 6 * recipe.train.inner_epochs}
+    if recipe.train.inner_epochs > 1:
+        passes["old log-probs"] = 2
+    if recipe.train.kl.beta > 0:
+        passes["reference"] = 2
+    flops = plan.steps * tokens * n * sum(passes.values())
+    parts = " + ".join(f"{count} {name}" for name, count in passes.items())
+    lines = [
+        f"{plan.steps:,} steps x {tokens:,.0f} tokens x {n:,} parameters x ({parts})",
+        "hours = PFLOP / (3.6 x TFLOP/s delivered)",
+    ]
+    data: dict[str, float] = {"flops": flops, "tokens": plan.steps * tokens}
+    message = f"at most {plan.steps * tokens / 1e6:,.3g} M tokens, {_flop(flops)}"
+    rate = None if _has_gpu() else _cpu_flops()
+    if rate is not None:
+        data |= {"cpu_flops": rate, "cpu_seconds": flops / rate}
+        message += f"; {_span(flops / rate)} of arithmetic on one core here"
+        lines.append(
+            f"one core multiplies matrices at {rate / 1e9:,.3g} GFLOP/s (measured now); small models reach far less"
+        )
+    return Finding("time", Level.OK, message, tuple(lines), data)
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _cpu_flops(side: int = 384, seconds: float = 0.05) -> float | None:
+    """float32 operations a CPU-second in a matrix product, in the best of some rounds."""
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    a = np.ones((side, side), np.float32)
+    a @ a
+    best, end = float("inf"), time.process_time() + seconds
+    while time.process_time() < end:
+        began = time.process_time()
+        for _ in range(5):  # the clock is too coarse for one
+            a @ a
+        best = min(best, (time.process_time() - began) / 5)
+    return 2 * side**3 / best if best > 0 else None
+
+
+def _flop(count: float) -> str:
+    return f"{count / 1e15:,.3g} PFLOP" if count >= 1e14 else f"{count / 1e12:,.3g} TFLOP"
+
+
+def _gib(count: float) -> str:
+    return f"{count / GIB:6.3g} GiB" if count >= GIB / 10 else f"{count / (1 << 20):6.3g} MiB"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

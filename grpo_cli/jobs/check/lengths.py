@@ -1,0 +1,98 @@
+"""Prompt lengths in tokens against the limits they will meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from grpo_cli.jobs.check.findings import Finding, Level
+from grpo_cli.recipe import Recipe
+
+BARS = 8
+WIDTH = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The token counts of the prompts that were looked at, shortest first."""
+
+    counts: list[int]
+    total: int
+    """Prompts there are, looked at or not."""
+
+    @classmethod
+    def of(cls, counts: Sequence[int], total: int) -> Lengths:
+        return cls(sorted(counts), total)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.counts) / len(self.counts)
+
+    def quantile(self, share: float) -> int:
+        """The smallest count that at least this share of the prompts does not exceed."""
+        return self.counts[max(0, ceil(share * len(self.counts)) - 1)]
+
+
+def check_lengths(lengths: Lengths, recipe: Recipe, context: int | None) -> Finding:
+    """The histogram, how many prompts are over a limit, and whether prompt and completion fit the model's context."""
+    room = None if context is None else context - recipe.sample.max_tokens
+    limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
+    data = {
+        "n": len(lengths.counts),
+        "total": lengths.total,
+        "mean": lengths.mean,
+        "p50": lengths.quantile(0.5),
+        "p95": lengths.quantile(0.95),
+        "max": lengths.counts[-1],
+        "context": context,
+        "limit": min(limits, default=None),
+    }
+    seen = f"{len(lengths.counts):,} of {lengths.total:,} " if lengths.total > len(lengths.counts) else ""
+    spread = (
+        f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
+    )
+    lines = histogram(lengths.counts)
+    if room is not None and room < 1:
+        message = f"`sample.max_tokens` {recipe.sample.max_tokens:,} leaves no room for a prompt in a context of {context:,}"
+        return Finding("tokens", Level.FAIL, message, data=data, hint="lower `sample.max_tokens`")
+    if not limits:
+        return Finding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
+    limit = min(limits)
+    over = sum(count > limit for count in lengths.counts)
+    data["over"] = over
+    where = (
+        "`data.max_prompt_tokens`"
+        if limit == recipe.data.max_prompt_tokens
+        else f"context {context:,} - `sample.max_tokens`"
+    )
+    if over == len(lengths.counts):
+        return Finding("tokens", Level.FAIL, f"{spread}; all are over {limit:,} ({where})", lines, data)
+    if over:
+        level = Level.NOTE if limit == recipe.data.max_prompt_tokens else Level.WARN
+        return Finding(
+            "tokens",
+            level,
+            f"{spread}; {over:,} of {len(lengths.counts):,} are over {limit:,} ({where}) and dropped",
+            lines,
+            data,
+        )
+    return Finding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
+
+
+def histogram(counts: Sequence[int]) -> tuple[str, ...]:
+    """Bars over at most eight even ranges of whole numbers."""
+    low, high = min(counts), max(counts)
+    step = max(1, ceil((high - low + 1) / BARS))
+    bins = [0] * ((high - low) // step + 1)
+    for count in counts:
+        bins[(count - low) // step] += 1
+    digits = len(f"{high:,}")
+    most = max(bins)
+    lines = []
+    for index, found in enumerate(bins):
+        first, last = low + index * step, min(high, low + (index + 1) * step - 1)
+        bar = "▇" * ceil(found / most * WIDTH)
+        span = f"{first:>{digits},}" if first == last else f"{first:>{digits},}-{last:<{digits},}"
+        lines.append(f"{span:<{2 * digits + 1}} {bar:<{WIDTH}} {found:,}".rstrip())
+    return tuple(lines)

@@ -1,0 +1,208 @@
+"""All checks of one recipe, in the order in which a run would meet their subjects. One that fails stops only what needs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grpo_cli.data.audit import Audit
+from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import Which
+from grpo_cli.data.template import FillError, parse
+from grpo_cli.errors import UserError
+from grpo_cli.jobs.check.cost import check_memory, check_time
+from grpo_cli.jobs.check.findings import Finding, Level, failed
+from grpo_cli.jobs.check.lengths import Lengths, check_lengths
+from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
+from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
+from grpo_cli.jobs.check.tokens import UnknownTokens, counter, full_counter, model_files
+from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
+from grpo_cli.recipe import BatchPlan, Recipe, plan
+from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
+from grpo_cli.reward.judge import Judge
+from grpo_verifiers.combine import Rule
+
+GOLDS_S = 0.7
+"""Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
+
+
+TOKENS_S = 1.0
+"""The same for token counts, beside the other checks."""
+
+
+@dataclass
+class Check:
+    """One recipe being checked; `findings()` yields each answer as soon as it is known."""
+
+    recipe: Recipe
+    base: Path | None
+    most: int = 10_000
+    is_full: bool = False
+    sample_row: Row | None = None
+    _train: Read | None = field(default=None, init=False)
+    _held_out: Read | None = field(default=None, init=False)
+    _audit: Audit | None = field(default=None, init=False)
+
+    def findings(self) -> Iterator[Finding]:
+        """Every check's answer."""
+        yield from self._rows()
+        model = self.recipe.model
+        sizes = full_sizes(model) if self.is_full else read_sizes(model, model_files(model))
+        with ThreadPoolExecutor(
+            1
+        ) as beside:  # the tokenizer works outside Python and leaves this thread free
+            counting = beside.submit(self._count)
+            yield from self._verifiers()
+            yield from self._likeness()
+            finding, lengths = self._tokens(sizes, counting)
+        yield finding
+        yield from self._batches(sizes, lengths)
+
+    def _rows(self) -> Iterator[Finding]:
+        self._train = yield from self._read("train")
+        if self.recipe.data.eval is not None:
+            self._held_out = yield from self._read("eval")
+        if self._train is not None:
+            self.sample_row = self._train.rows[0]
+        yield from self._warmup()
+
+    def _read(self, which: Which) -> Generator[Finding, None, Read | None]:
+        try:
+            found = read_rows(self.recipe.data, which, self.base, self.most)
+        except UserError as err:
+            yield failed(f"rows {which}", err)
+            return None
+        total = f"{'' if found.is_exact else 'more than '}{found.total:,} rows"
+        how = f"; looked at {len(found.rows):,} ({found.how})" if found.is_sample else ""
+        columns = ", ".join(found.rows[0].fields)
+        data = {"total": found.total, "is_exact": found.is_exact, "n": len(found.rows), "how": found.how}
+        yield Finding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", data=data)
+        return found
+
+    def _warmup(self) -> Iterator[Finding]:
+        for index, phase in enumerate(self.recipe.warmup or []):
+            check = f"warmup[{index}]"
+            read = self._train
+            if phase.data is not None:
+                data = self.recipe.data.model_copy(update={"train": [phase.data]})
+                try:
+                    read = read_rows(data, "train", self.base, self.most)
+                except UserError as err:
+                    yield failed(check, err)
+                    continue
+            if read is not None:
+                yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
+
+    def _verifiers(self) -> Iterator[Finding]:
+        combine = self.recipe.combine
+        rule = Rule(combine.method, dict(combine.gate), combine.by)
+        try:
+            judge = Judge(self.recipe.verify, self.base)
+        except UserError as err:
+            yield failed("verify", err)
+            return
+        try:
+            started = check_start(judge)
+            yield from started
+            if any(finding.level is Level.FAIL for finding in started):
+                return
+            for which, read in (("train", self._train), ("eval", self._held_out)):
+                if read is None:
+                    continue
+                budget_s = None if self.is_full else GOLDS_S
+                drops = self.recipe.data.on_bad_gold == "drop"
+                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, rule)
+                yield finding
+                self._audit = self._audit or audit
+            if self._audit is not None and self._audit.rows:
+                yield from check_refusals(self._audit, judge.verifiers, rule)
+        finally:
+            judge.close()
+
+    def _likeness(self) -> Iterator[Finding]:
+        if self._train is not None:
+            held_out = self._held_out.rows if self._held_out else None
+            if held_out is not None or self.recipe.data.eval is None:
+                read = self._train
+                more = "" if read.is_exact else "more than "
+                of = f" of {more}{read.total:,}" if read.is_sample else ""
+                seen = f"{len(read.rows):,}{of} training rows"
+                yield from check_likeness(self._train.rows, held_out, seen)
+
+    def _count(self) -> Lengths:
+        read = [one for one in (self._train, self._held_out) if one is not None]
+        model = self.recipe.model
+        if not read:
+            raise UnknownTokens("no rows to count")
+        count = full_counter(model) if self.is_full else counter(model, model_files(model))
+        rows = [row for one in read for row in one.rows]
+        counts: list[int] = []
+        began = time.perf_counter()
+        for part in spread_parts(rows):
+            counts += count(part)
+            if not self.is_full and time.perf_counter() - began > TOKENS_S:
+                break
+        return Lengths.of(counts, len(rows))
+
+    def _tokens(self, sizes: Sizes | None, counting: Future[Lengths]) -> tuple[Finding, Lengths | None]:
+        try:
+            lengths = counting.result()
+        except UnknownTokens as err:
+            return Finding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
+        return check_lengths(lengths, self.recipe, sizes.context if sizes else None), lengths
+
+    def _bad_share(self) -> float:
+        """Share of the rows looked at that have a bad gold and will be left out."""
+        if self._audit is None:
+            return 0.0
+        return len(self._audit.dropped) / (len(self._audit.rows) + len(self._audit.dropped))
+
+    def _hint(self) -> str:
+        return "" if self.is_full else "`--full` asks transformers"
+
+    def _batches(self, sizes: Sizes | None, lengths: Lengths | None) -> Iterator[Finding]:
+        if self._train is None:
+            return
+        bad = self._bad_share()
+        try:
+            batches: BatchPlan = plan(self.recipe, round(self._train.total * (1 - bad)))
+        except UserError as err:
+            yield failed("batches", err)
+            return
+        first, *rest = batches.text().splitlines()
+        data = {
+            "rows": batches.rows,
+            "completions": batches.completions_step,
+            "steps": batches.steps,
+            "epochs": batches.epochs,
+        }
+        yield Finding("batches", Level.OK, first, tuple(rest), data)
+        idle = idle_reuse(self.recipe, batches)
+        if idle:
+            yield Finding("reuse", Level.WARN, idle, hint=IDLE_HINT)
+        if sizes is None:
+            yield Finding(
+                "memory",
+                Level.UNKNOWN,
+                "unknown: no `config.json` of this model on this disk",
+                hint=self._hint(),
+            )
+            return
+        yield check_memory(self.recipe, sizes, batches, lengths)
+        yield check_time(self.recipe, sizes, batches, lengths)
+
+
+def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -> Finding:
+    """Whether every demonstration can be filled from every row; a row draws one of them, so all must do."""
+    for shown in templates:
+        template = parse(shown)
+        for row in rows:
+            try:
+                template.fill(row.fields)
+            except FillError as err:
+                return Finding(check, Level.FAIL, f"{row.place}: `{shown}`: {err}")
+    return Finding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")

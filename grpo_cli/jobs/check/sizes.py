@@ -1,0 +1,130 @@
+"""How large the model is, from its files alone: `config.json`, and the headers of its safetensors where they lie here."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.jobs.check.tokens import ModelFiles, model_files, pretrained
+from grpo_cli.recipe import Model
+
+MOST_HEADER_BYTES = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Parameters and the shapes that memory depends on; `source` says what they were read from."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    context: int | None
+    source: str
+
+    @property
+    def kv_values_token(self) -> int:
+        """Numbers the KV cache keeps for one token."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
+    def lora_parameters(self, r: int) -> int:
+        """Parameters of adapters of rank r on all linear layers of all blocks."""
+        d, f, q, kv = (
+            self.hidden,
+            self.intermediate,
+            self.heads * self.head_dim,
+            self.kv_heads * self.head_dim,
+        )
+        return self.layers * r * ((d + q) * 2 + (d + kv) * 2 + (d + f) * 3)
+
+
+def read_sizes(model: Model, files: ModelFiles) -> Sizes | None:
+    """The sizes, or None where no `config.json` lies here or it is of a kind we cannot add up."""
+    if model.path == "builtin:tiny":
+        from grpo_cli.policy.tiny import SIZES
+
+        return _sizes(SIZES, None, "its definition")
+    config = files.json("config.json")
+    if config is None:
+        return None
+    counted = _counted(files)
+    return _sizes(
+        config.get("text_config") or config, counted, "safetensors headers" if counted else "config.json"
+    )
+
+
+def full_sizes(model: Model) -> Sizes | None:
+    """The same through transformers, which also reads GGUF headers; None where it knows no such model."""
+    if model.path == "builtin:tiny":
+        return read_sizes(model, ModelFiles(None, None, None))
+    from transformers import AutoConfig
+
+    where, extra = pretrained(model)
+    try:
+        config = AutoConfig.from_pretrained(where, **extra).to_dict()
+    except (OSError, ValueError, KeyError, ImportError):
+        return None
+    files = model_files(model)
+    counted = _counted(files)
+    return _sizes(
+        config.get("text_config") or config, counted, "safetensors headers" if counted else "its config"
+    )
+
+
+def _sizes(config: dict[str, Any], counted: int | None, source: str) -> Sizes | None:
+    try:
+        d, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
+        f, vocab = config["intermediate_size"], config["vocab_size"]
+    except KeyError:
+        return None
+    kv_heads = config.get("num_key_value_heads") or heads
+    head_dim = config.get("head_dim") or d // heads
+    if counted is None and config.get("num_experts", config.get("num_local_experts")):
+        return None
+    attention = 2 * d * heads * head_dim + 2 * d * kv_heads * head_dim
+    embeddings = vocab * d * (1 if config.get("tie_word_embeddings") else 2)
+    added_up = embeddings + layers * (attention + 3 * d * f + 2 * d) + d
+    return Sizes(
+        parameters=counted or added_up,
+        layers=layers,
+        hidden=d,
+        intermediate=f,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab=vocab,
+        context=config.get("max_position_embeddings"),
+        source=source,
+    )
+
+
+def _counted(files: ModelFiles) -> int | None:
+    """Parameters by the headers of all weight files; None where one is missing."""
+    index = files.json("model.safetensors.index.json")
+    names = (
+        sorted(set(index["weight_map"].values()))
+        if index and "weight_map" in index
+        else ["model.safetensors"]
+    )
+    paths = [files.path(name) for name in names]
+    try:
+        return sum(_header_count(path) for path in paths if path is not None) if all(paths) else None
+    except (OSError, ValueError, KeyError, struct.error):
+        return None
+
+
+def _header_count(path: Path) -> int:
+    with path.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        if length > MOST_HEADER_BYTES:
+            raise ValueError("no safetensors file")
+        header = json.loads(stream.read(length))
+    return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")

@@ -1,0 +1,165 @@
+"""Whether the verifiers run here, whether every gold passes its own, and whether anything else passes too.
+
+A verifier that calls each gold right proves little: one that always says yes does so. So the empty completion
+and the golds of other rows are judged as well, and both should be wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.data.audit import Audit, audit_golds
+from grpo_cli.data.rows import Row
+from grpo_cli.errors import DataError, Exit, Mistake, UserError
+from grpo_cli.jobs.check.findings import Finding, Level, failed
+from grpo_cli.jobs.check.reading import spread_parts
+from grpo_cli.reward.judge import Judge
+from grpo_verifiers import Outcome, Sample, Verifier
+from grpo_verifiers.combine import SUM, Rule, judges_of
+
+if TYPE_CHECKING:
+    from grpo_verifiers.sandbox.tiers import Tier
+
+CROSSED = 64
+SHOWN = 10
+MANY = 0.1
+
+
+def check_start(judge: Judge) -> list[Finding]:
+    """Start workers and sandboxes."""
+    began = time.perf_counter()
+    try:
+        judge.start()
+    except UserError as err:
+        return [failed("verify", err)]
+    names = ", ".join(f"{name}{' (primary)' if name == judge.primary else ''}" for name in judge.verifiers)
+    started = Finding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")
+    sandboxes = [
+        _sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))
+    ]
+    return [started, *sandboxes]
+
+
+def _sandbox(name: str, tier: Tier) -> Finding:
+    """What the sandbox of a verifier refused when it was tried, and what this tier never promises."""
+    check = f"verify.{name}"
+    forbidden = [one for one in tier.checks if one.asked == "refused"]
+    breaches = [one.name for one in forbidden if one.is_breach]
+    refused = len(forbidden) - len(breaches)
+    message = f"sandbox `{tier.name}` refused {refused} of {len(forbidden)} forbidden things that were tried"
+    if breaches:
+        return Finding(check, Level.FAIL, f"{message}; open: {', '.join(breaches)}", code=Exit.SETUP)
+    lines = tuple(f"not covered: {what}" for what in tier.warnings)
+    return Finding(check, Level.OK, message, lines, tier.as_json())
+
+
+def check_golds(
+    which: str,
+    rows: Sequence[Row],
+    verifiers: Mapping[str, Verifier],
+    drops: bool,
+    budget_s: float | None,
+    rule: Rule = SUM,
+) -> tuple[Audit | None, Finding]:
+    """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
+    check = f"golds {which}"
+    began = time.perf_counter()
+    audited = Audit([], {name: [] for name in verifiers}, [])
+    seen = 0
+    for part in spread_parts(rows):
+        try:
+            found = audit_golds(part, verifiers, "drop", rule)
+        except DataError as err:  # every row of this part is bad
+            found = Audit([], {name: [] for name in verifiers}, err.mistakes)
+        except UserError as err:
+            return None, failed(check, err)
+        seen += len(part)
+        audited.rows.extend(found.rows)
+        audited.dropped.extend(found.dropped)
+        for name, golds in found.golds.items():
+            audited.golds[name].extend(golds)
+        if budget_s is not None and time.perf_counter() - began > budget_s:
+            break
+    seconds = time.perf_counter() - began
+    return audited, _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
+
+
+def _golds_finding(
+    check: str, which: str, total: int, seen: int, bad: Sequence[Mistake], drops: bool, seconds: float
+) -> Finding:
+    whole = f"{seen:,}{f' of {total:,}' if seen < total else ''} {which} rows"
+    data: dict[str, Any] = {"rows": total, "n": seen, "bad": len(bad), "seconds": seconds}
+    if not bad:
+        return Finding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
+    lines = tuple(f"{m.place}: {m.message}" for m in bad[:SHOWN])
+    if len(bad) > SHOWN:
+        lines += (f"… and {len(bad) - SHOWN:,} more",)
+    message = f"{len(bad):,} of {whole} have a bad gold"
+    if len(bad) == seen:
+        hint = "every row has one: look at `data.answer` first"
+        return Finding(check, Level.FAIL, message, lines, data, hint)
+    if drops:
+        return Finding(check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data)
+    hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
+    return Finding(check, Level.FAIL, message, lines, data, hint)
+
+
+def check_refusals(audit: Audit, verifiers: Mapping[str, Verifier], rule: Rule = SUM) -> Iterator[Finding]:
+    """Completions that must not be right: nothing at all, and the golds of other rows."""
+    for name, verifier in verifiers.items():
+        mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
+        if mine:
+            yield _refusals(
+                name, verifier, [audit.rows[i] for i in mine], [audit.golds[name][i] for i in mine]
+            )
+
+
+def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> Finding:
+    check = f"verify.{name}"
+    nothing = verifier.judge([Sample("", golds[0], rows[0].prompt)])[0]
+    if nothing.outcome is Outcome.RIGHT:
+        return Finding(
+            check, Level.WARN, "calls an empty completion right", hint="look at its options", code=Exit.DATA
+        )
+    if nothing.outcome is Outcome.ERROR:
+        why = nothing.detail or nothing.reason
+        return Finding(check, Level.FAIL, f"fails on an empty completion: {why}", code=Exit.SETUP)
+    crossed = _crossed(verifier, rows, golds)
+    if not crossed:
+        return Finding(
+            check, Level.OK, "an empty completion is not right; it names no golds to try on other rows"
+        )
+    began = time.perf_counter()
+    verdicts = verifier.judge([sample for sample, _ in crossed])
+    each_ms = (time.perf_counter() - began) / len(crossed) * 1000
+    passed = [
+        pair for pair, verdict in zip(crossed, verdicts, strict=True) if verdict.outcome is Outcome.RIGHT
+    ]
+    data = {"foreign_golds": len(crossed), "right": len(passed), "ms_each": each_ms}
+    message = f"{len(passed)} of {len(crossed)} golds of other rows are called right, {each_ms:.3g} ms each"
+    lines = tuple(f"{sample.completion!r} for {row.place}" for sample, row in passed[:3])
+    if len(passed) > MANY * len(crossed):
+        return Finding(
+            check,
+            Level.WARN,
+            message,
+            lines,
+            data,
+            hint="a verifier that says yes to others' golds teaches nothing",
+        )
+    return Finding(check, Level.OK, message, lines, data)
+
+
+def _crossed(verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> list[tuple[Sample, Row]]:
+    """The gold text of one row as the completion of the next that has another, spread over the rows."""
+    stride = max(1, len(rows) // CROSSED)
+    chosen = range(0, len(rows), stride)
+    texts = [(index, verifier.gold_text(rows[index].fields)) for index in chosen]
+    pairs = []
+    for (_, text), (index, other) in pairwise(texts):
+        if text is not None and text != other:
+            pairs.append((Sample(text, golds[index], rows[index].prompt), rows[index]))
+    return pairs[:CROSSED]

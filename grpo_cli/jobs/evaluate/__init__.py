@@ -1,0 +1,1 @@
+"""Held-out measurement: `grpo eval`, and the evaluations during training."""

@@ -1,0 +1,1 @@
+"""What `grpo explain` says: verifiers, algorithms, selectors, keys, findings."""

@@ -1,0 +1,173 @@
+"""What a probe found, from its samples alone: pass rates, outcomes, predicted dead groups, examples.
+
+Every share is a mean over prompts of the mean over a prompt's samples, with an interval clustered by prompt; pass@1 and
+the forecast leave samples without a verdict out, the shares of outcomes count them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.dead_groups import GROUPS, Forecast, forecast, group_that_pays
+from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
+from grpo_cli.statistics.step import SPREAD, mean, percentile
+from grpo_verifiers.verdict import Outcome
+
+EXAMPLES = 2
+"""Samples kept of each way to fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt: `judged` samples have a verdict, `right` of them are right."""
+
+    row: str
+    samples: int
+    judged: int
+    right: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The object in `--json`."""
+        rate = self.right / self.judged if self.judged else None
+        return {"row": self.row, "judged": self.judged, "right": self.right, "pass": rate}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe; `group` is the recipe's group size, `max_tokens` its limit."""
+
+    prompts: tuple[Prompt, ...]
+    samples: int
+    group: int
+    max_tokens: int
+    pass_1: Interval
+    pass_k: Interval | None
+    outcomes: dict[str, Interval]
+    reasons: dict[str, int]
+    truncated: Interval
+    right_when_cut: float | None
+    mean_tokens: float | None
+    p95_tokens: float | None
+    right_p95_tokens: float | None
+    equal_rewards: float | None
+    forecasts: tuple[Forecast, ...]
+    pays: Forecast | None
+    examples: dict[str, tuple[SampleRecord, ...]]
+
+    @property
+    def at_group(self) -> Forecast | None:
+        """The forecast at the recipe's group size."""
+        return next((f for f in self.forecasts if f.group == self.group), None)
+
+    def histogram(self) -> dict[int, int]:
+        """How many prompts had k right samples, for every k."""
+        counts = Counter(p.right for p in self.prompts if p.judged)
+        return {k: counts[k] for k in range(self.samples + 1)}
+
+    def as_json(self) -> dict[str, Any]:
+        """The object in `--json`, examples as sample lines."""
+        return {
+            "prompts": [p.as_json() for p in self.prompts],
+            "n": len(self.prompts),
+            "samples": self.samples,
+            "pass@1": self.pass_1.as_json(),
+            f"pass@{self.samples}": self.pass_k.as_json() if self.pass_k else None,
+            "outcomes": {name: share.as_json() for name, share in self.outcomes.items()},
+            "reasons": self.reasons,
+            "truncated": self.truncated.as_json(),
+            "right_when_truncated": self.right_when_cut,
+            "length": {
+                "mean": self.mean_tokens,
+                "p95": self.p95_tokens,
+                "right_p95": self.right_p95_tokens,
+                "max_tokens": self.max_tokens,
+            },
+            "equal_rewards": self.equal_rewards,
+            "group": self.group,
+            "forecast": [f.as_json() for f in self.forecasts],
+            "group_that_pays": self.pays.group if self.pays else None,
+            "examples": {kind: [r.as_json() for r in found] for kind, found in self.examples.items()},
+        }
+
+
+def summarise(
+    records: Sequence[SampleRecord], *, samples: int, group: int, max_tokens: int, seed: int = 0
+) -> Probe:
+    """What the records say; they come in groups of `samples` per prompt."""
+    groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
+    prompts = tuple(_prompt(members) for members in groups)
+    counts = [(p.judged, p.right) for p in prompts]
+    judged = [[float(_is_right(r)) for r in members if _is_judged(r)] for members in groups]
+    forecasts = forecast(counts, sorted({*GROUPS, group}), seed)
+    cut = [r for r in records if r.truncated and _is_judged(r)]
+    reasons = Counter(v.reason for r in records if not _is_right(r) for v in r.verdicts.values() if v.reason)
+    return Probe(
+        prompts=prompts,
+        samples=samples,
+        group=group,
+        max_tokens=max_tokens,
+        pass_1=clustered(judged),
+        pass_k=pass_at_k_interval(counts, samples) if any(n >= samples for n, _ in counts) else None,
+        outcomes={kind: _share(groups, lambda r, kind=kind: _kind(r) == kind) for kind in Outcome},
+        reasons=dict(reasons.most_common()),
+        truncated=_share(groups, lambda r: r.truncated),
+        right_when_cut=mean([float(_is_right(r)) for r in cut]),
+        mean_tokens=mean([r.tokens for r in records]),
+        p95_tokens=percentile([r.tokens for r in records], 0.95),
+        right_p95_tokens=percentile([r.tokens for r in records if _is_right(r)], 0.95),
+        equal_rewards=mean([float(_is_flat(members)) for members in groups]),
+        forecasts=tuple(forecasts),
+        pays=group_that_pays(forecasts),
+        examples=examples(records),
+    )
+
+
+def examples(records: Sequence[SampleRecord], most: int = EXAMPLES) -> dict[str, tuple[SampleRecord, ...]]:
+    """A few samples of every outcome but right, and of what was cut off, each from another prompt where there are some."""
+    kinds = {
+        kind.value: [r for r in records if _kind(r) is kind] for kind in Outcome if kind is not Outcome.RIGHT
+    }
+    kinds["truncated"] = [r for r in records if r.truncated]
+    out: dict[str, tuple[SampleRecord, ...]] = {}
+    for kind, matching in kinds.items():
+        shown = [id(r) for chosen in out.values() for r in chosen]
+        found = [r for r in matching if id(r) not in shown]
+        by_row: dict[str, SampleRecord] = {}
+        for record in found:
+            by_row.setdefault(record.row, record)
+        first = list(by_row.values())
+        rest = [r for r in found if all(r is not kept for kept in first)]
+        if found:
+            out[kind] = tuple([*first, *rest][:most])
+    return out
+
+
+def _prompt(members: Sequence[SampleRecord]) -> Prompt:
+    judged = [r for r in members if _is_judged(r)]
+    return Prompt(members[0].row, len(members), len(judged), sum(map(_is_right, judged)))
+
+
+def _share(groups: Sequence[Sequence[SampleRecord]], holds: Any) -> Interval:
+    return clustered([[float(holds(record)) for record in members] for members in groups])
+
+
+def _kind(record: SampleRecord) -> Outcome:
+    """A sample without any verdict counts as an error."""
+    return record.outcome or Outcome.ERROR
+
+
+def _is_judged(record: SampleRecord) -> bool:
+    return _kind(record) is not Outcome.ERROR
+
+
+def _is_right(record: SampleRecord) -> bool:
+    return record.outcome is Outcome.RIGHT
+
+
+def _is_flat(members: Sequence[SampleRecord]) -> bool:
+    rewards = [r.reward for r in members if r.reward is not None]
+    return len(rewards) < 2 or max(rewards) - min(rewards) <= SPREAD

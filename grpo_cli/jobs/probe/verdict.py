@@ -1,0 +1,125 @@
+"""Go or no-go by the recipe's `gate`, and the plain answer to "why would my reward be zero".
+
+The gate compares estimates, not the ends of intervals; where an interval reaches across the bar the check says that it
+is close, and that more prompts would tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.jobs.probe.result import Probe
+from grpo_cli.statistics.estimate import Interval
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Gate
+
+MUCH = 0.25
+"""From this share on a failure is named as a cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bound of the gate and how it was met."""
+
+    name: str
+    value: Interval
+    low: float
+    high: float
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the estimate lies within the bounds; a share that was not measured does not."""
+        return self.low <= self.value.mean <= self.high
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the interval reaches across a bound; of a bar that is met by 0 % or 100 % nothing is said."""
+        if self.is_met and self.value.mean in (0.0, 1.0):
+            return False
+        return self.value.low < self.low <= self.value.high or self.value.low <= self.high < self.value.high
+
+    def as_json(self) -> dict[str, Any]:
+        """The object in `--json`."""
+        return {
+            "name": self.name,
+            **self.value.as_json(),
+            "bar": [self.low, self.high],
+            "met": self.is_met,
+            "close": self.is_close,
+        }
+
+
+def bars(probe: Probe, gate: Gate) -> list[Bar]:
+    """Every bound that the gate sets."""
+    here = probe.at_group
+    signal = Interval(0.0, 0.0, 0.0, 0)
+    if here is not None:
+        signal = Interval(here.signal, 1 - here.dead.high, 1 - here.dead.low, here.dead.n)
+    found = [
+        Bar("pass@1", probe.pass_1, gate.pass_1[0], gate.pass_1[1]),
+        Bar("signal", signal, gate.signal, 1.0),
+        Bar("error", probe.outcomes["error"], 0.0, gate.error),
+    ]
+    if gate.truncated is not None:
+        found.append(Bar("truncated", probe.truncated, 0.0, gate.truncated))
+    if gate.no_answer is not None:
+        found.append(Bar("no_answer", probe.outcomes["no_answer"], 0.0, gate.no_answer))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason for missing reward or signal, and what to change."""
+
+    text: str
+    hint: str
+
+
+def causes(probe: Probe) -> list[Cause]:
+    """Why the reward would be flat, worst first; empty where there is much to learn from."""
+    found = []
+    share = {name: interval.mean for name, interval in probe.outcomes.items()}
+    reason = next(iter(probe.reasons), "")
+    if share["error"] > 0.01:
+        found.append(
+            Cause(
+                f"{share['error']:.0%} of the samples got no verdict" + (f" (`{reason}`)" if reason else ""),
+                "the verifier or its sandbox fails: `grpo doctor`, then `grpo check RECIPE`",
+            )
+        )
+    if probe.truncated.mean >= MUCH:
+        cut = f", {probe.right_when_cut:.0%} of those are right" if probe.right_when_cut is not None else ""
+        found.append(
+            Cause(
+                f"{probe.truncated.mean:.0%} of the samples are cut off at {probe.max_tokens} tokens{cut}",
+                f"`--set sample.max_tokens={2 * probe.max_tokens}`, or ask for shorter answers in `data.system`",
+            )
+        )
+    if share["no_answer"] >= MUCH:
+        found.append(
+            Cause(
+                f"no answer is found in {share['no_answer']:.0%} of the samples",
+                "ask for the form that the verifier reads in `data.system` or `data.prompt`; see the examples",
+            )
+        )
+    if share["over_limit"] >= 0.01:
+        found.append(
+            Cause(
+                f"{share['over_limit']:.0%} of the samples run over a limit of the verifier",
+                "see the examples; the limits are options of the verifier",
+            )
+        )
+    here = probe.at_group
+    if here is not None and here.dead.mean > 0.5:
+        hard = here.all_wrong >= here.all_right
+        more = f"; {probe.pays.group} would pay" if probe.pays and probe.pays.group > here.group else ""
+        found.append(
+            Cause(
+                f"{here.dead.mean:.0%} of groups of {here.group} would be dead: {here.all_wrong:.0%} all wrong,"
+                f" {here.all_right:.0%} all right",
+                ("easier prompts, a `warmup`, or a larger group" if hard else "harder prompts") + more,
+            )
+        )
+    return found

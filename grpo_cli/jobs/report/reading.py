@@ -1,0 +1,200 @@
+"""The completions behind the curves: the same held-out prompts over time, and what is worth reading in the training samples.
+
+Only a budget of files is read, spread evenly over the run; what was read is said. Every sample names its file and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import Split
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import mean, percentile
+from grpo_verifiers.verdict import Outcome
+
+MOST_BYTES = 200_000_000
+MOST_FILES = 200
+MOST_MOMENTS = 5
+MOST_EVALUATIONS = 40
+MOST_PROMPTS = 60
+MOST_ROWS = 256
+MOST_CHARS = 4000
+PER_KIND = 5
+
+NO_VERDICT = (None, Outcome.ERROR)
+
+
+@dataclass
+class Reading:
+    """What was read: reward ranges by step, held-out rates by prompt, prompts over time, and surprises."""
+
+    bands: dict[int, tuple[float, float]] = field(default_factory=dict)
+    heat: tuple[list[str], list[int], list[list[float | None]]] = field(default_factory=lambda: ([], [], []))
+    prompts: list[dict[str, Any]] = field(default_factory=list)
+    surprises: list[dict[str, Any]] = field(default_factory=list)
+    files_read: int = 0
+    files: int = 0
+
+
+def read_samples(folder: RunFolder) -> Reading:
+    """Read what the budget allows."""
+    reading = Reading()
+    steps = folder.steps()
+    chosen = spread(steps, _affordable(folder, steps))
+    reading.files, reading.files_read = len(steps), len(chosen)
+    found: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    for step in chosen:
+        groups: dict[str, list[tuple[int, SampleRecord]]] = {}
+        for line, sample in enumerate(folder.samples(step), 1):
+            groups.setdefault(str(sample.group), []).append((line, sample))
+        means = [
+            m
+            for g in groups.values()
+            if (m := mean([s.reward for _, s in g if s.reward is not None])) is not None
+        ]
+        if means:
+            reading.bands[step] = (percentile(means, 0.1) or 0.0, percentile(means, 0.9) or 0.0)
+        for group in groups.values():
+            for kind, weight, line, sample in surprises_of(group):
+                ranked = found.setdefault(kind, [])
+                ranked.append((weight, _shown(folder, step, "train", line, sample)))
+                ranked.sort(key=lambda pair: -pair[0])
+                del ranked[PER_KIND:]
+    reading.surprises = [entry | {"kind": kind} for kind, ranked in found.items() for _, entry in ranked]
+    _held_out(folder, reading)
+    return reading
+
+
+def spread(values: Sequence[int], most: int) -> list[int]:
+    """At most this many, evenly spread, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    if most < 2:
+        return list(values[-1:])
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+
+
+def surprises_of(group: Sequence[tuple[int, SampleRecord]]) -> list[tuple[str, float, int, SampleRecord]]:
+    """Samples of one group worth reading, as (kind, weight, line, sample); heavier is more worth it."""
+    judged = [(line, s) for line, s in group if s.outcome not in NO_VERDICT]
+    right = [(line, s) for line, s in judged if s.outcome is Outcome.RIGHT]
+    wrong = [(line, s) for line, s in judged if s.outcome is not Outcome.RIGHT]
+    found: list[tuple[str, float, int, SampleRecord]] = []
+    if len(right) == 1 and len(wrong) >= 3:
+        found.append(("lone right in a wrong group", float(len(wrong)), *right[0]))
+    if len(wrong) == 1 and len(right) >= 3:
+        found.append(("lone wrong in a right group", float(len(right)), *wrong[0]))
+    longest = max(group, key=lambda pair: pair[1].tokens)
+    found.append(("longest", float(longest[1].tokens), *longest))
+    if right:
+        shortest = min(right, key=lambda pair: pair[1].tokens)
+        found.append(("shortest right", -float(shortest[1].tokens), *shortest))
+    for line, sample in group:
+        outcomes = {verdict.outcome for verdict in sample.verdicts.values()}
+        if Outcome.ERROR in outcomes:
+            found.append(("verifier error", float(sample.step), line, sample))
+        if Outcome.OVER_LIMIT in outcomes:
+            found.append(("over limit", float(sample.step), line, sample))
+    return found
+
+
+def _held_out(folder: RunFolder, reading: Reading) -> None:
+    """Rates of each prompt at each evaluation, then the completions of some prompts at a few of them.
+
+    Two passes, so that only one file of held-out samples is in memory at a time.
+    """
+    shown = spread(folder.steps("eval"), MOST_EVALUATIONS)
+    if not shown:
+        return
+    tables = [{row: _rate(samples) for row, samples in _by_row(folder, step).items()} for step in shown]
+    names = [row for row in tables[0] if row in tables[-1]]
+    rates = {row: [table.get(row) for table in tables] for row in names}
+    names.sort(key=lambda row: (rates[row][-1] or 0.0, rates[row][0] or 0.0, row))
+    kept = [names[i] for i in spread(range(len(names)), MOST_ROWS)]
+    reading.heat = (kept, shown, [rates[row] for row in kept])
+    chosen: dict[str, dict[str, Any]] = {
+        row: {
+            "row": row,
+            "change": f"{_percent(rates[row][0])} → {_percent(rates[row][-1])} right",
+            "moments": [],
+        }
+        for row in probes(names, rates)
+    }
+    for step in spread(shown, MOST_MOMENTS):
+        samples = _by_row(folder, step)
+        for row, entry in chosen.items():
+            found = samples.get(row, [])
+            if found and "prompt" not in entry:
+                entry |= {"prompt": found[0][1].prompt[:MOST_CHARS], "expected": _expected(found[0][1])}
+            pair = [_shown(folder, step, "eval", line, sample) for line, sample in _pair(found)]
+            entry["moments"].append({"step": step, "rate": _rate(found), "samples": pair})
+    reading.prompts = list(chosen.values())
+
+
+def _by_row(folder: RunFolder, step: int) -> dict[str, list[tuple[int, SampleRecord]]]:
+    rows: dict[str, list[tuple[int, SampleRecord]]] = {}
+    for line, sample in enumerate(folder.samples(step, "eval"), 1):
+        rows.setdefault(sample.row, []).append((line, sample))
+    return rows
+
+
+def probes(names: Sequence[str], rates: dict[str, list[float | None]], most: int = MOST_PROMPTS) -> list[str]:
+    """Prompts to read: the ones that gained most, those that lost, those that never moved, then the rest."""
+    change = {row: (rates[row][-1] or 0.0) - (rates[row][0] or 0.0) for row in names}
+    gained = sorted((r for r in names if change[r] > 0), key=lambda r: (-change[r], r))
+    lost = sorted((r for r in names if change[r] < 0), key=lambda r: (change[r], r))
+    never = sorted(r for r in names if not any(rates[r]))
+    first = [*gained[:4], *lost[:2], *never[:2]]
+    rest = [r for pool in (lost, never, gained, names) for r in pool]
+    return list(dict.fromkeys([*first, *rest]))[:most]
+
+
+def _pair(samples: Sequence[tuple[int, SampleRecord]]) -> list[tuple[int, SampleRecord]]:
+    """A right and a wrong one where there are both, else the first two."""
+    right = [pair for pair in samples if pair[1].outcome is Outcome.RIGHT]
+    wrong = [pair for pair in samples if pair[1].outcome is not Outcome.RIGHT]
+    return [right[0], wrong[0]] if right and wrong else list(samples[:2])
+
+
+def _rate(samples: Sequence[tuple[int, SampleRecord]]) -> float | None:
+    judged = [s for _, s in samples if s.outcome not in NO_VERDICT]
+    return mean([float(s.outcome is Outcome.RIGHT) for s in judged])
+
+
+def _shown(folder: RunFolder, step: int, split: Split, line: int, sample: SampleRecord) -> dict[str, Any]:
+    cut = len(sample.completion) > MOST_CHARS
+    verdicts = [
+        {
+            "name": name,
+            "outcome": v.outcome.value,
+            "score": v.score,
+            "extracted": v.answer,
+            "reason": v.reason,
+            "detail": v.detail[:300],
+        }
+        for name, v in sample.verdicts.items()
+    ]
+    return {
+        "step": step, "row": sample.row, "prompt": sample.prompt[-MOST_CHARS:], "expected": _expected(sample),
+        "completion": ("…" if cut else "") + sample.completion[-MOST_CHARS:], "outcome": sample.outcome.value if sample.outcome else "no verdict",
+        "reward": sample.reward, "advantage": sample.advantage, "tokens": sample.tokens, "verdicts": verdicts,
+        "place": f"{folder.sample_path(step, split).relative_to(folder.path)}:{line}",
+    }  # fmt: skip
+
+
+def _expected(sample: SampleRecord) -> str:
+    answer = sample.fields.get("answer")
+    return "" if answer is None else str(answer)[:400]
+
+
+def _percent(value: float | None) -> str:
+    return "—" if value is None else f"{100 * value:.0f}%"
+
+
+def _affordable(folder: RunFolder, steps: Sequence[int]) -> int:
+    """How many files the budget of bytes allows, by the size of the largest of a few."""
+    sizes = [folder.sample_path(s).stat().st_size for s in spread(steps, 10)]
+    return min(MOST_FILES, max(2, MOST_BYTES // max([1, *sizes])))

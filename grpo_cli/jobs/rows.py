@@ -1,0 +1,107 @@
+"""The rows of a run with the compiled golds of every verifier, and the rows that do not fit the model left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_cli.data import audit_golds, drop_overlong, load_rows
+from grpo_cli.data.rows import Row
+from grpo_cli.display import Display
+from grpo_cli.errors import SetupError
+from grpo_cli.jobs.evaluate.evaluator import encode
+from grpo_cli.policy.model import Loaded
+from grpo_cli.recipe import Recipe
+from grpo_cli.reward.judge import Judge
+
+MOST_TOKENS_A_BYTE = 11
+"""No token is shorter than a byte, and a normaliser (NFKC) makes at most 11 bytes of one."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows, and the golds of every verifier in the same order."""
+
+    rows: list[Row]
+    golds: dict[str, list[Any]]
+
+
+def load_split(
+    recipe: Recipe, which: Literal["train", "eval"], base: Path | None, judge: Judge, display: Display
+) -> Split:
+    """Rows whose golds pass their own verifiers.
+
+    Raises:
+        DataError, SetupError: as `load_rows` and `audit_golds`.
+    """
+    rows = load_rows(recipe.data, which, base)
+    audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
+    if audit.dropped:
+        first = audit.dropped[0]
+        said = f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold"
+        display.note("warn", f"{said}, first {first.place}: {first.message}")
+    return Split(audit.rows, audit.golds)
+
+
+def fit_split(
+    recipe: Recipe, split: Split, loaded: Loaded, display: Display, served: int | None = None
+) -> Split:
+    """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said.
+
+    `served`: the context of the vLLM server that generates, where one does.
+    """
+    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, loaded, served))
+    limit = min((known for known in limits if known is not None), default=None)
+    fitting = drop_overlong(split.rows, Lengths(loaded.tokenizer, split.rows, limit), limit)
+    if not fitting.dropped:
+        return split
+    display.note("warn", fitting.summary())
+    kept = {row.id for row in fitting.rows}
+    places = [i for i, row in enumerate(split.rows) if row.id in kept]
+    return Split([split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()})
+
+
+class Lengths:
+    """Prompt lengths in tokens; a row whose bytes alone show that it fits gets that bound and is not tokenised."""
+
+    def __init__(self, tokenizer: Any, rows: Sequence[Row], limit: int | None) -> None:
+        self.tokenizer, self.limit = tokenizer, limit
+        # a template adds to each row no more than all that one row has
+        self.template = {_turns(row): len(encode(tokenizer, row)) for row in rows[:1]}
+
+    def __call__(self, row: Row) -> int:
+        template = self.template.get(_turns(row))
+        if template is not None and self.limit is not None:
+            texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]
+            most = template + MOST_TOKENS_A_BYTE * sum(len(text.encode()) for text in texts)
+            if most <= self.limit:
+                return most
+        return len(encode(self.tokenizer, row))
+
+
+def _turns(row: Row) -> tuple[str, ...]:
+    return tuple(m["role"] for m in row.messages or [])
+
+
+def room_for_prompts(recipe: Recipe, loaded: Loaded, served: int | None = None) -> int | None:
+    """Context (the model's, or the shorter one vLLM is started with) minus the longest completion, in tokens; None
+    where there is no limit.
+
+    Raises:
+        SetupError: the completions alone do not fit.
+    """
+    own = getattr(loaded.model.config, "max_position_embeddings", None)
+    started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
+    context = min((int(known) for known in (own, started, served) if known is not None), default=None)
+    if context is None:
+        return None
+    room = context - recipe.sample.max_tokens
+    if room < 1:
+        whose = "vLLM's context" if context != own else "the model's context"
+        raise SetupError(
+            f"`sample.max_tokens` is {recipe.sample.max_tokens}, {whose} only {context} tokens",
+            hint="lower `sample.max_tokens`",
+        )
+    return room

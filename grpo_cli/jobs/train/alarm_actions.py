@@ -1,0 +1,197 @@
+"""What a run does about an alarm: keep the evidence, say so, and pause or roll back where the recipe asks.
+
+Rank 0 alone looks. An alarm at which the run already stopped once does not stop it again: `acted` in `run.json` names it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.display import Display
+from grpo_cli.display.info import Status
+from grpo_cli.errors import Exit, TrainingError
+from grpo_cli.findings.alarms import MONITORS, Alarms
+from grpo_cli.findings.evidence import diagnosis
+from grpo_cli.findings.health import Finding, Metrics
+from grpo_cli.findings.run_data import collect
+from grpo_cli.recipe import Recipe
+from grpo_cli.resilience import checkpoint
+from grpo_cli.run import RunFolder
+
+if TYPE_CHECKING:
+    from grpo_cli.jobs.train.job import Job, Outcome
+
+GOLD = "eval/gold/pass@1"
+MOST_SAMPLES = 20
+"""Completions kept in the evidence of an alarm."""
+PENDING = "rolling_back_to"
+"""In `run.json` while a roll-back is under way: a resume finishes it first."""
+
+
+class Alarmed:
+    """The alarms of one run. `raised` are those that it has to stop for, `action` what all ranks agreed on."""
+
+    def __init__(self, recipe: Recipe, run: RunFolder, display: Display, *, looks: bool) -> None:
+        self.run, self.display, self.looks = run, display, looks
+        self.actions = recipe.monitor.on_alarm
+        parts = [name for name, spec in recipe.verify.items() if spec.weight and not spec.primary]
+        self.alarms = Alarms(parts)
+        self.raised: list[Finding] = []
+        self.action: str | None = None
+        self.told: set[tuple[str, int]] = set()
+        if looks:
+            acted = run.manifest().get("acted", [])
+            self.told = {(alarm["code"], alarm["step"]) for act in acted for alarm in act["alarms"]}
+            lines = run.metrics()
+            last = max((int(m["step"]) for m in lines), default=0)
+            self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
+
+    def step(self, metrics: Metrics) -> None:
+        """A step was recorded."""
+        for finding in self.alarms.step(metrics) if self.looks else ():
+            self._raise(finding)
+
+    def evaluated(self, metrics: Metrics) -> None:
+        """An evaluation was recorded."""
+        for finding in self.alarms.evaluated(metrics) if self.looks else ():
+            self._raise(finding)
+
+    @property
+    def wanted(self) -> str | None:
+        """What the run has to do now: `roll_back` before `pause`, or nothing."""
+        wanted = {self._action(finding) for finding in self.raised}
+        return next((action for action in ("roll_back", "pause") if action in wanted), None)
+
+    @property
+    def may_roll_back(self) -> bool:
+        """Whether the recipe has an alarm roll the run back."""
+        return "roll_back" in (self.actions.values() if isinstance(self.actions, Mapping) else [self.actions])
+
+    @property
+    def reason(self) -> str:
+        """The alarms that stop the run, in one line."""
+        return "; ".join(f"{f.code} at step {f.step}: {f.text}" for f in self.raised)
+
+    @property
+    def evidence(self) -> str:
+        """The file behind the first of them."""
+        return next((str(self.run.alarm_path(f.step, f.code)) for f in self.raised), "")
+
+    def acted(self, action: str, **more: Any) -> dict[str, Any]:
+        """What `run.json` is to say of the stop, beside what it says of earlier ones."""
+        alarms = [asdict(finding) for finding in self.raised]
+        act = {"action": action, "alarms": alarms, "evidence": self.evidence, **more}
+        return {"acted": [*self.run.manifest().get("acted", []), act], "reason": self.reason}
+
+    def _action(self, finding: Finding) -> str:
+        if isinstance(self.actions, Mapping):
+            return self.actions.get(MONITORS[finding.code], "warn")  # type: ignore[call-overload,no-any-return]
+        return self.actions
+
+    def _stops(self, finding: Finding) -> bool:
+        return self._action(finding) != "warn" and (finding.code, finding.step) not in self.told
+
+    def _raise(self, finding: Finding) -> None:
+        found = diagnosis(collect(self.run), finding, MOST_SAMPLES).as_json()
+        path = self.run.write_alarm(finding.step, finding.code, found)
+        hint = f"{finding.hint}; evidence in {path}  [{finding.code}]"
+        self.display.note("warn", f"step {finding.step}: {finding.text}", hint)
+        if self._stops(finding):
+            self.raised.append(finding)
+
+
+def end_paused(job: Job, step: int) -> Outcome:
+    """The end of a process that stops for a person to look; a resume goes on from here."""
+    hint = "resumed as it is, the run stops at new alarms only; with `monitor.on_alarm=warn` at none"
+    job.display.note("warn", f"paused after step {step}", hint)
+    return _ended(job, step, "paused", job.resume_hint(), action="pause")
+
+
+def end_rolled_back(job: Job, step: int) -> Outcome:
+    """The end of a run whose result is its best checkpoint by the gold verifier; what came later is set aside.
+
+    Nothing is trained on: chance depends on seed and step alone, so the same verifier would lead to the same place.
+
+    Raises:
+        TrainingError: no whole checkpoint of an evaluated step is left.
+    """
+    run, best = job.folder, 0
+    if job.ranks.is_main:
+        found = best_valid_gold(run.path / "checkpoints", job.evaluations)
+        if found is None:
+            raise TrainingError("no checkpoint is left to roll back to", hint=job.resume_hint())
+        best = found.step
+        gone = roll_back(run, best)
+        where = f"rolled back from step {step} to {found.path}, the best by the gold verifier"
+        aside = f"; {gone} later steps moved to *.abandoned" if gone else ""
+        hint = (
+            "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
+        )
+        job.display.note("warn", where + aside, hint)
+    best = job.ranks.agreed(best)
+    job.evaluations = [e for e in job.evaluations if e["step"] <= best]
+    next_ = f"grpo eval {shlex.quote(str(run.checkpoint_path(best)))}"
+    return _ended(job, best, "rolled_back", next_, action="roll_back", at=step)
+
+
+def _ended(job: Job, step: int, status: Status, next_: str, **act: Any) -> Outcome:
+    alarmed = job.alarmed
+    if job.ranks.is_main:
+        job.folder.update_manifest(status=status, steps=step, **alarmed.acted(**act))
+    job.finish(
+        status,
+        next_=next_,
+        reason=alarmed.reason,
+        evidence=alarmed.evidence,
+        other=f"{job.resume_hint()} --set monitor.on_alarm=warn",
+    )
+    return job.outcome(step, Exit.BAR_MISSED, status)
+
+
+def best_gold_step(evaluations: Sequence[Metrics]) -> int | None:
+    """The step of the best gold score so far, the earliest of equals."""
+    scores = gold_scores(evaluations)
+    return max(scores, key=lambda step: scores[step], default=None)
+
+
+def gold_scores(evaluations: Sequence[Metrics]) -> dict[int, float]:
+    """The gold score of each step that has one."""
+    return {int(e["step"]): e[GOLD] for e in evaluations if e.get(GOLD) is not None}
+
+
+def best_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:
+    """The checkpoint with the best gold score on held-out rows, the earliest of equals; None where no such step was saved."""
+    scores = gold_scores(evaluations)
+    saved = [c for c in checkpoint.all_checkpoints(folder) if c.step in scores]
+    return max(saved, key=lambda c: scores[c.step], default=None)
+
+
+def best_valid_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:
+    """The same among checkpoints that are whole; broken ones are set aside."""
+    while (found := best_gold(folder, evaluations)) is not None and checkpoint.find_fault(found.path):
+        checkpoint.set_aside(found)
+    return found
+
+
+def roll_back(run: RunFolder, step: int) -> int:
+    """Take a run's folder back to the checkpoint of a step: what came later moves to `*.abandoned`. Says how many steps that were.
+
+    Safe to repeat: until it is done, `run.json` names the step.
+    """
+    run.update_manifest(**{PENDING: step})
+    for later in checkpoint.all_checkpoints(run.path / "checkpoints"):
+        if later.step > step:
+            checkpoint.abandon(later)
+    gone = run.move_aside(step)
+    run.update_manifest(**{PENDING: None})
+    return gone
+
+
+def finish_roll_back(run: RunFolder) -> None:
+    """Do what is left of a roll-back in whose middle the run died."""
+    if (step := run.manifest().get(PENDING)) is not None:
+        roll_back(run, step)

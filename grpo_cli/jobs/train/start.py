@@ -1,0 +1,74 @@
+"""A run's folder at the start of a process: made anew, or taken up from its newest whole checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grpo_cli.display import Display, RunInfo, Source
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.jobs.train.alarm_actions import finish_roll_back
+from grpo_cli.recipe import Recipe
+from grpo_cli.resilience import checkpoint
+from grpo_cli.reward.judge import Judge, proxy_warnings
+from grpo_cli.run import RunFolder
+from grpo_cli.run.about import git_commit, versions
+
+
+def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, device: str) -> RunFolder:
+    """A new folder under `run.dir`; its `run.json` says what the run is made of."""
+    manifest = {
+        "recipe": label,
+        "argv": sys.argv,
+        "recipe_sha": recipe.sha(),
+        "versions": versions(),
+        "device": device,
+        "seed": recipe.train.seed,
+        "git": git_commit(),
+        "sandbox": judge.sandboxes(),
+        "warnings": proxy_warnings(recipe.verify),
+        "base": str((base or Path()).resolve()),
+    }
+    return RunFolder.create(recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=label)
+
+
+def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: bool) -> RunInfo:
+    """What the display says of the run before its first step."""
+    return RunInfo(
+        run=run.name,
+        recipe=label,
+        sha=recipe.sha(),
+        model=recipe.model.path,
+        folder=str(run.path),
+        log=str(run.log_path) if logs else "",
+        device=device,
+        steps=recipe.train.steps,
+        prompts=recipe.sample.prompts,
+        group=recipe.sample.group,
+        max_tokens=recipe.sample.max_tokens,
+        seed=recipe.train.seed,
+        sources=tuple(Source(name, spec.weight, spec.primary) for name, spec in recipe.verify.items()),
+    )
+
+
+def resume_point(run: RunFolder, display: Display, ranks: Ranks) -> Path | None:
+    """The newest whole checkpoint, later records moved aside; None to start over."""
+    found: checkpoint.Checkpoint | None = None
+    if ranks.is_main:
+        finish_roll_back(run)
+        found, broken = checkpoint.newest_valid(run.path / "checkpoints")
+        for one, fault in broken:
+            display.note(
+                "warn",
+                f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}",
+            )
+        gone = run.move_aside(found.step if found else -1)
+        said = (
+            f"resuming {run.name} from {found.path.name}"
+            if found
+            else f"{run.name} has no checkpoint: starting over"
+        )
+        aside = f"; records of {gone} later steps moved to *.abandoned" if gone else ""
+        display.note("info", said + aside)
+        run.update_manifest(status="running", reason=None)
+    return ranks.agreed(found.path if found else None)

@@ -1,0 +1,159 @@
+"""Chunks of lines through one scorer or through many, in input order, with a bounded number under way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import astuple
+from itertools import chain
+from typing import Any
+
+from grpo_cli.errors import SetupError
+from grpo_cli.jobs.verify.fields import Keys
+from grpo_cli.jobs.verify.lines import Line
+from grpo_cli.jobs.verify.plan import Plan
+from grpo_cli.jobs.verify.scorer import Counts, Scored, Scorer
+from grpo_verifiers.combine import PairSums
+from grpo_verifiers.processes.pool import Done, Limits, Pool, Result
+from grpo_verifiers.verifier import Unavailable, Verifier
+
+CHUNK_LINES = 256
+CHUNK_BYTES = 1 << 20
+ALONE_CHUNKS = 4
+"""Inputs of up to this many chunks are scored in this process: starting others would take longer."""
+_NO_LIMIT = Limits(cpu_s=86_400.0, wall_s=86_400.0, memory_mb=None)  # verifiers have their own
+
+
+def chunks(lines: Iterable[Line], most_lines: int = CHUNK_LINES) -> Iterator[list[Line]]:
+    """Lines in chunks of at most so many lines or about a megabyte."""
+    chunk: list[Line] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line.text or b"")
+        if len(chunk) >= most_lines or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def score_all(
+    lines: Iterable[Line],
+    plan: Plan,
+    keys: Keys,
+    verifiers: Mapping[str, Verifier],
+    *,
+    jobs: int,
+    stream: bool = False,
+) -> Iterator[Scored]:
+    """Scored chunks in input order; `verifiers` are the plan's, started.
+
+    Raises:
+        SetupError: a scoring process died.
+    """
+    parts = chunks(lines, 1 if stream else CHUNK_LINES)
+    yield from _scored(parts, Scorer(plan, keys, verifiers).score, plan, keys, 1 if stream else jobs)
+
+
+def _scored(
+    parts: Iterator[list[Line]], alone: Callable[[list[Line]], Scored], plan: Plan, keys: Keys, jobs: int
+) -> Iterator[Scored]:
+    first: list[list[Line]] = []
+    if jobs > 1 and not plan.has_own_processes:
+        for part in parts:
+            first.append(part)
+            if len(first) > ALONE_CHUNKS:
+                yield from _in_parallel(chain(first, parts), alone, plan, keys, jobs)
+                return
+    yield from map(alone, chain(first, parts))
+
+
+def _in_parallel(
+    parts: Iterable[list[Line]], alone: Callable[[list[Line]], Scored], plan: Plan, keys: Keys, jobs: int
+) -> Iterator[Scored]:
+    """Chunks through processes, and through this one until the first of them has started."""
+    pool = Pool("grpo_cli.jobs.verify.flow:serve", (plan, keys), workers=jobs, limits=_NO_LIMIT)
+    starter = threading.Thread(target=_start, args=(pool,), daemon=True)
+    starter.start()
+    waiting: deque[tuple[list[Line], Future[list[Result]]]] = deque()
+    try:
+        for part in parts:
+            if starter.is_alive():
+                yield alone(part)
+                continue
+            waiting.append((part, pool.submit([part])))
+            if len(waiting) > 2 * jobs:
+                yield _taken(*waiting.popleft())
+        while waiting:
+            yield _taken(*waiting.popleft())
+    finally:
+        # nothing waits for processes that are still starting: they end with the pool, or with this process
+        threading.Thread(target=pool.close, daemon=starter.is_alive()).start()
+
+
+def _start(pool: Pool) -> None:
+    with contextlib.suppress(Unavailable):  # the first chunk will say so
+        pool.start()
+
+
+def _taken(part: list[Line], future: Future[list[Result]]) -> Scored:
+    (result,) = future.result()
+    if isinstance(result, Done):
+        return unpacked(result.value)
+    where = f"lines {part[0].number} to {part[-1].number}"
+    why = getattr(result, "reason", "") or f"{getattr(result, 'kind', '')}: {getattr(result, 'message', '')}"
+    raise SetupError(f"a scoring process failed on {where}: {why}", hint="`--jobs 1` shows the cause")
+
+
+def serve(config: tuple[Plan, Keys]) -> tuple[Callable[[list[Line]], bytes], None]:
+    """The pool's task: a scorer in a process of its own."""
+    plan, keys = config
+    scorer: list[Scorer] = []
+
+    def work(lines: list[Line]) -> bytes:
+        if not scorer:  # after the fork: a verifier's own processes and threads do not survive one
+            scorer.append(Scorer(plan, keys, plan.start()))
+        return packed(scorer[0].score(lines))
+
+    plan.build()  # imports happen once, before the fork
+    return work, None
+
+
+def packed(scored: Scored) -> bytes:
+    """A scored chunk as bytes: a JSON header, then the output lines."""
+    counts = scored.counts
+    header: dict[str, Any] = {
+        "sizes": [None if line is None else len(line) for line in scored.out],
+        "samples": scored.samples,
+        "problems": scored.problems,
+        "counts": [counts.outcomes, counts.reasons, counts.score_sum, counts.score_n],
+        "pairs": [[*names, *astuple(sums)] for names, sums in counts.pairs.items()],
+    }
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "big") + head + b"".join(line for line in scored.out if line is not None)
+
+
+def unpacked(data: bytes) -> Scored:
+    """The scored chunk that `packed` wrote."""
+    at = 8 + int.from_bytes(data[:8], "big")
+    header = json.loads(data[8:at])
+    out: list[bytes | None] = []
+    for size in header["sizes"]:
+        out.append(None if size is None else data[at : at + size])
+        at += size or 0
+    outcomes, reasons, score_sum, score_n = header["counts"]
+    counts = Counts(
+        {name: Counter(one) for name, one in outcomes.items()},
+        {name: Counter(one) for name, one in reasons.items()},
+        score_sum,
+        score_n,
+        {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
+    )
+    return Scored(
+        out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts
+    )

@@ -1,0 +1,266 @@
+"""One run of `grpo verify`: the input through the flow, lines out, talk on stderr, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
+from grpo_cli.jobs.verify.fields import BadLine, Keys, Wanted, find_keys
+from grpo_cli.jobs.verify.flow import score_all
+from grpo_cli.jobs.verify.lines import Line, read
+from grpo_cli.jobs.verify.plan import Plan
+from grpo_cli.jobs.verify.scorer import Scored, parse
+from grpo_cli.jobs.verify.summary import Report
+from grpo_cli.jobs.verify.tally import Order, Tally
+from grpo_verifiers.combine import cancelling
+from grpo_verifiers.processes.pool import cores
+from grpo_verifiers.verdict import Outcome
+from grpo_verifiers.verifier import Verifier
+
+MOST_SHOWN = 10
+MOST_HOPELESS = 1000
+BEAT_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line asked for beside the verifiers."""
+
+    files: Sequence[str]
+    wanted: Wanted = field(default_factory=Wanted)
+    order: Order = "auto"
+    out: str | None = None
+    as_json: bool = False
+    stream: bool = False
+    fail_under: float | None = None
+    jobs: int | None = None
+    quiet: bool = False
+    note: str = ""
+
+
+def run(plan: Plan, settings: Settings) -> int:
+    """Score the input and return the exit code; a closed pipe ends it silently.
+
+    Raises:
+        UserError: nothing could be scored at all.
+    """
+    if settings.files.count("-") > 1:
+        raise UsageError("stdin is named twice")
+    try:
+        with ExitStack() as stack:
+            job = Job(plan, settings, _sink(settings, stack))
+            return job.run()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+
+
+class Job:
+    """State of one run."""
+
+    def __init__(self, plan: Plan, settings: Settings, sink: IO[bytes] | None) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._sink = sink
+        self._tally = Tally(settings.order)
+        self._report = Report(plan.primary, list(plan.entries), "", self._tally.totals)
+        writes_lines = not settings.as_json and settings.out is None
+        self._progress = _Progress(settings.quiet, writes_lines)
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Score all lines, then sum up."""
+        is_interrupted = False
+        verifiers = self._plan.start()
+        try:
+            for source in self._settings.files:
+                self._score(source, verifiers)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        finally:
+            self._progress.clear()
+            for verifier in verifiers.values():
+                verifier.close()
+        self._finish()
+        if is_interrupted:
+            _say(f"interrupted after {self._report.lines:,} lines")
+            return int(Exit.INTERRUPTED)
+        return self._code()
+
+    def _score(self, source: str, verifiers: Mapping[str, Verifier]) -> None:
+        name = "<stdin>" if source == "-" else source
+        lines = read(source)
+        start = self._find_keys(lines, name)
+        if start.keys is None:
+            return
+        self._introduce(start.keys, is_first=source == self._settings.files[0])
+        jobs, stream = self._settings.jobs or cores(), self._settings.stream
+        rest = chain(start.seen, lines)
+        for scored in score_all(rest, self._plan, start.keys, verifiers, jobs=jobs, stream=stream):
+            self._take(scored, name)
+
+    def _introduce(self, keys: Keys, is_first: bool) -> None:
+        self._report.grouping = keys.grouping()
+        if is_first and not self._settings.quiet:
+            _say("; ".join(note for note in (self._settings.note, keys.described()) if note))
+
+    def _find_keys(self, lines: Iterator[Line], name: str) -> _Start:
+        """Look for the first line with a completion among the first thousand; the lines looked at are kept.
+
+        Raises:
+            DataError: there is none, with what is wrong with each (a stream answers each line instead).
+        """
+        seen: list[Line] = []
+        mistakes: list[Mistake] = []
+        is_stream = self._settings.stream
+        for line in lines:
+            try:
+                return _Start([*seen, line], find_keys(parse(line), self._settings.wanted))
+            except BadLine as err:
+                mistakes.append(Mistake(f"{name}:{line.number}", str(err)))
+            if is_stream:
+                self._report.lines += 1
+                self._bad(line.number, mistakes.pop().message, name)
+                continue
+            seen.append(line)
+            if len(seen) >= MOST_HOPELESS:
+                break
+        if is_stream:
+            return _Start([], None)
+        raise DataError(mistakes) if mistakes else DataError("is empty", place=name)
+
+    def _take(self, scored: Scored, name: str) -> None:
+        self._report.lines += len(scored.out)
+        self._report.counts.merge(scored.counts)
+        for group, outcome, reward in scored.samples:
+            self._tally.add(group, outcome, reward)
+        problems = iter(scored.problems)
+        for line in scored.out:
+            if line is not None:
+                self._write(line)
+            else:
+                self._bad(*next(problems), name)
+        if self._settings.stream and self._sink is not None:
+            self._sink.flush()
+        self._progress.beat(self._report.lines)
+
+    def _write(self, line: bytes) -> None:
+        if self._sink is not None:
+            self._sink.write(line + b"\n")
+
+    def _bad(self, number: int, why: str, name: str) -> None:
+        self._report.bad_lines += 1
+        if self._settings.stream:  # whoever talks line by line waits for an answer to this one too
+            self._write(json.dumps({"line": number, "error": why}).encode())
+            if self._sink is not None:
+                self._sink.flush()
+        if self._report.bad_lines <= MOST_SHOWN:
+            self._progress.clear()
+            _say(f"error: {name}:{number}: {why}")
+        elif self._report.bad_lines == MOST_SHOWN + 1:
+            _say("… further bad lines are only counted")
+
+    def _finish(self) -> None:
+        report = self._report
+        report.totals = self._tally.finish()
+        report.is_scattered, report.is_inexact = self._tally.is_scattered, self._tally.is_inexact
+        report.warnings = self._warnings()
+        report.seconds = time.monotonic() - self._began
+        if self._sink is not None:
+            self._sink.flush()
+        if not self._settings.quiet:
+            _say(report.text())
+        if self._settings.as_json:
+            print(json.dumps(report.as_json()), flush=True)
+
+    def _warnings(self) -> list[str]:
+        report = self._report
+        out = [*self._plan.proxies, *cancelling(report.counts.pairs, self._plan.terms)]
+        outcomes, n = report.totals.outcomes, report.samples
+        if n and outcomes[Outcome.NO_ANSWER.value] > 0.5 * n:
+            out.append(
+                "more than half of the completions state no answer: does the prompt ask for the form that is looked for?"
+            )
+        if outcomes[Outcome.ERROR.value]:
+            out.append(
+                f"{outcomes[Outcome.ERROR.value]:,} samples have no verdict: the verifier failed on them"
+            )
+        return out
+
+    def _code(self) -> int:
+        report, bar = self._report, self._settings.fail_under
+        code = Exit.OK
+        if bar is not None and (report.mean_score is None or report.mean_score < bar):
+            shown = "—" if report.mean_score is None else f"{report.mean_score:.4f}"
+            _say(f"mean score {shown} is below {bar:g}")
+            code = Exit.BAR_MISSED
+        if report.bad_lines:
+            code = Exit.DATA
+        return int(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    seen: list[Line]
+    keys: Keys | None
+
+
+def _sink(settings: Settings, stack: ExitStack) -> IO[bytes] | None:
+    """Where scored lines go: `--out`, else stdout unless that holds the summary object."""
+    if settings.out is None or settings.out == "-":
+        return None if settings.as_json else sys.stdout.buffer
+    path = Path(settings.out)
+    if any(
+        file != "-" and Path(file).exists() and path.exists() and path.samefile(file)
+        for file in settings.files
+    ):
+        raise UsageError(f"`--out {settings.out}` is the input itself")
+    try:
+        if path.suffix == ".gz":
+            import gzip
+
+            return stack.enter_context(gzip.open(path, "wb"))  # type: ignore[return-value]
+        return stack.enter_context(path.open("wb"))
+    except OSError as err:
+        raise SetupError(
+            f"cannot be written: {(err.strerror or str(err)).lower()}", place=settings.out
+        ) from err
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class _Progress:
+    """A line count on a terminal, nothing elsewhere."""
+
+    def __init__(self, is_quiet: bool, writes_lines: bool) -> None:
+        is_taken = writes_lines and sys.stdout.isatty()  # lines and a count on one terminal would mix
+        self._is_live = not is_quiet and sys.stderr.isatty() and not is_taken
+        self._last = self._began = time.monotonic()
+        self._is_shown = False
+
+    def beat(self, lines: int) -> None:
+        """Show the count, at most five times a second."""
+        now = time.monotonic()
+        if not self._is_live or now - self._last < BEAT_S:
+            return
+        self._last, self._is_shown = now, True
+        sys.stderr.write(f"\r  {lines:,} lines   {lines / (now - self._began):,.0f} lines/s\x1b[K")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the count away."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._is_shown = False

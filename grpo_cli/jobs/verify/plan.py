@@ -1,0 +1,281 @@
+"""Which verifiers score the lines, and how their verdicts become a reward: plain data that travels to workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import RecipeError, SetupError, UsageError
+from grpo_cli.reward.judge import proxy_warnings
+from grpo_verifiers import BadOption, Unavailable, Verifier, build
+from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
+from grpo_verifiers.registry import KINDS, kind_class
+from grpo_verifiers.shaping import Shaped, build_term
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Recipe
+
+OWN_PROCESSES = frozenset({"python", "code", "sql", "command", "coq", "reasoning_gym", "reward_model"})
+"""Kinds that spread a batch over processes themselves; more of ours around them would only fight for cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One verifier: kind, options, weight."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    term: Term = field(default_factory=Term)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapingEntry:
+    """One shaping term: its options and its weight."""
+
+    options: Mapping[str, Any]
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Verifiers by name, in order. `source` says where they come from, for messages."""
+
+    entries: Mapping[str, Entry]
+    source: str
+    rule: Rule = SUM
+    shaping: Mapping[str, ShapingEntry] = field(default_factory=dict)
+    max_tokens: int | None = None
+    """The cap that completions were sampled under, for `overlong`."""
+
+    @property
+    def terms(self) -> dict[str, Term]:
+        """The weights by name."""
+        return {name: entry.term for name, entry in self.entries.items()}
+
+    @property
+    def primary(self) -> str:
+        """Name of the verifier that says what right means."""
+        return primary_of(self.terms)
+
+    @property
+    def has_own_processes(self) -> bool:
+        """Whether a verifier runs its own workers."""
+        return any(entry.kind in OWN_PROCESSES for entry in self.entries.values())
+
+    @property
+    def proxies(self) -> list[str]:
+        """A warning for each verifier that is a learned proxy."""
+        return proxy_warnings(self.entries)
+
+    def build(self) -> dict[str, Verifier]:
+        """The verifiers, not started.
+
+        Raises:
+            UsageError: an option cannot be meant.
+        """
+        out = {}
+        for name, entry in self.entries.items():
+            try:
+                out[name] = build(entry.kind, **entry.options)
+            except BadOption as err:
+                raise UsageError(str(err), place=self._place(name)) from err
+        return out
+
+    def shapers(self) -> dict[str, tuple[float, Callable[[Shaped], float]]]:
+        """Weight and function of each shaping term.
+
+        Raises:
+            RecipeError: an option cannot be meant.
+        """
+        out = {}
+        for name, entry in self.shaping.items():
+            try:
+                out[name] = (entry.weight, build_term(name, **entry.options))
+            except BadOption as err:
+                raise RecipeError(str(err), place=f"{self.source}: shaping `{name}`") from err
+        return out
+
+    def start(self) -> dict[str, Verifier]:
+        """The verifiers, started.
+
+        Raises:
+            UsageError: an option cannot be meant.
+            SetupError: a verifier cannot run here.
+        """
+        verifiers = self.build()
+        for name, verifier in verifiers.items():
+            try:
+                verifier.start()
+            except BadOption as err:
+                raise UsageError(str(err), place=self._place(name)) from err
+            except Unavailable as err:
+                raise SetupError(str(err), place=self._place(name), hint=err.hint) from err
+        return verifiers
+
+    def _place(self, name: str) -> str:
+        return f"{self.source}: verifier `{name}`" if self.source else f"verifier `{name}`"
+
+
+def from_flags(
+    kinds: Sequence[str],
+    *,
+    patterns: Sequence[str] = (),
+    options: Sequence[str] = (),
+    weights: Sequence[str] = (),
+    primary: str | None = None,
+) -> Plan:
+    """The plan of `--math`, `--code`, `--regex`, `--verifier`, `--option`, `--weight`, `--primary`.
+
+    Raises:
+        UsageError: something in them cannot be meant.
+    """
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for kind in kinds:
+        _add(found, kind, {})
+    for pattern in patterns:
+        _add(found, "regex", {"pattern": pattern})
+    if not found:
+        raise UsageError(
+            "no verifier",
+            hint=f"say `--math`, `--regex PATTERN`, `--recipe FILE` or `--verifier KIND` (known: {', '.join(sorted(KINDS))})",
+        )
+    for option in options:
+        _set_option(found, option)
+    weight_of = dict(_weight(text, found) for text in weights)
+    if primary is not None and primary not in found:
+        raise UsageError(f"`--primary {primary}` is none of the verifiers {', '.join(found)}")
+    terms = {name: Term(weight_of.get(name, 1.0), name == primary) for name in found}
+    mistakes = check_rule(SUM, terms)
+    if mistakes:
+        raise UsageError(mistakes[0])
+    return Plan({name: Entry(kind, opts, terms[name]) for name, (kind, opts) in found.items()}, "")
+
+
+def _add(found: dict[str, tuple[str, dict[str, Any]]], kind: str, options: dict[str, Any]) -> None:
+    name, n = kind, 1
+    while name in found:
+        n += 1
+        name = f"{kind}{n}"
+    found[name] = (kind, options)
+
+
+def _set_option(found: dict[str, tuple[str, dict[str, Any]]], text: str) -> None:
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise UsageError(f"`--option {text}` is not `KEY=VALUE`")
+    name, dot, key = path.partition(".")
+    if not dot:
+        if len(found) > 1:
+            raise UsageError(
+                f"`--option {text}`: say for which verifier", hint=f"such as `{next(iter(found))}.{text}`"
+            )
+        name, key = next(iter(found)), path
+    if name not in found:
+        raise UsageError(f"`--option {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
+    kind, options = found[name]
+    options[key] = _typed(kind, key, value)
+
+
+def _typed(kind: str, key: str, text: str) -> Any:
+    """The value as the option's declared type; names that no option has are left for `build` to refuse."""
+    import typing
+
+    try:
+        hint = typing.get_type_hints(kind_class(kind).Options).get(key)
+    except BadOption as err:
+        raise UsageError(str(err)) from err
+    if hint is None or hint is str:
+        return text
+    from pydantic import TypeAdapter, ValidationError
+
+    from grpo_cli.recipe.checking.options import describe
+
+    adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    for spelled in (text, json.dumps(text)):
+        try:
+            return adapter.validate_json(spelled, strict=True)
+        except ValidationError:
+            continue
+    raise UsageError(f"`{key}` of verifier `{kind}` must be {describe(hint)}, got `{text}`")
+
+
+def _weight(text: str, found: Mapping[str, Any]) -> tuple[str, float]:
+    name, equals, value = text.partition("=")
+    try:
+        weight = float(value)
+    except ValueError:
+        equals = ""
+    if not equals:
+        raise UsageError(f"`--weight {text}` is not `NAME=NUMBER`")
+    if name not in found:
+        raise UsageError(f"`--weight {text}`: no verifier `{name}`", hint=f"verifiers: {', '.join(found)}")
+    return name, weight
+
+
+def from_recipe(source: str, sets: Sequence[str] = ()) -> Plan:
+    """The plan of a recipe's `verify` and `shaping` sections; the recipe's folder is searched for `python` functions.
+
+    Raises:
+        RecipeError: the recipe has mistakes.
+    """
+    from grpo_cli.recipe import find
+    from grpo_cli.recipe.reading.load import load
+
+    recipe = load(source, sets)
+    folders = import_folders(Path() if source == "-" else find(source).parent.resolve())
+    entries = {}
+    for name, spec in recipe.verify.items():
+        options = dict(spec.options)
+        if spec.kind == "python":
+            options["path"] = [*options.get("path", []), *folders]
+        entries[name] = Entry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
+    combine = recipe.combine
+    plan = Plan(
+        entries,
+        source,
+        Rule(combine.method, dict(combine.gate), combine.by),
+        _shaping(recipe),
+        recipe.sample.max_tokens,
+    )
+    plan.shapers()
+    mistakes = check_rule(plan.rule, plan.terms)
+    if mistakes:
+        raise RecipeError(mistakes[0], place=source)
+    return plan
+
+
+def _shaping(recipe: Recipe) -> dict[str, ShapingEntry]:
+    terms = {str(name): ShapingEntry(dict(one.options), one.weight) for name, one in recipe.shaping.items()}
+    if recipe.train.overlong:
+        terms.setdefault("overlong", ShapingEntry({"cache": recipe.train.overlong}))
+    return terms
+
+
+def import_folders(folder: Path) -> list[str]:
+    """Where functions of a recipe in this folder are looked for: here, and for a run where its recipe came from."""
+    out = [str(folder)]
+    manifest = folder / "run.json"
+    if manifest.is_file():
+        try:
+            base = json.loads(manifest.read_text()).get("base")
+        except (OSError, ValueError, AttributeError):
+            base = None
+        if isinstance(base, str):
+            out.append(base)
+    return out
+
+
+def recipe_beside(files: Sequence[str]) -> str | None:
+    """The recipe of the run folder that all files lie in (`RUN/samples/…`, `RUN/eval/…`), if there is one."""
+    found = {str(Path(file).resolve().parent.parent / "recipe.yaml") for file in files if file != "-"}
+    if (
+        len(found) == 1
+        and "-" not in files
+        and all(Path(f).parent.name in ("samples", "eval") for f in files)
+    ):
+        recipe = next(iter(found))
+        return recipe if Path(recipe).is_file() else None
+    return None

@@ -1,0 +1,218 @@
+"""Lines in, scored lines out, in one process: the part of `grpo verify` that is run many times over.
+
+A scored line is the input's own bytes with `verdicts`, `outcome` and `reward` put before the closing brace, so
+numbers keep their spelling; only a line that has one of these keys already is written anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_cli.jobs.verify.fields import BadLine, Keys, completions_of, group_of, prompt_of, row_of
+from grpo_cli.jobs.verify.golds import GoldCache
+from grpo_cli.jobs.verify.lines import Line
+from grpo_cli.jobs.verify.plan import Plan
+from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome
+from grpo_verifiers.shaping import Shaped, shape
+from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verifier import BadGold, Sample, Verifier
+
+OURS = ("verdicts", "outcome", "reward", "shaping")
+MOST_REASONS = 200
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums over samples by verifier: outcomes, reasons, and the scores that exist."""
+
+    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
+    reasons: dict[str, Counter[str]] = field(default_factory=dict)
+    score_sum: dict[str, float] = field(default_factory=dict)
+    score_n: dict[str, int] = field(default_factory=dict)
+    pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
+
+    def add(self, name: str, verdict: Verdict) -> None:
+        """Count one verdict."""
+        self.outcomes.setdefault(name, Counter())[verdict.outcome.value] += 1
+        reasons = self.reasons.setdefault(name, Counter())
+        known = verdict.reason in reasons or len(reasons) < MOST_REASONS
+        reasons[verdict.reason if known else "other"] += 1
+        if verdict.score is not None:
+            self.score_sum[name] = self.score_sum.get(name, 0.0) + verdict.score
+            self.score_n[name] = self.score_n.get(name, 0) + 1
+
+    def merge(self, other: Counts) -> None:
+        """Add another's counts."""
+        for name, counter in other.outcomes.items():
+            self.outcomes.setdefault(name, Counter()).update(counter)
+        for name, counter in other.reasons.items():
+            mine = self.reasons.setdefault(name, Counter())
+            for reason, n in counter.items():
+                mine[reason if reason in mine or len(mine) < MOST_REASONS else "other"] += n
+        for name, total in other.score_sum.items():
+            self.score_sum[name] = self.score_sum.get(name, 0.0) + total
+            self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
+        for names, sums in other.pairs.items():
+            self.pairs.setdefault(names, PairSums()).merge(sums)
+
+
+Judged = tuple[int, str, float | None]
+"""Group, the primary's outcome, reward: what group statistics need of one sample."""
+
+
+@dataclass(slots=True)
+class Scored:
+    """A chunk of lines after scoring; `out` has one entry a line, None where the line was bad."""
+
+    out: list[bytes | None] = field(default_factory=list)
+    samples: list[Judged] = field(default_factory=list)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+
+
+@dataclass(slots=True)
+class _Read:
+    """One line that could be read, waiting for its verdicts."""
+
+    line: Line
+    value: dict[str, Any]
+    completions: list[str]
+    group: int
+    prompt: str
+    golds: dict[str, Any]
+    verdicts: list[dict[str, Verdict]]
+
+
+class Scorer:
+    """The verifiers of a plan over chunks of lines."""
+
+    def __init__(self, plan: Plan, keys: Keys, verifiers: Mapping[str, Verifier]) -> None:
+        self._plan = plan
+        self._terms = plan.terms
+        self._keys = keys
+        self._verifiers = verifiers
+        self._shapers = plan.shapers()
+        self._golds = {name: GoldCache(verifier) for name, verifier in verifiers.items()}
+
+    def score(self, lines: Sequence[Line]) -> Scored:
+        """Judge all completions of a chunk, each verifier in one batch."""
+        scored = Scored()
+        reads = [self._read_or_report(line, scored) for line in lines]
+        for name, verifier in self._verifiers.items():
+            self._judge(name, verifier, [read for read in reads if read is not None and name in read.golds])
+        for read in reads:
+            scored.out.append(None if read is None else self._finish(read, scored))
+        return scored
+
+    def _read_or_report(self, line: Line, scored: Scored) -> _Read | None:
+        try:
+            return self._read(line)
+        except BadLine as err:
+            scored.problems.append((line.number, str(err)))
+            return None
+
+    def _read(self, line: Line) -> _Read:
+        value = parse(line)
+        row = row_of(value, self._keys)
+        completions = completions_of(value, self._keys)
+        try:
+            names = judges_of(row, self._terms, self._plan.rule)
+        except NoVerifier as err:
+            raise BadLine(str(err)) from None
+        return _Read(
+            line,
+            value,
+            completions,
+            group_of(value, self._keys, line.number),
+            prompt_of(value, self._keys),
+            {name: self._gold(name, row) for name in names},
+            [{} for _ in completions],
+        )
+
+    def _gold(self, name: str, row: Mapping[str, Any]) -> Any:
+        try:
+            return self._golds[name].gold(row)
+        except BadGold as err:
+            raise BadLine(f"verifier `{name}`: {err}") from None
+
+    def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
+        samples = [Sample(text, read.golds[name], read.prompt) for read in reads for text in read.completions]
+        verdicts = iter(verifier.judge(samples) if samples else [])
+        for read in reads:
+            for held in read.verdicts:
+                held[name] = next(verdicts)
+
+    def _finish(self, read: _Read, scored: Scored) -> bytes:
+        added: list[dict[str, Any]] = []
+        for i, verdicts in enumerate(read.verdicts):
+            found = outcome(verdicts, self._terms, self._plan.rule) or Outcome.ERROR
+            one: dict[str, Any] = {
+                "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()}
+            }
+            shaping = self._shaped(read, i, found is Outcome.RIGHT) if self._shapers else {}
+            if shaping:
+                one["shaping"] = shaping
+            one["outcome"] = found.value
+            one["reward"] = combine(verdicts, self._terms, shaping, self._plan.rule)
+            added.append(one)
+            scored.samples.append((read.group, one["outcome"], one["reward"]))
+            for name, verdict in verdicts.items():
+                scored.counts.add(name, verdict)
+            if len(verdicts) > 1:
+                count_pairs(scored.counts.pairs, verdicts)
+        if self._keys.completions:
+            keys = ["verdicts", *(["shaping"] if self._shapers else []), "outcome", "reward"]
+            return written(read, {key: [one[key] for one in added] for key in keys})
+        return written(read, added[0])
+
+    def _shaped(self, read: _Read, i: int, is_right: bool) -> dict[str, float]:
+        tokens = read.value.get("tokens")
+        tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
+        known = tokens if type(tokens) is int and tokens >= 0 else None
+        return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
+
+
+def parse(line: Line) -> dict[str, Any]:
+    """The object of a line.
+
+    Raises:
+        BadLine: it is too long, no UTF-8, no JSON, or no object.
+    """
+    if line.text is None:
+        raise BadLine("longer than 64 MiB")
+    try:
+        value = json.loads(line.text.decode())
+    except UnicodeDecodeError as err:
+        raise BadLine(f"not UTF-8: byte {err.start + 1}") from None
+    except json.JSONDecodeError as err:
+        raise BadLine(f"not JSON: {err.msg.lower()} at character {err.pos + 1}") from None
+    except (ValueError, RecursionError) as err:
+        raise BadLine(
+            f"not JSON: {'nested too deep' if isinstance(err, RecursionError) else 'a number too long'}"
+        ) from None
+    if not isinstance(value, dict):
+        raise BadLine("not a JSON object")
+    return value
+
+
+def written(read: _Read, added: dict[str, Any]) -> bytes:
+    """The output line, without its end."""
+    assert read.line.text is not None
+    if any(key in read.value for key in OURS):
+        return dumped({**read.value, **added})
+    body = read.line.text[:-1].rstrip()
+    comma = b", " if read.value else b""
+    return body + comma + dumped(added)[1:]
+
+
+def dumped(value: Any) -> bytes:
+    """JSON in UTF-8; text that UTF-8 cannot say (lone surrogates of a model) is escaped."""
+    try:
+        return _ENCODER.encode(value).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()

@@ -1,0 +1,257 @@
+"""Group statistics of samples that pass once, in constant memory where groups are contiguous.
+
+Every closed group keeps a counter of about 150 bytes for a while. When 65,536 of them have passed, none has come back
+and most hold two samples or more, the input is taken to be contiguous: they are folded into totals, and a fixed filter
+of 8 MiB notices should one come back after all. Else (a group came back, or each had one sample so far, as in a file
+that goes through the prompts again and again) the counters stay, and the memory grows with the number of groups.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from grpo_cli.statistics.estimate import pass_at_k
+from grpo_verifiers.verdict import Outcome
+
+KEPT = 65_536
+BYTES_A_GROUP = 150
+SPREAD = 1e-9
+"""Rewards closer than this are equal."""
+_FILTER_BITS = 1 << 26
+
+Order = Literal["auto", "contiguous", "scattered"]
+
+
+@dataclass(slots=True)
+class Totals:
+    """Groups as counts: `(judged, right)` pairs, and how many carry signal."""
+
+    pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    with_signal: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    reward_sum: float = 0.0
+    reward_n: int = 0
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return sum(self.sizes.values())
+
+    def kinds(self) -> dict[str, int]:
+        """Groups all wrong, mixed, all right, and without any primary verdict."""
+        out = dict.fromkeys(("all_wrong", "mixed", "all_right", "no_verdict"), 0)
+        for (judged, right), n in self.pairs.items():
+            key = (
+                "no_verdict"
+                if judged == 0
+                else "all_wrong"
+                if right == 0
+                else "mixed"
+                if right < judged
+                else "all_right"
+            )
+            out[key] += n
+        return out
+
+    def usual_size(self) -> int:
+        """The commonest number of samples in a group; the larger of two equally common."""
+        return max(self.sizes, key=lambda size: (self.sizes[size], size), default=0)
+
+    def pass_k(self) -> dict[int, float]:
+        """pass@k for k = 1, 2, 4, … and the usual size, each over the groups with at least k verdicts."""
+        largest = max((judged for judged, _ in self.pairs), default=0)
+        ks = {1 << i for i in range(largest.bit_length())} | {self.usual_size()}
+        out = {}
+        for k in sorted(k for k in ks if 1 <= k <= largest):
+            pairs = [(pass_at_k(n, c, k), times) for (n, c), times in self.pairs.items() if n >= k]
+            total = sum(times for _, times in pairs)
+            if total:
+                out[k] = math.fsum(value * times for value, times in pairs) / total
+        return out
+
+    def predicted_dead(self, size: int) -> float | None:
+        """Expected share of groups of `size` samples that come out all wrong or all right, at these pass rates.
+
+        Unbiased where most groups have at least `size` verdicts; else from a beta distribution of pass rates fitted by
+        moments to the groups with two verdicts or more. None where no group has two.
+        """
+        large = [(n, c, times) for (n, c), times in self.pairs.items() if n >= size]
+        many = sum(times for _, _, times in large)
+        if large and 2 * many >= self.groups:
+            return math.fsum(_dead(n, c, size) * times for n, c, times in large) / many
+        pairs = [(n, c, times) for (n, c), times in self.pairs.items() if n >= 2]
+        total = sum(times for _, _, times in pairs)
+        if not total:
+            return None
+        mean = math.fsum(c / n * times for n, c, times in pairs) / total
+        square = math.fsum(c * (c - 1) / (n * (n - 1)) * times for n, c, times in pairs) / total
+        return _dead_of_beta(mean, square - mean * mean, size)
+
+    def share_means(self) -> Iterable[tuple[float, int]]:
+        """Each group's share of right samples, with how many groups have it."""
+        return [(c / n, times) for (n, c), times in self.pairs.items() if n]
+
+
+def _dead(n: int, c: int, size: int) -> float:
+    return (math.comb(n - c, size) + math.comb(c, size)) / math.comb(n, size)
+
+
+def _dead_of_beta(mean: float, variance: float, size: int) -> float:
+    """E[p^G + (1 - p)^G] for a beta distribution with this mean and variance."""
+    if variance <= 1e-9:
+        return mean**size + (1 - mean) ** size
+    weight = mean * (1 - mean) / variance - 1
+    if weight <= 1e-9:
+        return 1.0
+    right, wrong = mean * weight, (1 - mean) * weight
+    return math.prod((right + i) / (weight + i) for i in range(size)) + math.prod(
+        (wrong + i) / (weight + i) for i in range(size)
+    )
+
+
+class Tally:
+    """Counts samples as they come and knows their groups."""
+
+    def __init__(self, order: Order = "auto", kept: int = KEPT) -> None:
+        self.totals = Totals()
+        self.came_back = 0
+        self._order = order
+        self._kept = kept
+        self._open: int | None = None
+        self._state = _State()
+        self._index: dict[int, int] = {}
+        self._counts = array("Q")
+        self._first = array("d")
+        self._filter: bytearray | None = None
+        self._single = 0
+        self._is_scattered = order == "scattered"
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a group has come back after another."""
+        return self._is_scattered
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether groups came back after they were folded away: group statistics then are of runs of lines."""
+        return self._filter is not None and self.came_back > 0.001 * max(1, self.totals.groups)
+
+    def add(self, group: int, outcome: str, reward: float | None) -> None:
+        """Count one sample."""
+        totals = self.totals
+        totals.outcomes[outcome] += 1
+        if reward is not None:
+            totals.reward_sum += reward
+            totals.reward_n += 1
+        if group != self._open:
+            self._close()
+            self._open = group
+            self._state = self._recall(group)
+        self._state.add(outcome, reward)
+
+    def finish(self) -> Totals:
+        """The totals, once all samples are in."""
+        self._close()
+        self._open = None
+        self._fold()
+        return self.totals
+
+    def _recall(self, group: int) -> _State:
+        if self._order == "contiguous":
+            return _State()
+        at = self._index.get(group)
+        if at is not None:
+            self._is_scattered = True
+            self.came_back += 1
+            return _State.unpacked(self._counts[at], self._first[at])
+        if self._filter is not None and _seen(self._filter, group):
+            self.came_back += 1
+        return _State()
+
+    def _close(self) -> None:
+        if self._open is None:
+            return
+        if self._order == "contiguous" or self._filter is not None:
+            self._fold_one(self._state)
+            if self._filter is not None:
+                _mark(self._filter, self._open)
+            return
+        at = self._index.setdefault(self._open, len(self._counts))
+        if at == len(self._counts):
+            self._counts.append(0)
+            self._first.append(0.0)
+        self._counts[at], self._first[at] = self._state.packed(), self._state.first
+        self._single += self._state.size == 1
+        is_due = len(self._counts) % self._kept == 0
+        if is_due and not self._is_scattered and 2 * self._single < len(self._counts):
+            self._filter = bytearray(_FILTER_BITS // 8)
+            for group in self._index:
+                _mark(self._filter, group)
+            self._fold()
+
+    def _fold(self) -> None:
+        for packed, first in zip(self._counts, self._first, strict=True):
+            self._fold_one(_State.unpacked(packed, first))
+        self._index, self._counts, self._first = {}, array("Q"), array("d")
+
+    def _fold_one(self, state: _State) -> None:
+        self.totals.pairs[state.judged, state.right] += 1
+        self.totals.sizes[state.size] += 1
+        self.totals.with_signal += state.differs
+
+
+@dataclass(slots=True)
+class _State:
+    """One group: 20 bits each of size, judged and right, one bit each of has-reward and rewards-differ."""
+
+    size: int = 0
+    judged: int = 0
+    right: int = 0
+    has_reward: bool = False
+    differs: bool = False
+    first: float = 0.0
+
+    def add(self, outcome: str, reward: float | None) -> None:
+        self.size += 1
+        if outcome != Outcome.ERROR.value:
+            self.judged += 1
+            self.right += outcome == Outcome.RIGHT.value
+        if reward is None:
+            return
+        if not self.has_reward:
+            self.has_reward, self.first = True, reward
+        elif abs(reward - self.first) > SPREAD:
+            self.differs = True
+
+    def packed(self) -> int:
+        most = (1 << 20) - 1
+        counts = (min(self.size, most) << 40) | (min(self.judged, most) << 20) | min(self.right, most)
+        return (counts << 2) | (self.has_reward << 1) | self.differs
+
+    @classmethod
+    def unpacked(cls, packed: int, first: float) -> _State:
+        most = (1 << 20) - 1
+        counts = packed >> 2
+        return cls(
+            counts >> 40, (counts >> 20) & most, counts & most, bool(packed & 2), bool(packed & 1), first
+        )
+
+
+def _probes(group: int) -> tuple[int, ...]:
+    one, two = group % _FILTER_BITS, (group >> 26) % _FILTER_BITS
+    return one, two, (one + two) % _FILTER_BITS, (one + 3 * two + 1) % _FILTER_BITS
+
+
+def _mark(bits: bytearray, group: int) -> None:
+    for at in _probes(group):
+        bits[at >> 3] |= 1 << (at & 7)
+
+
+def _seen(bits: bytearray, group: int) -> bool:
+    return all(bits[at >> 3] & (1 << (at & 7)) for at in _probes(group))

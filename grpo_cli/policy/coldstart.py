@@ -1,0 +1,155 @@
+"""The recipe's `warmup:` section: rows become demonstrations, phases run in order, the result is cached by content."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grpo_cli.data import load_rows
+from grpo_cli.data.rows import Row
+from grpo_cli.data.template import FillError, TemplateError, parse
+from grpo_cli.errors import DataError, RecipeError
+from grpo_cli.jobs.evaluate.evaluator import encode
+from grpo_cli.policy.model import Loaded, cache_root
+from grpo_cli.policy.warmup import Demonstration, Phase, cache_folder, content_key, supervise
+from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
+from grpo_cli.rollout.make import end_tokens
+
+WEIGHTS = "weights.pt"
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """What the warm-up did: steps, seconds, demonstrations seen, and whether it came from the cache."""
+
+    steps: int
+    seconds: float
+    demonstrations: int
+    from_cache: bool
+
+    def text(self) -> str:
+        """One line for the display."""
+        how = "from the cache" if self.from_cache else f"in {self.seconds:.1f}s"
+        return f"warm-up: {self.steps} supervised steps on {self.demonstrations:,} demonstrations, {how}"
+
+
+def warm_up(
+    recipe: Recipe,
+    loaded: Loaded,
+    rows: Sequence[Row],
+    base: Path | None,
+    device: torch.device,
+    on_progress: Callable[[int, int], None],
+) -> ColdStart | None:
+    """The recipe's warm-up on a loaded model; None where it has none.
+
+    Raises:
+        RecipeError, DataError: as `cold_start` and `load_rows`.
+    """
+    if not recipe.warmup:
+        return None
+    phases = [
+        (phase, load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base))
+        if phase.data is not None
+        else (phase, rows)
+        for phase in recipe.warmup
+    ]
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    return cold_start(
+        loaded.model,
+        loaded.tokenizer,
+        phases,
+        model_key=f"{recipe.model.model_dump_json()}/{device.type}/{threads}",
+        seed=recipe.train.seed,
+        eos_id=loaded.tokenizer.eos_token_id or min(end_tokens(loaded.model, loaded.tokenizer)),
+        on_progress=on_progress,
+    )
+
+
+def cold_start(
+    model: Any,
+    tokenizer: Any,
+    phases: Sequence[tuple[WarmupPhase, Sequence[Row]]],
+    *,
+    model_key: str,
+    seed: int,
+    eos_id: int,
+    on_progress: Callable[[int, int], None],
+) -> ColdStart:
+    """Train `model` in place on demonstrations, or load the same result from the cache.
+
+    Raises:
+        RecipeError, DataError: a template that cannot be read, or a row that cannot fill it.
+    """
+    began = time.perf_counter()
+    total = sum(phase.steps for phase, _ in phases)
+    made = [
+        demonstrations(tokenizer, phase, rows, seed + i, eos_id) for i, (phase, rows) in enumerate(phases)
+    ]
+    plans = [Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases]
+    folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
+    count = sum(plan.steps * plan.batch for plan in plans)
+    if (folder / WEIGHTS).is_file():
+        model.load_state_dict(
+            torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True), strict=False
+        )
+        on_progress(total, total)
+        return ColdStart(total, time.perf_counter() - began, count, True)
+    done = 0
+    for i, plan in enumerate(plans):
+        base = done
+        supervise(
+            model,
+            made[i],
+            plan,
+            seed=seed + i,
+            pad_id=tokenizer.pad_token_id,
+            on_step=lambda step, loss, base=base: on_progress(base + step, total),  # type: ignore[misc]
+        )
+        done += plan.steps
+    _store(model, folder, {"steps": total, "demonstrations": count})
+    return ColdStart(total, time.perf_counter() - began, count, False)
+
+
+def demonstrations(
+    tokenizer: Any, phase: WarmupPhase, rows: Sequence[Row], seed: int, eos_id: int
+) -> list[Demonstration]:
+    """One demonstration a row; where there are several templates each row draws one by weight."""
+    try:
+        templates = [parse(d.template) for d in phase.demonstration]
+    except TemplateError as err:
+        raise RecipeError(str(err), place="`warmup.demonstration`") from err
+    weights = [d.weight for d in phase.demonstration]
+    draw = random.Random(seed + 5)
+    found = []
+    for row in rows[: phase.limit]:
+        template = draw.choices(templates, weights)[0]
+        try:
+            text = template.fill(row.fields)
+        except FillError as err:
+            raise DataError(f"`warmup.demonstration`: {err}", place=row.place) from err
+        completion = list(tokenizer(text, add_special_tokens=False).input_ids)
+        found.append(Demonstration(encode(tokenizer, row), [*completion, eos_id]))
+    return found
+
+
+def _store(model: Any, folder: Path, about: dict[str, Any]) -> None:
+    """Write beside and rename; a cache that cannot be written is no reason to stop."""
+    beside = folder.with_name(f"{folder.name}.{os.getpid()}")
+    try:
+        beside.mkdir(parents=True)
+        trained = {name: p.detach().cpu() for name, p in model.state_dict().items()}
+        torch.save(trained, beside / WEIGHTS)
+        (beside / "about.json").write_text(json.dumps(about))
+        os.rename(beside, folder)
+    except (OSError, RuntimeError):  # torch reports a full disk as an error of its own
+        shutil.rmtree(beside, ignore_errors=True)

@@ -1,0 +1,253 @@
+"""Pydantic's findings as mistakes in our voice, each at its place, with a hint where a name is nearly right."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from grpo_cli.recipe.docs import field_docs
+from grpo_cli.recipe.reading.source import Path
+from grpo_cli.recipe.sections.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake by recipe path, before it has a place in a file."""
+
+    path: Path
+    message: str
+    hint: str = ""
+    at_key: bool = False
+
+
+KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "`true` or `false`",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+
+SHORT = {
+    "model": "a name or a mapping",
+    "eval": "a source",
+    "train": "a source or a list of them",
+    "data": "a source",
+    "demonstration": "a template or a list of them",
+    "warmup": "a phase or a list of them",
+}
+"""What may stand for a section besides a mapping, by its key."""
+PLAIN: tuple[Path, ...] = ((), ("data",), ("train",), ("eval",))
+
+RANGES = {
+    "greater_than": ("gt", "above"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "below"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def findings(err: ValidationError) -> list[Finding]:
+    """One finding for each thing pydantic refused."""
+    return [_finding(e) for e in err.errors(include_url=False)]
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """`a.b.0` for messages."""
+    return ".".join(str(p) for p in path)
+
+
+def shown(value: Any) -> str:
+    """A value as the user could have typed it, cut when long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, float) and not math.isfinite(value):
+            text = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}[str(value)]
+    except (TypeError, ValueError):
+        text = repr(value)
+    text = "".join(c if c.isprintable() else "·" for c in text)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The known name that is most like this one."""
+    known = list(names)
+    folded = {n.lower().replace("-", "_"): n for n in known}
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def unknown(name: str, names: Iterable[str], where: str) -> str:
+    """The hint for a name nobody knows: the nearest one, then all of them."""
+    known = sorted(names)
+    near = nearest(name, known)
+    did = f"did you mean `{near}`? " if near else ""
+    return f"{did}{where} has: {', '.join(known)}"
+
+
+def _finding(error: Any) -> Finding:
+    kind, value, ctx = error["type"], error["input"], error.get("ctx", {})
+    path: Path = tuple(p for p in error["loc"] if p != "[key]")
+    if path and path[-1] == "source" and "source" not in _keys_of(value):
+        path = (*path[:-1], "from")
+    name = dotted(path)
+    if kind == "extra_forbidden":
+        return _unknown_key(path)
+    if kind == "missing":
+        return Finding(path, f"`{name}` is missing", _purpose(path))
+    if kind == "literal_error":
+        if "[key]" in error["loc"]:
+            return _unknown_choice(path[:-1], str(path[-1]), _choices(ctx["expected"]), at_key=True)
+        return _unknown_choice(path, value, _choices(ctx["expected"]))
+    if kind in RANGES:
+        bound, word = RANGES[kind]
+        limit = f"{ctx[bound]:,}" if isinstance(ctx[bound], int) else f"{ctx[bound]:g}"
+        return Finding(path, f"`{name}` must be {word} {limit}, got {shown(value)}")
+    if kind == "value_error":
+        return Finding(path, f"`{name}` {ctx['error']}, got {shown(value)}")
+    if kind in {"too_short", "string_too_short"}:
+        return Finding(path, f"`{name}` must not be empty")
+    if kind == "string_pattern_mismatch":
+        return Finding(path, f"`{name}` must be a time such as `3h50m`, got {shown(value)}")
+    what = KINDS.get(kind)
+    if what is None:
+        return Finding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")
+    if kind in {"model_type", "model_attributes_type", "list_type"}:
+        key = str(path[-2]) if len(path) > 1 and isinstance(path[-1], int) else str(path[-1])
+        what = SHORT.get(key, what) if path not in PLAIN else what
+    if value is None:
+        return Finding(path, f"`{name}` must be {what}, got nothing")
+    return Finding(path, f"`{name}` must be {what}, got {shown(value)}")
+
+
+def _keys_of(value: Any) -> Iterable[str]:
+    return value if isinstance(value, dict) else ()
+
+
+def _unknown_key(path: Path) -> Finding:
+    key, parent = str(path[-1]), path[:-1]
+    model = section(parent)
+    where = f"`{dotted(parent)}`" if parent else "the recipe"
+    names = key_names(model) if model else []
+    hint = unknown(key, names, where)
+    elsewhere = [] if nearest(key, names) else _homes(key)
+    if elsewhere:
+        hint = (
+            f"`{key}` belongs under `{elsewhere[0]}`"
+            if elsewhere[0]
+            else f"`{key}` stands at the top of the recipe"
+        )
+    return Finding(path, f"unknown key `{key}` in {where}", hint, at_key=True)
+
+
+def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = False) -> Finding:
+    near = nearest(value, choices) if isinstance(value, str) else None
+    if path == ("combine", "method") and value == "normalise_then_sum":
+        return Finding(
+            path,
+            f"`combine` rates one sample, `{value}` works across a group",
+            f"say `train.reward_combine: {value}`",
+        )
+    if at_key:
+        where = f"`{dotted(path)}`"
+        return Finding(
+            (*path, str(value)),
+            f"unknown key `{value}` in {where}",
+            unknown(str(value), choices, where),
+            True,
+        )
+    listed = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+    return Finding(
+        path,
+        f"`{dotted(path)}` must be {listed}, got {shown(value)}",
+        f"did you mean `{near}`?" if near else "",
+    )
+
+
+def _choices(expected: str) -> list[str]:
+    return expected.replace(" or ", ", ").replace("'", "").split(", ")
+
+
+def _purpose(path: Path) -> str:
+    model = section(path[:-1])
+    for name, field in model.model_fields.items() if model else ():
+        if (field.alias or name) == path[-1]:
+            doc = field_docs(model).get(name) if model else None
+            return f"`{dotted(path)}`: {doc.splitlines()[0].rstrip('.')}" if doc else ""
+    return ""
+
+
+def key_names(model: type[BaseModel]) -> list[str]:
+    """The keys of a section as a user writes them."""
+    return [
+        field.alias or name
+        for name, field in model.model_fields.items()
+        if name != "options" or model.__name__ == "Source"
+    ]
+
+
+def section(path: Path) -> type[BaseModel] | None:
+    """The model class at a path, through lists and named entries."""
+    model: type[BaseModel] | None = Recipe
+    for part in path:
+        if isinstance(part, int) or part.isdecimal():
+            continue
+        if model is None:
+            return None
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        if part in fields:
+            model = _inner(fields[part].annotation)
+        elif model.__name__ not in {"Verify", "Shaping"}:
+            return None
+    return model
+
+
+def takes_text(path: Path) -> bool:
+    """Whether the key at a path takes text and nothing else (but null)."""
+    model = section(path[:-1])
+    fields = {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+    field = fields.get(str(path[-1]))
+    return field is not None and _is_text(field.annotation)
+
+
+def _is_text(annotation: Any) -> bool:
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _is_text(typing.get_args(annotation)[0])
+    args = typing.get_args(annotation)
+    if args and (typing.get_origin(annotation) in (typing.Union, types.UnionType)):
+        return all(arg is type(None) or _is_text(arg) for arg in args)
+    return annotation is str
+
+
+def _inner(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    for arg in reversed(typing.get_args(annotation)):
+        found = _inner(arg)
+        if found is not None:
+            return found
+    return None
+
+
+def _homes(key: str) -> list[str]:
+    homes = [""] if key in key_names(Recipe) else []
+    for name, field in Recipe.model_fields.items():
+        model = _inner(field.annotation)
+        if model is not None and key in key_names(model):
+            homes.append(name)
+    return homes

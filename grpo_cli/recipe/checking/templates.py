@@ -1,0 +1,41 @@
+"""Templates of `data` and `warmup` parsed before anything is read, so that a broken one is a recipe mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from grpo_cli.data.template import TemplateError, column_or_template, parse
+from grpo_cli.recipe.checking.mistakes import Finding, dotted
+from grpo_cli.recipe.reading.source import Path
+
+
+def check_templates(data: dict[str, Any]) -> list[Finding]:
+    """One finding for each template that cannot be read."""
+    found = []
+    for path, text, bare in _templates(data):
+        try:
+            column_or_template(text) if bare else parse(text)
+        except TemplateError as err:
+            near = "".join(c if c.isprintable() else "·" for c in text[err.at : err.at + 20])
+            where = f", at `{near}`" if near else ""
+            found.append(Finding(path, f"`{dotted(path)}`{where}: {err}"))
+    return found
+
+
+def _templates(data: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    rows = data.get("data")
+    if isinstance(rows, dict):
+        for key in ("prompt", "answer", "id"):
+            if isinstance(rows.get(key), str):
+                yield ("data", key), rows[key], key == "id"
+        columns = rows.get("columns")
+        for name, text in columns.items() if isinstance(columns, dict) else ():
+            if isinstance(text, str):
+                yield ("data", "columns", name), text, True
+    phases = data.get("warmup")
+    for i, phase in enumerate(phases) if isinstance(phases, list) else ():
+        shown = phase.get("demonstration") if isinstance(phase, dict) else None
+        for j, one in enumerate(shown) if isinstance(shown, list) else ():
+            if isinstance(one, dict) and isinstance(one.get("template"), str):
+                yield ("warmup", i, "demonstration", j, "template"), one["template"], False

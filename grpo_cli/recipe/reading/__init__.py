@@ -1,0 +1,1 @@
+"""From YAML and `--set` to values with line and column."""

@@ -1,0 +1,46 @@
+"""A recipe as YAML text that loads back to an equal recipe."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.representer import SafeRepresenter
+
+from grpo_cli.recipe.sections.recipe import Recipe
+
+
+class _Representer(SafeRepresenter):
+    """Text with line breaks that only YAML 1.1 knows is escaped; the plain writer would turn them into `\\n`."""
+
+    def represent_str(self, data: str) -> Any:
+        style = '"' if any(c in data for c in "\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Representer.add_representer(str, _Representer.represent_str)
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """Every field but `extends`; verifier options stand beside the verifier's own keys."""
+    data = plain(recipe)
+    out = StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 4096
+    yaml.allow_unicode = True
+    yaml.dump(data, out)
+    return out.getvalue()
+
+
+def plain(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as the mapping a user would write, everything said."""
+    data: dict[str, Any] = recipe.model_dump(by_alias=True, mode="json")
+    data.pop("extends")
+    for section in ("verify", "shaping"):
+        for one in data[section].values():
+            one |= one.pop("options")
+    return data

@@ -1,0 +1,157 @@
+"""Recipe, the recipes it extends, and `--set` flags laid over each other, with the place each value came from.
+
+Lower layers come first. Mappings merge key by key, lists and plain values are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_cli.errors import Mistake
+from grpo_cli.recipe.checking.mistakes import takes_text
+from grpo_cli.recipe.reading.shorthand import widen
+from grpo_cli.recipe.reading.source import Document, Path, Spot, ancestors, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A `--set` as it was typed."""
+
+    text: str
+
+
+@dataclass
+class Layers:
+    """The merged data. `origin` maps a path to the layer that said it last."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    origin: dict[Path, Document | Flag] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def add(self, doc: Document) -> None:
+        """Lay a document on top."""
+        self.mistakes += doc.mistakes
+        if isinstance(doc.data, dict):
+            self._merge(self.data, widen(doc.data), (), doc)
+
+    def set(self, text: str) -> None:
+        """Lay one `key.path=value` on top. The value is YAML, or as typed where the key takes only text (`{answer}`)."""
+        flag = Flag(text)
+        key, equals, raw = text.partition("=")
+        path = [part.strip() for part in key.split(".")]
+        if not equals or not all(path):
+            self.mistakes.append(Mistake(f"--set {text}", "expected `key.path=value`"))
+            return
+        if path[0] == "extends":
+            self.mistakes.append(Mistake(f"--set {text}", "`extends` can only be said in a file"))
+            return
+        doc = parse(raw, f"--set {text}")
+        if takes_text(tuple(path)) and (doc.mistakes or not isinstance(doc.data, str | None)):
+            doc = Document(doc.name, raw, raw)
+        if doc.mistakes:
+            self.mistakes += [Mistake(f"--set {text}", m.message) for m in doc.mistakes]
+            return
+        self._put(self.data, path, doc.data, (), flag)
+        self.data = widen(self.data)
+
+    def mistake(self, path: Path, message: str, *, at_key: bool = False) -> Mistake:
+        """A mistake at the deepest part of `path` that was said somewhere."""
+        for one in ancestors(path):
+            layer = self.origin.get(one)
+            if isinstance(layer, Flag):
+                return Mistake(f"--set {layer.text}", message)
+            if layer is None:
+                continue
+            spot = _spot(layer, one, at_key or len(one) < len(path))
+            if spot is not None:
+                return layer.mistake(message, spot)
+        first = next((layer for layer in self.origin.values() if isinstance(layer, Document)), None)
+        return Mistake(first.name if first else "", message)
+
+    def is_said(self, path: Path) -> bool:
+        """Whether a layer (and not a default or preset) holds this path."""
+        return path in self.origin
+
+    def _merge(self, under: dict[str, Any], over: dict[str, Any], path: Path, layer: Document | Flag) -> None:
+        for key, value in over.items():
+            here = (*path, key)
+            below = under.get(key)
+            if isinstance(below, dict) and isinstance(value, dict):
+                self.origin[here] = layer
+                self._merge(below, value, here, layer)
+            else:
+                self._forget(here)
+                under[key] = _copy(value)
+                self._remember(here, value, layer)
+
+    def _put(self, holder: Any, path: list[str], value: Any, done: Path, flag: Flag) -> None:
+        key: str | int = path[0]
+        if isinstance(holder, list):
+            if str(key).isdecimal() and int(key) < len(holder):
+                key = int(key)
+            elif len(holder) == 1 and not str(key).isdecimal():
+                return self._put(holder[0], path, value, (*done, 0), flag)
+            else:
+                name = ".".join(map(str, done))
+                message = f"`{name}` is a list of {len(holder)}: name an item, such as `{name}.0`"
+                self.mistakes.append(Mistake(f"--set {flag.text}", message))
+                return None
+        here = (*done, key)
+        if len(path) == 1:
+            below = holder.get(key) if isinstance(holder, dict) else holder[key]
+            if isinstance(below, dict) and isinstance(value, dict) and value:
+                self._merge(below, widen({"x": value})["x"], here, flag)
+            else:
+                self._forget(here)
+                holder[key] = value
+                self._remember(here, value, flag)
+            return None
+        inner = holder.get(key) if isinstance(holder, dict) else holder[key]
+        if not isinstance(inner, dict | list):
+            self._forget(here)
+            inner = holder[key] = {}
+            self.origin[here] = flag
+        return self._put(inner, path[1:], value, here, flag)
+
+    def _forget(self, path: Path) -> None:
+        for known in [p for p in self.origin if p[: len(path)] == path]:
+            del self.origin[known]
+
+    def _remember(self, path: Path, value: Any, layer: Document | Flag) -> None:
+        self.origin[path] = layer
+        items = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        )
+        for key, inner in items:
+            self._remember((*path, key), inner, layer)
+
+
+def stack(documents: Sequence[Document], sets: Sequence[str]) -> Layers:
+    """Documents from the lowest to the topmost, then the flags."""
+    layers = Layers()
+    for doc in documents:
+        layers.add(doc)
+    for text in sets:
+        layers.set(text)
+    return layers
+
+
+def _spot(doc: Document, path: Path, at_key: bool) -> Spot | None:
+    for one in ancestors(path):
+        if at_key and one in doc.keys:
+            return doc.keys[one]
+        if one in doc.values and (one or not doc.keys):
+            return doc.values[one]
+        if one in doc.keys:
+            return doc.keys[one]
+    return None
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _copy(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_copy(v) for v in value]
+    return value

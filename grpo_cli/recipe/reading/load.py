@@ -1,0 +1,222 @@
+"""From a path, a shipped name or stdin to a checked recipe, or to every mistake in it at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from grpo_cli.errors import Mistake, RecipeError
+from grpo_cli.recipe.checking.mistakes import Finding, dotted, findings, nearest
+from grpo_cli.recipe.checking.options import check_shaping, check_verifiers
+from grpo_cli.recipe.checking.rules import check_rules
+from grpo_cli.recipe.checking.templates import check_templates
+from grpo_cli.recipe.checking.trl_fields import check_trl
+from grpo_cli.recipe.reading.layers import Layers, stack
+from grpo_cli.recipe.reading.source import Document, Path, parse
+from grpo_cli.recipe.sections.recipe import Recipe, complete
+
+STDIN = "<stdin>"
+MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second
+
+
+def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
+    """The recipe of a path, a shipped name or `-` (stdin), under `--set` flags.
+
+    Raises:
+        RecipeError: with every mistake of the files and flags, each with its place.
+    """
+    documents = [d for d in _documents(source) if d is not None]
+    layers = stack(documents, sets)
+    top = documents[-1]
+    if layers.mistakes and any(not isinstance(d.data, dict) for d in documents):
+        raise RecipeError(layers.mistakes)
+    if not isinstance(top.data, dict):
+        what = "is empty" if top.data is None else "is not a mapping of keys"
+        raise RecipeError(f"the recipe {what}", place=top.name, hint="`grpo init` writes one to start from")
+    layers.data.pop("extends", None)
+    _find_functions(layers)
+    recipe, found = check(layers)
+    if recipe is None or found or layers.mistakes:
+        raise _error(layers, found, top.name)
+    return recipe
+
+
+def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
+    """The recipe of merged layers, and everything wrong with it; wrong values are left out to check the rest."""
+    data = complete(deepcopy(layers.data))
+    found = [*check_verifiers(data), *check_shaping(data), *check_trl(data), *check_templates(data)]
+    recipe: Recipe | None = None
+    cut: set[Path] = set()
+    for _ in range(5):
+        try:
+            recipe = Recipe.model_validate(data)
+            break
+        except ValidationError as err:
+            new = findings(err)
+            # what a cut left behind (a missing key, an empty list) is no mistake of its own
+            found += [f for f in new if not any(_touch(f.path, path) for path in cut)]
+            cut |= {f.path for f in new}
+            for one in new:
+                _cut(data, one.path, "is missing" in one.message)
+            data = complete(data)
+    if recipe is not None:
+        # a rule would judge the stand-in of a wrong value
+        wrong = {path[:1] for path in cut}
+        found += [f for f in check_rules(recipe, layers.is_said) if f.path[:1] not in wrong]
+    return recipe, list(dict.fromkeys(found))
+
+
+def find(name: str) -> FilePath:
+    """The file of a path or a shipped name.
+
+    Raises:
+        RecipeError: no such file; the hint holds the nearest shipped name.
+    """
+    path = FilePath(name)
+    if path.is_file():
+        return path
+    shipped = shipped_recipes()
+    if name in shipped:
+        return shipped[name]
+    if path.is_dir():
+        raise RecipeError(f"`{name}` is a folder, not a recipe", hint="name a `.yaml` file")
+    near = nearest(name.removesuffix(".yaml").rsplit("/", 1)[-1], shipped)
+    did = f"did you mean `{near}`? " if near else ""
+    raise RecipeError(f"no recipe `{name}`", hint=f"{did}shipped: {', '.join(sorted(shipped))}")
+
+
+def shipped_recipes() -> dict[str, FilePath]:
+    """Recipes that come with the package, by name."""
+    package = FilePath(__file__).resolve().parents[2]
+    for folder in (package / "_recipes", package.parent / "recipes"):
+        if folder.is_dir():
+            return {p.stem: p for p in sorted(folder.glob("*.yaml"))}
+    return {}
+
+
+def _documents(source: str | FilePath) -> list[Document]:
+    """The document and all it extends, lowest first."""
+    if str(source) == "-":
+        doc, folder = parse(_stdin(), STDIN), FilePath()
+        seen: list[FilePath] = []
+    else:
+        file = find(str(source))
+        doc, folder, seen = _read(file), file.parent, [file.resolve()]
+    chain = [doc]
+    while isinstance(doc.data, dict) and doc.data.get("extends") is not None:
+        below = doc.data["extends"]
+        spot = doc.values.get(("extends",))
+        if not isinstance(below, str) or not below:
+            raise RecipeError([doc.mistake("`extends` must be a path or the name of a shipped recipe", spot)])
+        beside = folder / below
+        try:
+            file = beside if beside.is_file() else find(below)
+        except RecipeError as err:
+            message = f"`extends`: no recipe `{below}`"
+            raise RecipeError([doc.mistake(message, spot)], hint=err.hint) from None
+        if file.resolve() in seen:
+            names = " -> ".join(p.name for p in [*seen, file])
+            raise RecipeError([doc.mistake(f"`extends` goes in a circle: {names}", spot)])
+        seen.append(file.resolve())
+        doc, folder = _read(file), file.parent
+        chain.append(doc)
+    return chain[::-1]
+
+
+def _find_functions(layers: Layers) -> None:
+    """Let a `python` verifier's function be found beside the recipe that names it, from any folder."""
+    verify = layers.data.get("verify")
+    for name, one in verify.items() if isinstance(verify, dict) else ():
+        said = layers.origin.get(("verify", name, "function")) or layers.origin.get(("verify", name))
+        is_python = isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one
+        if is_python and isinstance(said, Document) and said.name != STDIN:
+            one["path"] = [str(FilePath(said.name).resolve().parent)]
+
+
+def _read(file: FilePath) -> Document:
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise RecipeError("too large for a recipe", place=str(file))
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as err:
+        raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place=str(file)) from None
+    except OSError as err:
+        raise RecipeError(f"cannot be read: {(err.strerror or 'error').lower()}", place=str(file)) from None
+    return parse(text, str(file))
+
+
+def _stdin() -> str:
+    if sys.stdin.isatty():
+        raise RecipeError("`-` reads a recipe from stdin, and stdin is a terminal", hint="pipe a recipe in")
+    try:
+        return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as err:
+        raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place=STDIN) from None
+
+
+def _error(layers: Layers, found: list[Finding], name: str) -> RecipeError:
+    placed: list[tuple[Mistake, str]] = [(m, "") for m in layers.mistakes]
+    placed += [(layers.mistake(f.path, f.message, at_key=f.at_key), f.hint) for f in found]
+    placed = [(m if m.place else replace(m, place=name), hint) for m, hint in placed]
+    placed.sort(key=lambda pair: _order(pair[0].place))
+    hints = list(dict.fromkeys(hint for _, hint in placed[:10] if hint))
+    return RecipeError([m for m, _ in placed], hint="\nhint: ".join(hints))
+
+
+def _order(place: str) -> tuple[bool, str, int, int]:
+    if place.startswith("--set "):
+        return True, place, 0, 0
+    name, *rest = place.rsplit(":", 2)
+    if len(rest) == 2 and rest[0].isdecimal() and rest[1].isdecimal():
+        return False, name, int(rest[0]), int(rest[1])
+    return False, place, 0, 0
+
+
+def _touch(one: Path, other: Path) -> bool:
+    """Whether one path is the other or lies above it."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def _cut(data: dict[str, Any], path: Path, missing: bool) -> None:
+    """Take a wrong value out, or put a stand-in for a missing one, so that the rest can be checked."""
+    holder: Any = data
+    for part in path[:-1]:
+        try:
+            inner = holder[part]
+        except (KeyError, IndexError, TypeError):
+            if not isinstance(holder, dict):
+                return
+            inner = holder[part] = {}
+        holder = inner
+    if missing and isinstance(holder, dict) and path:
+        stand_in = _STAND_INS.get(dotted(path), _STAND_INS.get(str(path[-1]), {}))
+        holder[path[-1]] = deepcopy(stand_in)
+    elif path and isinstance(holder, dict | list):
+        try:
+            del holder[path[-1]]  # type: ignore[arg-type]
+        except (KeyError, IndexError, TypeError):
+            return
+
+
+_STAND_INS: dict[str, Any] = {
+    "model": {"path": "missing"},
+    "path": "missing",
+    "data": {"train": [{"from": "missing"}], "prompt": "missing"},
+    "train": {"steps": 1},
+    "from": "missing",
+    "data.train": [{"from": "missing"}],
+    "prompt": "missing",
+    "kind": "missing",
+    "verify": {"math": {"kind": "math"}},
+    "steps": 1,
+    "lr": 1.0,
+    "template": "missing",
+    "demonstration": [{"template": "missing"}],
+}

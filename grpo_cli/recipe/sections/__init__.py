@@ -1,0 +1,1 @@
+"""The keys of a recipe: one class a section, documented where declared."""

@@ -1,0 +1,83 @@
+"""The sections `model` and `data`: what is trained, and how rows become prompts and golds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from grpo_cli.recipe.sections.fields import Above0, Count, Section, Share, Whole, Words, one_of
+
+
+class Lora(Section):
+    """Train low-rank adapters instead of all weights."""
+
+    r: Whole = 16
+    """Rank. Raising it gives the adapter more room and costs memory; 1 to 32 is enough for rewards."""
+    alpha: Whole | None = None
+    """Scale of the adapter, divided by `r`; left out it is twice `r`."""
+    dropout: Share = 0.0
+    """Dropout on the adapter input; above 0 the sampling and the training policy differ."""
+    targets: Annotated[
+        Literal["all-linear"] | list[Words], one_of("`all-linear` or a list of layer names")
+    ] = "all-linear"
+    """Which layers carry an adapter."""
+
+
+class Model(Section):
+    """The model that is trained. A plain word means `path`."""
+
+    path: Words
+    """Hub id, folder, `.gguf` file, or `builtin:NAME`."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Type of the loaded weights; `auto` is bfloat16 on a GPU and float32 on a CPU."""
+    lora: Lora | None = None
+    """Adapters; left out, all weights are trained."""
+    attention: Words | None = None
+    """Attention implementation, such as `sdpa` or `flash_attention_2`; left out, transformers chooses."""
+    load_in_4bit: bool = False
+    """Load the base weights in 4 bits (bitsandbytes, GPU only); needs `lora`."""
+    gguf_file: Words | None = None
+    """Name of the GGUF file inside the folder or repository `path`."""
+    revision: Words | None = None
+    """Commit, tag or branch of a hub model."""
+
+
+class Source(Section):
+    """Where rows come from. A plain word means `from`."""
+
+    source: Words = Field(alias="from")
+    """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, `hub:NAME`, or `tasks:NAME` (procedural, offline)."""
+    limit: Whole | None = None
+    """Take at most this many rows."""
+    skip: Count = 0
+    """Leave out this many rows first."""
+    weight: Above0 = 1.0
+    """How often each of its rows stands in the mix where `train` is a list: 2 is twice, 0.5 every second row."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """`split`, and options of a procedural task, or `config`, `revision` and `streaming` of a hub data set."""
+
+
+class Data(Section):
+    """Rows, and how a row becomes a prompt and an answer. Templates name columns: `{question}`, `{a | strip}`."""
+
+    train: list[Source] = Field(min_length=1)
+    """Training rows; a list mixes its sources by `weight`."""
+    eval: Source | None = None
+    """Held-out rows, never trained on."""
+    system: str | None = None
+    """System message before every prompt."""
+    prompt: Words
+    """Template of the prompt."""
+    answer: str | None = None
+    """Template of the gold answer; left out, a column `answer` is taken as it is."""
+    id: str | None = None
+    """Template of the row id; left out, a hash of the row."""
+    plain: bool = False
+    """Give the prompt as plain text instead of through the chat template."""
+    max_prompt_tokens: Whole | None = None
+    """Rows with a longer prompt are left out and counted."""
+    on_bad_gold: Literal["error", "drop"] = "error"
+    """What happens to a row whose gold its own verifier refuses."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """More inputs for verifiers: name to template or column."""

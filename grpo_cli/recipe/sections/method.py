@@ -1,0 +1,145 @@
+"""The sections `sample` and `train`: how completions are drawn and what is learned from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole
+
+Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
+Estimator = Literal["k1_loss", "k1_reward", "k2", "k3", "k3_corrected"]
+Algorithm = Literal[
+    "default",
+    "grpo",
+    "grpo_k1",
+    "dr_grpo",
+    "dapo",
+    "gspo",
+    "gspo_token",
+    "cispo",
+    "sapo",
+    "rloo",
+    "reinforce_pp",
+]
+
+
+class Reuse(Section):
+    """Keep what a row was drawn with before, as far as the policy still stands by it. See `grpo explain reuse`."""
+
+    lenience: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """How much less likely a token may have become before it can be rejected. Raising it keeps more, and more of the old."""
+
+
+class Sample(Section):
+    """How completions are drawn. A step draws `prompts` x `group` completions."""
+
+    prompts: Whole = 8
+    """Prompts a step. Raising it makes steps steadier and longer."""
+    group: Annotated[int, Field(ge=2)] = 8
+    """Completions of each prompt. Raising it finds rare right answers and costs time in proportion."""
+    max_tokens: Whole = 512
+    """Longest completion; what is cut there counts as truncated."""
+    temperature: Above0 = 1.0
+    """Spread of sampling. Raising it explores more and makes more errors."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Sample from the likeliest tokens of this mass; below 1 training is off-policy."""
+    top_k: Count = 0
+    """Sample from this many likeliest tokens; 0 is all. Above 0 training is off-policy."""
+    min_p: Share = 0.0
+    """Leave out tokens less likely than this share of the likeliest; above 0 training is off-policy."""
+    repetition_penalty: Above0 = 1.0
+    """Make repeated tokens less likely; other than 1 training is off-policy."""
+    engine: Literal["auto", "graph", "transformers", "vllm"] = "auto"
+    """Who generates; `auto` takes graph where it can drive the model, else transformers. vllm must be asked for."""
+    micro_batch: Whole | None = None
+    """Completions in one forward and backward; left out, all at once on a CPU and found on a GPU."""
+    off_policy_ok: bool = False
+    """Train on truncated sampling all the same."""
+    reuse: Reuse | None = None
+    """Start from a row's old completions when it is drawn again; left out, every completion is generated anew."""
+    vllm: dict[str, Any] = Field(default_factory=dict)
+    """Settings of vllm: `mode: colocate | server` and what TRL calls `vllm_NAME`."""
+
+
+class Clip(Section):
+    """Trust region of the probability ratio: [1 - low, 1 + high]."""
+
+    low: Least0 = 0.2
+    """How far the ratio may fall before its gradient is cut."""
+    high: Least0 = 0.28
+    """How far it may rise. Raising it lets rare tokens grow faster."""
+    cap: Above0 | None = None
+    """`loss: cispo` only: the absolute cap of the ratio (TRL's convention, not 1 + high)."""
+
+
+class Kl(Section):
+    """Pull towards the model the run started from."""
+
+    beta: Least0 = 0.0
+    """Strength; 0 needs no reference model. Raising it keeps the policy near its start."""
+    estimator: Estimator = "k3_corrected"
+    """Which estimate is penalised; `k1_loss` has no pull in expectation and is here for comparison."""
+
+
+class Prune(Section):
+    """Train on part of each group. Saves update time where updates, not generation, take longest."""
+
+    keep: Annotated[int, Field(ge=2)]
+    """Samples of each group that are trained on."""
+    by: Literal["variance", "advantage"] = "advantage"
+    """`advantage` keeps the largest (CPPO); `variance` the most varied rewards, and compares only those (PODS)."""
+
+
+class Train(Section):
+    """The method. `algorithm` fills every key of the method that is not said beside it."""
+
+    algorithm: Algorithm = "default"
+    """A named method, see `grpo explain NAME`."""
+    steps: Whole
+    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times."""
+    lr: Above0
+    """Learning rate at its highest; left out, 1e-6, or 1e-5 with `model.lora`."""
+    lr_warmup_steps: Count | None = None
+    """Steps over which the rate rises from 0; left out, none."""
+    schedule: Literal["linear", "constant", "cosine"] = "linear"
+    """How the rate falls after that."""
+    max_grad_norm: Above0 = 1.0
+    """Longest gradient; longer ones are scaled down."""
+    inner_epochs: Whole = 1
+    """Passes over each batch of completions. Above 1 the ratio and its clip begin to matter."""
+    loss: Loss = "dapo"
+    """Over what the token losses are averaged (TRL's names)."""
+    ratio: Literal["token", "sequence", "sequence_token"] = "token"
+    """Level of the importance ratio: each token, the whole answer (GSPO), or GSPO-token."""
+    baseline: Literal["mean", "leave_one_out"] = "mean"
+    """What is subtracted from a reward: the mean of its group, or of the others in it."""
+    scale: Literal["group", "batch", "none"] = "group"
+    """Whose standard deviation divides the advantages."""
+    std_ddof: Literal[0, 1] = 1
+    """1 divides the variance by G - 1, 0 by G."""
+    std_floor: Least0 = 1e-6
+    """A spread of rewards at or below this is none: the advantages are exactly 0."""
+    clip: Clip = Clip()
+    kl: Kl = Kl()
+    dead_groups: Literal["keep", "drop", "resample"] = "drop"
+    """Groups whose rewards are all equal: train on them, leave them out, or draw others instead."""
+    resample_rounds: Count = 8
+    """`dead_groups: resample` only: most further draws a step. What is missing then is filled with dead groups."""
+    prune: Prune | None = None
+    """Leave samples of each group out of the update; left out, all are trained on."""
+    select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard"] = "uniform"
+    """Which rows are drawn: each once an epoch, or by their history. See `grpo explain NAME`."""
+    overlong: Annotated[float, Field(gt=0, le=1)] | None = None
+    """DAPO's soft penalty, from 0 to -1 over this last share of `sample.max_tokens`; left out, none."""
+    mask_truncated: bool = False
+    """Leave truncated completions out of the loss."""
+    reward_combine: Literal["sum", "normalise_then_sum"] = "sum"
+    """Sum weighted scores, or normalise each verifier's within the group first."""
+    control: Literal["random", "shuffled", "format_only"] | None = None
+    """A placebo arm: a coin, the group's rewards dealt out anew, or a reward for any readable answer. Verdicts stay true."""
+    seed: Count = 0
+    """Seed of sampling, order and adapters."""
+    trl: dict[str, Any] = Field(default_factory=dict)
+    """Any other field of TRL's `GRPOConfig`, by its own name."""

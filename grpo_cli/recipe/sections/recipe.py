@@ -1,0 +1,127 @@
+"""What a recipe may say, key by key. The short forms of YAML (`model: NAME`) are widened before these see them.
+
+`load` is the way in: it also resolves `extends` and `--set`, checks verifier options, `train.trl` and the rules
+between fields. Building a `Recipe` from a plain dict checks names, types and ranges only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from grpo_cli.recipe.presets import fill
+from grpo_cli.recipe.reading.shorthand import widen, widen_checked
+from grpo_cli.recipe.sections.course import (
+    Demonstration,
+    Eval,
+    Gate,
+    KlMonitor,
+    Launch,
+    Monitor,
+    Run,
+    Stop,
+    WarmupPhase,
+)
+from grpo_cli.recipe.sections.fields import Section
+from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
+from grpo_cli.recipe.sections.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Reuse, Sample, Train
+from grpo_cli.recipe.sections.rewards import Combine, Shaping, Verify
+
+__all__ = [
+    "Algorithm",
+    "Clip",
+    "Combine",
+    "Data",
+    "Demonstration",
+    "Estimator",
+    "Eval",
+    "Gate",
+    "Kl",
+    "KlMonitor",
+    "Launch",
+    "Lora",
+    "Loss",
+    "Model",
+    "Monitor",
+    "Prune",
+    "Recipe",
+    "Reuse",
+    "Run",
+    "Sample",
+    "Shaping",
+    "Source",
+    "Stop",
+    "Train",
+    "Verify",
+    "WarmupPhase",
+]
+
+
+class Recipe(Section):
+    """One recipe: a model, rows, verifiers and a method."""
+
+    grpo: Literal[1] = 1
+    """Version of the recipe's schema."""
+    extends: str | None = None
+    """Another recipe that this one lies over, as a path beside it or a shipped name: mappings merge key by key, lists and
+    values are replaced."""
+    model: Model
+    data: Data
+    verify: dict[str, Verify] = Field(min_length=1)
+    """Verifiers by name; a name is also the kind where none is said."""
+    shaping: dict[Literal["overlong", "length", "repetition", "language"], Shaping] = Field(
+        default_factory=dict
+    )
+    """Terms of the reward that are no verdicts."""
+    combine: Combine = Combine()
+    sample: Sample = Sample()
+    train: Train
+    gate: Gate | None = None
+    """What the model must show before training; left out, nothing is asked."""
+    eval: Eval = Eval()
+    monitor: Monitor = Monitor()
+    stop: Stop = Stop()
+    run: Run = Run()
+    launch: Launch = Launch()
+    warmup: list[WarmupPhase] | None = None
+    """Supervised cold start, phase by phase; left out, training starts from the model as it is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, value: Any) -> Any:
+        return complete(value) if isinstance(value, dict) else value
+
+    def resolved(self) -> str:
+        """YAML of everything, defaults and presets written out; loading it gives an equal recipe."""
+        from grpo_cli.recipe.reading.dump import to_yaml
+
+        return to_yaml(self)
+
+    def sha(self) -> str:
+        """Hash of the resolved text."""
+        return hashlib.sha256(self.resolved().encode()).hexdigest()
+
+
+def complete(data: dict[str, Any]) -> dict[str, Any]:
+    """`data` with short forms widened, the preset filled in, the learning rate chosen and one verifier primary."""
+    out = widen_checked(widen(data))
+    evaluation = out.get("eval")
+    if isinstance(evaluation, dict) and "k" not in evaluation:
+        samples = evaluation.get("samples", 4)
+        out["eval"] = evaluation | {"k": [1, samples] if type(samples) is int and samples > 1 else [1]}
+    train = out.get("train")
+    if isinstance(train, dict):
+        model = out.get("model")
+        lora = isinstance(model, dict) and isinstance(model.get("lora"), dict)
+        out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
+    verify = out.get("verify")
+    if isinstance(verify, dict) and not any(
+        isinstance(v, dict) and v.get("primary") for v in verify.values()
+    ):
+        for name, one in verify.items():
+            if isinstance(one, dict):
+                out["verify"] = verify | {name: one | {"primary": True}}
+                break
+    return out

@@ -1,0 +1,63 @@
+"""The sections `verify`, `shaping` and `combine`. Options stand beside the entry's own keys in YAML and are gathered here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from grpo_cli.recipe.sections.fields import Finite, Section, Words
+
+
+def gather_options(value: Any, own: tuple[str, ...]) -> Any:
+    """A mapping with every key outside `own` moved under `options`."""
+    if not isinstance(value, dict):
+        return value
+    given = value.get("options", {})
+    if not isinstance(given, dict):
+        return value
+    rest = {k: v for k, v in value.items() if k not in own and k != "options"}
+    return {k: v for k, v in value.items() if k in own} | {"options": given | rest}
+
+
+class Verify(Section):
+    """One verifier. Keys that are not listed here are options of its kind, see `grpo explain KIND`."""
+
+    kind: Words
+    """Which verifier; left out, the name it stands under."""
+    weight: Finite = 1.0
+    """Factor of its score in the reward; 0 records verdicts without rewarding them."""
+    primary: bool = False
+    """Its verdict says what "right" means; where none is marked it is the first."""
+    right_at: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Score from which a sample counts as right."""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sort_keys(cls, value: Any) -> Any:
+        return gather_options(value, ("kind", "weight", "primary", "right_at"))
+
+
+class Shaping(Section):
+    """A term of the reward that is no verdict, in [-1, 1]. Keys that are not listed here are its options."""
+
+    weight: Finite = 1.0
+    """Factor in the reward."""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sort_keys(cls, value: Any) -> Any:
+        return gather_options(value, ("weight",))
+
+
+class Combine(Section):
+    """How verdicts become one reward. `combine: min` means `method`; `gate` or `by` alone say their method too."""
+
+    method: Literal["sum", "gate", "first", "min", "by"] = "sum"
+    """`sum` of weighted scores; `gate`, see there; `first` verifier that found an answer; lowest score (`min`); or `by` row."""
+    gate: dict[str, Literal["needs_right", "must_pass"]] = Field(default_factory=dict)
+    """Verifier to condition: `needs_right` counts it only where the primary is right, `must_pass` pays nothing without it."""
+    by: Words | None = None
+    """Column that names the verifier of a row, for mixed data."""

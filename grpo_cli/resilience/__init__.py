@@ -1,0 +1,1 @@
+"""What lets a run survive: checkpoints, exact resume, signals, heartbeats, one writer a folder."""

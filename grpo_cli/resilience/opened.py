@@ -1,0 +1,75 @@
+"""A checkpoint, a run, or any model, opened for measuring or exporting, with the recipe that goes with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.errors import DataError, RecipeError, SetupError
+from grpo_cli.policy.model import Loaded, load_model, prepare_tokenizer
+from grpo_cli.recipe import Model, Recipe, find
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_valid
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model lies, the recipe that measures it, and the folder its data paths count from."""
+
+    name: str
+    recipe: Recipe
+    base: Path | None
+    folder: Path | None
+
+
+def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
+    """What `named` means: a checkpoint folder, a run folder (its newest whole checkpoint), or a model by name.
+
+    Raises:
+        RecipeError: no recipe in the folder and none given.
+        DataError: a run without a whole checkpoint.
+    """
+    folder: Path | None = Path(named).expanduser()
+    assert folder is not None
+    if (folder / "run.json").is_file():
+        newest, _ = newest_valid(folder / "checkpoints")
+        if newest is None:
+            raise DataError(f"the run `{named}` has no whole checkpoint")
+        folder = newest.path
+    if not folder.is_dir():
+        folder = None
+    if recipe is not None:
+        return Place(named, load(recipe, sets), find(recipe).parent, folder)
+    if folder is None or not (folder / RECIPE).is_file():
+        raise RecipeError(f"`{named}` holds no recipe", hint="give one with `--recipe FILE`")
+    base = None
+    if (folder / STATE).is_file():
+        base = json.loads((folder / STATE).read_text()).get("base")
+    return Place(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
+
+
+def open_model(place: Place, device: Any) -> Loaded:
+    """The weights at a place: a full folder, an adapter on the recipe's own base, or a model by name.
+
+    Raises:
+        SetupError: it cannot be loaded.
+    """
+    seed, spec = place.recipe.train.seed, place.recipe.model
+    if place.folder is None:
+        return load_model(Model(path=place.name), device=device, seed=seed, training=False)
+    if not (place.folder / "adapter_config.json").is_file():
+        if not (place.folder / "config.json").is_file():
+            raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
+        full = spec.model_copy(
+            update={"path": str(place.folder), "lora": None, "gguf_file": None, "revision": None}
+        )
+        return load_model(full, device=device, seed=seed, training=False)
+    from peft import PeftModel
+
+    base = load_model(spec.model_copy(update={"lora": None}), device=device, seed=seed, training=False)
+    model = PeftModel.from_pretrained(base.model, str(place.folder))
+    prepare_tokenizer(base.tokenizer, model)
+    return Loaded(model, base.tokenizer)

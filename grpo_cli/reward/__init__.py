@@ -1,0 +1,1 @@
+"""From completions to rewards: the judge, groups, shaping, placebo."""

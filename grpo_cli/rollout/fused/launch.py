@@ -1,0 +1,157 @@
+"""Torch-facing calls of the Triton kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from grpo_cli.rollout.graph.state import Batch
+
+ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
+
+
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    position: Tensor,
+    scale: float,
+    angles: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Stores one new key and value a row and attends to the row's columns up to them, reading each once. With `angles`
+    (cosine and sine, [columns, width] each) query and key come as they were before the rotary embedding."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import attend_kernel
+
+    rows, heads, _, width = query.shape
+    kept, value_width = key.shape[1], value.shape[-1]
+    out = torch.empty((rows, 1, heads, value_width), dtype=query.dtype, device=query.device)
+    group = heads // kept
+    cosine, sine = angles if angles is not None else (query, query)
+    attend_kernel[rows, kept](
+        query, key, value, cosine, sine, keys, values, position, out,
+        scale,
+        query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
+        keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
+        out.stride(0), out.stride(2),
+        GROUP=group,
+        PADDED=max(16, triton.next_power_of_2(group)),
+        WIDTH=width,
+        WIDE=max(16, triton.next_power_of_2(width)),
+        VALUE_WIDTH=value_width,
+        VALUE_WIDE=max(16, triton.next_power_of_2(value_width)),
+        BLOCK=ATTENTION_BLOCK,
+        ROTATE=angles is not None,
+        num_warps=ATTENTION_WARPS,
+        num_stages=ATTENTION_STAGES,
+    )  # fmt: skip
+    return out
+
+
+def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
+    """Root mean square norm over the last dimension."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import norm_kernel
+
+    x = x.contiguous()
+    width = x.shape[-1]
+    kind = x.dtype if add_one else torch.promote_types(x.dtype, weight.dtype)
+    out = torch.empty(x.shape, dtype=kind, device=x.device)
+    block = triton.next_power_of_2(width)
+    warps = min(8, max(1, block // 256))
+    norm_kernel[(x.numel() // width,)](
+        x, weight, out, epsilon, width, ADD_ONE=add_one, BLOCK=block, num_warps=warps
+    )
+    return out
+
+
+def add_norm(residual: Tensor, delta: Tensor, weight: Tensor, epsilon: float, kind: torch.dtype) -> Tensor:
+    """Adds `delta` to `residual` [rows, width] in place; the root mean square norm of the sum, rounded to the
+    residual's type, times `weight`, as `kind`."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import add_norm_kernel
+
+    rows, width = residual.shape
+    out = torch.empty((rows, width), dtype=kind, device=residual.device)
+    block = triton.next_power_of_2(width)
+    warps = min(8, max(1, block // 256))
+    add_norm_kernel[(rows,)](residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps)
+    return out
+
+
+def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
+    """Rotary embedding of [batch, heads, tokens, width] queries and keys in one launch."""
+    import torch
+
+    if unsqueeze_dim != 1 or q.stride(-1) != 1 or k.stride(-1) != 1:
+        raise ValueError("rotate takes [batch, heads, tokens, width]")
+    return turn(q, k, cos, sin, torch.promote_types(q.dtype, cos.dtype))
+
+
+def turn(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, kind: torch.dtype, *, back: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys [batch, heads, tokens, width] turned by the angles, as `kind`; `back` is the way of a gradient."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import rotate_kernel
+
+    angles = torch.promote_types(q.dtype, cos.dtype)
+    batch, heads, tokens, width = q.shape
+    kept = k.shape[1]
+    cos, sin = cos.to(angles).contiguous(), sin.to(angles).contiguous()
+    new_q = torch.empty((batch, heads, tokens, width), dtype=kind, device=q.device)
+    new_k = torch.empty((batch, kept, tokens, width), dtype=kind, device=q.device)
+    angle_batch = cos.stride(0) if cos.shape[0] > 1 else 0
+    rotate_kernel[(batch * tokens,)](
+        q, k, cos, sin, new_q, new_k,
+        q.stride(0), q.stride(1), q.stride(2), k.stride(0), k.stride(1), k.stride(2),
+        angle_batch, cos.stride(1), tokens,
+        QUERY_HEADS=heads, KEY_HEADS=kept,
+        QUERY_WIDE=triton.next_power_of_2(heads), KEY_WIDE=triton.next_power_of_2(kept),
+        HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), BACK=back, num_warps=2,
+    )  # fmt: skip
+    return new_q, new_k
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) x up; both may be halves of one tensor."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import gate_kernel
+
+    width = gate.shape[-1]
+    flat_gate, flat_up = gate.reshape(-1, width), up.reshape(-1, width)
+    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    block = min(1024, triton.next_power_of_2(width))
+    gate_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
+        flat_gate, flat_up, out, flat_gate.stride(0), flat_up.stride(0), width, BLOCK=block, num_warps=4
+    )
+    return out
+
+
+def fused_accept(batch: Batch, logits: Tensor) -> None:
+    """What `accept` does for the first rows, in one launch; plain sampling and greedy only."""
+    from grpo_cli.rollout.fused.kernels import accept_kernel
+
+    out, state, settings = batch.out, batch.rows, batch.settings
+    accept_kernel[(logits.shape[0],)](
+        logits, out.uniform, out.tokens, out.logps, out.count, batch.is_end,
+        state.token, state.position, state.sample, state.step,
+        logits.stride(0), logits.shape[1], out.tokens.stride(0), out.sink, settings.max_tokens,
+        1.0 if settings.greedy else float(settings.temperature),
+        GREEDY=settings.greedy, BLOCK=4096, num_warps=8,
+    )  # fmt: skip

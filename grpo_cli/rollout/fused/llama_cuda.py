@@ -1,0 +1,146 @@
+"""A decode step of Llama's build on a CUDA device in eight launches a layer: at a few hundred rows of a small model each
+launch costs more than what it computes. Taken only where it gives the logits of the model's own forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.rollout.fused.launch import add_norm, fused_attention, gated, norm
+from grpo_cli.rollout.graph.attention import Current
+from grpo_cli.rollout.graph.cache import Decode
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from grpo_cli.rollout.fused.merged_weights import Shadow
+
+PARTS = {
+    "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
+    "mlp": {"gate_proj", "up_proj", "down_proj", "act_fn"},
+    "input_layernorm": set(),
+    "post_attention_layernorm": set(),
+}
+
+
+class FusedBackbone:
+    """Reads the weights where they lie. Calls that are no decode step go to the backbone's own forward, `own`."""
+
+    def __init__(self, backbone: Any, shadow: Shadow | None, half: torch.dtype | None) -> None:
+        self.backbone, self.own = backbone, backbone.forward
+        self.layers = [FusedLayer(layer, shadow, half) for layer in backbone.layers]
+        self.half = half
+        self._angles: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """What the backbone returns, without its cache."""
+        from transformers.modeling_outputs import BaseModelOutputWithPast
+
+        phase = Current.phase
+        if not isinstance(phase, Decode):
+            return self.own(*args, **named)
+        states = self.backbone.embed_tokens(named["input_ids"][:, 0])
+        angles = self._table(phase.length, states)
+        delta: Tensor | None = None
+        for layer in self.layers:
+            delta = layer.step(states, delta, phase, angles)
+        return BaseModelOutputWithPast(
+            last_hidden_state=_normed(self.backbone.norm, states, delta, self.half)[:, None]
+        )
+
+    def _table(self, columns: int, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of every column, [columns, width of a head] each."""
+        import torch
+
+        kept = self._angles
+        if kept is None or len(kept[0]) < columns or kept[0].dtype != states.dtype:
+            places = torch.arange(columns, device=states.device)[None]
+            cos, sin = (found[0].contiguous() for found in self.backbone.rotary_emb(states[:1, None], places))
+            self._angles = kept = cos, sin
+        return kept
+
+
+class FusedLayer:
+    """Norm, attention, norm, gated MLP; what each adds to the residual is added by the next norm."""
+
+    def __init__(self, layer: Any, shadow: Shadow | None, half: torch.dtype | None) -> None:
+        _check_build(layer)
+        attention, mlp = layer.self_attn, layer.mlp
+        self.number, self.width, self.scale = attention.layer_idx, attention.head_dim, attention.scaling
+        self.half = half
+        self.before, self.between = layer.input_layernorm, layer.post_attention_layernorm
+        self.head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+        self.projected = _side_by_side([attention.q_proj, attention.k_proj, attention.v_proj], shadow)
+        self.gate_and_up = _side_by_side([mlp.gate_proj, mlp.up_proj], shadow)
+        self.out, self.down = attention.o_proj, mlp.down_proj
+
+    def step(
+        self, states: Tensor, delta: Tensor | None, phase: Decode, angles: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Adds `delta`, from the layer before, and the attention to `states` [rows, width of the model] in place;
+        returns what the MLP adds, which is left to the next."""
+        rows, (kept, width), (_, value_width) = len(states), phase.store.layout.key, phase.store.layout.value
+        both = self.projected(_normed(self.before, states, delta, self.half))
+        value_at = both.shape[1] - kept * value_width
+        key_at = value_at - kept * width
+        query, key = (
+            part.view(rows, -1, width) if head_norm is None else _head_normed(part, head_norm, width)
+            for part, head_norm in zip(
+                (both[:, :key_at], both[:, key_at:value_at]), self.head_norms, strict=True
+            )
+        )
+        attended = fused_attention(
+            query[:, :, None],
+            key[:, :, None],
+            both[:, value_at:].view(rows, kept, 1, value_width),
+            phase.store.keys[self.number],
+            phase.store.values[self.number],
+            phase.position,
+            self.scale,
+            angles,
+        )
+        attended = self.out(attended.view(rows, -1))
+        both = self.gate_and_up(_normed(self.between, states, attended, self.half))
+        middle = both.shape[1] // 2
+        return self.down(gated(both[:, :middle], both[:, middle:]))  # type: ignore[no-any-return]
+
+
+def _normed(module: Any, states: Tensor, delta: Tensor | None, half: torch.dtype | None) -> Tensor:
+    """The norm of `states` with `delta` added, in place; `half` is the type of an autocast."""
+    if delta is None:
+        return norm(states, module.weight, module.variance_epsilon, False)
+    return add_norm(states, delta, module.weight, module.variance_epsilon, half or states.dtype)
+
+
+def _side_by_side(modules: list[Any], shadow: Shadow | None) -> Callable[[Tensor], Tensor]:
+    """One product where the weights lie side by side, else one a module."""
+    import torch
+
+    group = shadow.group_of.get(id(modules[0])) if shadow is not None else None
+    if group is not None and group.modules == modules:
+        return group.product
+    return lambda x: torch.cat([module(x) for module in modules], dim=1)
+
+
+def _head_normed(part: Tensor, module: Any, width: int) -> Tensor:
+    """Qwen 3 norms each head."""
+    return norm(part.reshape(len(part), -1, width), module.weight, module.variance_epsilon, False)
+
+
+def _check_build(layer: Any) -> None:
+    """Raises ValueError where a layer has parts or factors that are not known here; the rest the logits tell."""
+    import torch
+
+    unknown = {name for name, _ in layer.named_children()} - set(PARTS)
+    for name, parts in PARTS.items():
+        unknown |= {child for child, _ in getattr(layer, name).named_children()} - parts
+    if unknown or getattr(layer, "residual_multiplier", 1) != 1:
+        raise ValueError(f"a layer has `{min(unknown) if unknown else 'residual_multiplier'}`")
+    if not getattr(layer.self_attn, "use_rope", True):
+        raise ValueError("a layer has no rotary embedding")
+    x = torch.linspace(-6, 6, 97, device="cpu")
+    # with the small weights of a fresh model the logits hardly tell one activation from another
+    if not torch.allclose(layer.mlp.act_fn(x), torch.nn.functional.silu(x), atol=1e-6):
+        raise ValueError("the MLP has another activation")

@@ -1,0 +1,156 @@
+"""A model's matrices as the rollout reads them. Projections that read the same input lie side by side and run as one
+product. In the weights' own type they are moved there, so nothing is kept twice; float32 weights generated from under
+autocast are copied to half precision, once a call and to the same values, as it would cast them at every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.rollout.fused.swaps import Swap
+from grpo_cli.rollout.graph.seat import causal_model
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+
+
+class Group:
+    """Linear modules with one input. The first one called computes all; the others hand out their part."""
+
+    def __init__(self, modules: list[Any], dtype: torch.dtype) -> None:
+        self.modules, self.dtype = modules, dtype
+        self.sizes = [int(module.weight.shape[0]) for module in modules]
+        self.copied = modules[0].weight.dtype != dtype
+        self.moved_away = False
+        self.weight: Tensor | None = None
+        self.bias: Tensor | None = None
+        self._input: Tensor | None = None
+        self._parts: dict[int, Tensor] = {}
+
+    def refresh(self) -> None:
+        """Copies the weights as they are now; the copies stay where they are. What was moved here follows by itself,
+        unless somebody (DeepSpeed, say) has moved it on: then it is his, and each module runs alone."""
+        import torch
+
+        kinds = ["weight"] if self.modules[0].bias is None else ["weight", "bias"]
+        with torch.no_grad():
+            for kind in kinds:
+                parameters: list[Any] = [getattr(module, kind) for module in self.modules]
+                is_new, parts = getattr(self, kind) is None, self._parts_of(kind)
+                if self.copied:
+                    torch._foreach_copy_(parts, parameters)
+                elif is_new:
+                    for part, parameter in zip(parts, parameters, strict=True):
+                        part.copy_(parameter)
+                        parameter.data = part
+                else:
+                    pairs = zip(parts, parameters, strict=True)
+                    self.moved_away |= any(p.data_ptr() != part.data_ptr() for part, p in pairs)
+
+    def _parts_of(self, kind: str) -> list[Tensor]:
+        """Views of the buffer, a module's each."""
+        import torch
+
+        if getattr(self, kind) is None:
+            first = getattr(self.modules[0], kind)
+            shape = (sum(self.sizes), *first.shape[1:])
+            setattr(self, kind, torch.empty(shape, dtype=self.dtype, device=first.device))
+        return list(torch.split(getattr(self, kind), self.sizes))
+
+    def release(self) -> None:
+        """Frees copies; what was moved stays."""
+        self._input, self._parts = None, {}
+        if self.copied:
+            self.weight = self.bias = None
+
+    def product(self, x: Tensor) -> Tensor:
+        """All modules' outputs side by side."""
+        import torch
+
+        if self.weight is None:
+            self.refresh()
+        if self.moved_away:
+            return torch.cat([torch.nn.functional.linear(x, m.weight, m.bias) for m in self.modules], -1)
+        return torch.nn.functional.linear(x.to(self.dtype), self.weight, self.bias)  # type: ignore[arg-type]
+
+    def member(self, index: int) -> Callable[[Tensor], Tensor]:
+        """The forward of one module."""
+
+        import torch
+
+        def forward(x: Tensor) -> Tensor:
+            if self._input is not x or index not in self._parts:
+                self._input = x
+                self._parts = dict(enumerate(torch.split(self.product(x), self.sizes, -1)))
+            part = self._parts.pop(index)
+            if not self._parts:
+                self._input = None
+            return part
+
+        return forward if len(self.modules) > 1 else self.product
+
+
+class Shadow:
+    """Plain linear modules of the model: those that share their input, grouped; and where `dtype` is not the type of a
+    weight, every other one."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        import torch
+
+        self.groups: list[Group] = []
+        self.group_of: dict[int, Group] = {}
+        kinds = (dtype, torch.float32)
+
+        def plain(module: Any) -> bool:
+            return (
+                type(module) is torch.nn.Linear
+                and module.weight.dtype in kinds
+                and id(module) not in self.group_of
+            )
+
+        def add(modules: list[Any]) -> None:
+            group = Group(modules, dtype)
+            self.groups.append(group)
+            self.group_of.update((id(module), group) for module in modules)
+
+        base = causal_model(model)
+        for parent in base.modules():
+            for names in GROUPS:
+                siblings: list[Any] = [getattr(parent, name, None) for name in names]
+                if all(plain(m) for m in siblings) and _alike(siblings):
+                    add(siblings)
+        for module in base.modules():
+            if plain(module) and module.weight.dtype != dtype:
+                add([module])
+
+    def swaps(self) -> list[Swap]:
+        """The modules' forwards through the buffers."""
+        return [
+            Swap(module, "forward", group.member(index))
+            for group in self.groups
+            for index, module in enumerate(group.modules)
+        ]
+
+    def refresh(self) -> None:
+        """Follows the optimizer."""
+        for group in self.groups:
+            group.refresh()
+
+    def release(self) -> None:
+        """Frees the copies."""
+        for group in self.groups:
+            group.release()
+
+
+def _alike(modules: list[Any]) -> bool:
+    """One type, one device, all or none with a bias, and no weight that has a second place."""
+    weights = [module.weight for module in modules]
+    return (
+        len({(w.dtype, w.device, w.shape[1], w.requires_grad) for w in weights}) == 1
+        and len({module.bias is None for module in modules}) == 1
+        and len({id(w) for w in weights}) == len(weights)
+    )

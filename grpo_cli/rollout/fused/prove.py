@@ -1,0 +1,226 @@
+"""Fused kernels are used only after they reproduced the plain code here, on this card, with this model's shapes; a
+machine without Triton, or a kernel that fails to build, costs speed and one line, never a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.rollout.graph.attention import attend_one
+from grpo_cli.rollout.graph.cache import FusedAttention, Layout
+from grpo_cli.rollout.graph.seat import causal_model, evaluating, numerics
+from grpo_cli.rollout.graph.supports import measure_layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from grpo_cli.rollout.fused.merged_weights import Shadow
+    from grpo_cli.rollout.fused.swaps import Swap
+    from grpo_cli.rollout.graph.state import Batch
+
+
+def proven_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAttention | None:
+    """The fused decode attention if it agrees with the plain one."""
+    base: Any = causal_model(model)
+    heads = base.config.get_text_config().num_attention_heads
+    try:
+        from grpo_cli.rollout.fused.launch import fused_attention
+
+        error = attention_error(fused_attention, measure_layout(model), heads)
+    # Building a kernel can fail in as many ways as compilers do; the plain code always works.
+    except Exception as err:  # noqa: BLE001
+        say(f"decoding without the fused attention: {type(err).__name__}: {str(err)[:80]}")
+        return None
+    if error > 1e-2:
+        say(f"decoding without the fused attention: it is off by {error:.2g}")
+        return None
+    return fused_attention
+
+
+def attention_error(fused: FusedAttention, layout: Layout, heads: int, columns: int = 200) -> float:
+    """Relative error against the plain attention in float32, on random keys, values and positions."""
+    import torch
+
+    generator = torch.Generator("cpu").manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, device="cpu").to(
+            device=layout.device, dtype=layout.dtype
+        )
+
+    rows, (kept, width), (_, value_width) = 7, layout.key, layout.value
+    keys, values = draw(rows, kept, columns, width), draw(rows, kept, columns, value_width)
+    query, key = draw(rows, heads, 1, width), draw(rows, kept, 1, width)
+    value = draw(rows, kept, 1, value_width)
+    position = torch.tensor([0, 1, 63, 64, 65, 130, columns - 1], device=layout.device)
+    every = torch.arange(rows, device=layout.device)
+    plain_keys, plain_values = keys.float().clone(), values.float().clone()
+    plain_keys[every, :, position], plain_values[every, :, position] = (
+        key[:, :, 0].float(),
+        value[:, :, 0].float(),
+    )
+    hidden = torch.arange(columns, device=layout.device) > position[:, None]
+    mask = torch.zeros(rows, columns, device=layout.device).masked_fill_(hidden, float("-inf"))[:, None, None]
+    expected = attend_one(query.float(), plain_keys, plain_values, mask, width**-0.5)
+    got = fused(query, key, value, keys, values, position, width**-0.5).float()
+    stored = torch.equal(keys[every, :, position], key[:, :, 0]) and torch.equal(
+        values[every, :, position], value[:, :, 0]
+    )
+    return float((got - expected).norm() / expected.norm()) if stored else float("inf")
+
+
+def proven_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
+    """The fused sampler if it draws what the plain one draws."""
+    base: Any = causal_model(model)
+    try:
+        from grpo_cli.rollout.fused.launch import fused_accept
+
+        device = next(base.parameters()).device
+        apart = max(accept_error(fused_accept, device, temperature) for temperature in (0.0, 0.7))
+    # As above: a kernel's build can fail in any way, and the plain code always works.
+    except Exception as err:  # noqa: BLE001
+        say(f"decoding without the fused sampler: {type(err).__name__}: {str(err)[:80]}")
+        return None
+    if apart > 1e-3:
+        say(f"decoding without the fused sampler: it is off by {apart:.2g}")
+        return None
+    return fused_accept
+
+
+def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, temperature: float) -> float:
+    """The largest difference in log-prob over rows that differ in no other way; infinite where they do."""
+    import torch
+
+    from grpo_cli.rollout.engine import SamplingSettings
+    from grpo_cli.rollout.graph.state import Batch, Outputs, Rows, accept
+
+    rows, vocabulary, steps = 61, 9001, 5
+    generator = torch.Generator("cpu").manual_seed(0)
+    logits = (3 * torch.randn(rows, vocabulary, generator=generator, device="cpu")).to(device)
+    store: Any = None
+    results = []
+    for form in (accept, fused):
+        out = Outputs.empty(rows, steps, device)
+        out.uniform.copy_(
+            torch.rand(out.uniform.shape, generator=torch.Generator("cpu").manual_seed(1), device="cpu")
+        )
+        state = Rows.empty(rows, out.sink, device)
+        state.sample[: rows - 2] = torch.arange(rows - 2, device=device)
+        state.step[: rows - 2] = torch.arange(rows - 2, device=device) % steps
+        is_end = torch.arange(vocabulary, device=device) % 3 == 0
+        settings = SamplingSettings(steps, temperature=temperature)
+        batch = Batch(store, state, out, is_end, is_end, settings)
+        if form is accept:
+            accept(batch, logits, slice(0, rows))
+        else:
+            fused(batch, logits)
+        results.append((out, state))
+    (out, state), (fused_out, fused_state) = results
+    real = slice(0, out.sink)
+    same = (out.tokens[real] == fused_out.tokens[real]).float().mean() > 0.99 and torch.equal(
+        out.count[real], fused_out.count[real]
+    )
+    moved = [torch.equal(a, b) for a, b in zip(state.snapshot(), fused_state.snapshot(), strict=True)]
+    agreed = out.tokens[real] == fused_out.tokens[real]
+    if not same or (bool(agreed.all()) and not all(moved)):
+        return float("inf")
+    return float(((out.logps[real] - fused_out.logps[real]) * agreed).abs().max())
+
+
+def proven_swaps(model: nn.Module, say: Callable[[str], None]) -> list[Swap]:
+    """The fused norms, gates and rotary embeddings that agree with the model's own."""
+    try:
+        from grpo_cli.rollout.fused.swaps import find_swaps
+
+        return find_swaps(model)
+    # As above: whatever a kernel's build raises, the model's own code always works.
+    except Exception as err:  # noqa: BLE001
+        say(f"decoding without fused kernels: {type(err).__name__}: {str(err)[:80]}")
+        return []
+
+
+def proven_backbone(
+    model: nn.Module,
+    autocast: torch.dtype | None,
+    attention: FusedAttention | None,
+    swaps: list[Swap],
+    shadow: Shadow | None,
+) -> list[Swap]:
+    """The stand-in for a whole decode step of the backbone, if the model is of the build it is written for and gets
+    the logits of its own; else nothing. `attention`, `swaps` and `shadow` are what has proved itself before."""
+    import torch
+
+    from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
+    from grpo_cli.rollout.fused.swaps import Swap
+
+    base: Any = causal_model(model)
+    if attention is None or not swaps:
+        return []
+    try:
+        stand_in = FusedBackbone(base.base_model, shadow, autocast)
+        found = [Swap(base.base_model, "forward", stand_in.forward)]
+        error = backbone_error(base, attention, [*swaps, *(shadow.swaps() if shadow else [])], found)
+    # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
+    except Exception:  # noqa: BLE001
+        return []
+    exact = autocast is None and next(base.parameters()).dtype == torch.float32
+    return found if error <= (1e-4 if exact else 3e-2) else []
+
+
+def backbone_error(base: Any, attention: FusedAttention, swaps: list[Swap], stand_in: list[Swap]) -> float:
+    """Relative error of the logits of one decode step after prompts of unequal length."""
+    import torch
+
+    from grpo_cli.rollout.fused.swaps import swapped
+    from grpo_cli.rollout.graph.cache import Decode, KeyValueStore, Prefill
+    from grpo_cli.rollout.graph.seat import Forward, seated
+
+    layout = measure_layout(base)
+    vocabulary = base.get_input_embeddings().num_embeddings
+    generator = torch.Generator("cpu").manual_seed(0)
+    rows, columns = 5, 24
+    tokens = torch.randint(vocabulary, (rows, columns), generator=generator, device="cpu").to(layout.device)
+    every = torch.arange(rows, device=layout.device)
+    position = columns - 1 - 3 * every
+    store = KeyValueStore(layout, rows, columns, attention)
+    step = Decode(store, every, position, columns, None)
+    next_token = tokens[every, position][:, None]
+    places = torch.arange(columns, device=layout.device)[None].expand(rows, -1)
+    with seated(base), swapped(swaps):
+        forward = Forward(base)
+        forward(Prefill(store, every, every), tokens, places, position)
+        expected = forward(step, next_token, position[:, None]).float()
+        with swapped(stand_in):
+            got = forward(step, next_token, position[:, None]).float()
+    return float((got - expected).norm() / expected.norm())
+
+
+def proven_shadow(
+    model: nn.Module, autocast: torch.dtype | None, say: Callable[[str], None]
+) -> Shadow | None:
+    """Matrices side by side, and under autocast in half precision, if the logits stay what they are; None where there
+    is nothing to do."""
+    import torch
+
+    from grpo_cli.rollout.fused.merged_weights import Shadow
+    from grpo_cli.rollout.fused.swaps import swapped
+
+    base: Any = causal_model(model)
+    shadow = Shadow(model, autocast or next(base.parameters()).dtype)
+    if not shadow.groups:
+        return None
+    tokens = (
+        torch.arange(12, device=next(base.parameters()).device)[None]
+        % base.get_input_embeddings().num_embeddings
+    )
+    with evaluating(base), numerics(model, autocast):
+        expected = base(input_ids=tokens, use_cache=False).logits.float()
+        with swapped(shadow.swaps()):
+            got = base(input_ids=tokens, use_cache=False).logits.float()
+    shadow.release()
+    if float((got - expected).norm()) > 2e-2 * float(expected.norm()):
+        say("generating with the model's own matrix products: side by side they give other logits")
+        return None
+    return shadow

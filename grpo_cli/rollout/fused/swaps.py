@@ -1,0 +1,177 @@
+"""Fused stand-ins for the small operations between a model's matrix products, put in only while the engine generates.
+A stand-in is taken only if it reproduces the original on random input in the model's own type; nothing is assumed
+from a class's name alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.rollout.fused.launch import gated, norm, rotate
+from grpo_cli.rollout.graph.seat import causal_model, evaluating
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """`owner.name` becomes `stand_in` while seated."""
+
+    owner: Any
+    name: str
+    stand_in: Callable[..., Any]
+
+
+def find_swaps(model: nn.Module) -> list[Swap]:
+    """Every stand-in that proved itself on this model, under the numerics in force."""
+    base = causal_model(model)
+    swaps: list[Swap] = []
+    verdicts: dict[Any, Any] = {}
+    with evaluating(base):
+        for module in base.modules():
+            kind = type(module).__name__
+            if "RMSNorm" in kind and isinstance(getattr(module, "weight", None), _parameter()):
+                key = (type(module), module.weight.shape, module.weight.dtype)
+                if key not in verdicts:
+                    verdicts[key] = _norm_form(module)
+                if verdicts[key] is not None:
+                    swaps.append(Swap(module, "forward", _norm_of(module, verdicts[key])))
+            elif kind.endswith("MLP") and all(
+                hasattr(module, n) for n in ("gate_proj", "up_proj", "down_proj", "act_fn")
+            ):
+                if type(module) not in verdicts:
+                    verdicts[type(module)] = _agrees(
+                        module, _gated_of(module), _random(module, module.gate_proj)
+                    )
+                if verdicts[type(module)]:
+                    swaps.append(Swap(module, "forward", _gated_of(module)))
+        return swaps + _rotary_swap(base)
+
+
+@contextmanager
+def swapped(swaps: Sequence[Swap]) -> Iterator[None]:
+    """Puts the stand-ins in, and the originals back."""
+    before = [(swap, swap.name in vars(swap.owner), getattr(swap.owner, swap.name)) for swap in swaps]
+    try:
+        for swap in swaps:
+            setattr(swap.owner, swap.name, swap.stand_in)
+        yield
+    finally:
+        for swap, own, original in before:
+            if own:
+                setattr(swap.owner, swap.name, original)
+            else:
+                delattr(swap.owner, swap.name)
+
+
+def _parameter() -> type:
+    import torch
+
+    return torch.nn.Parameter
+
+
+def epsilon_of(module: nn.Module) -> float | None:
+    """What a norm adds to the mean square; None where it does not say."""
+    for name in ("variance_epsilon", "eps", "epsilon"):
+        value = getattr(module, name, None)
+        if isinstance(value, float):
+            return value
+    return None
+
+
+def _norm_of(module: nn.Module, add_one: bool) -> Callable[[Tensor], Tensor]:
+    epsilon: Any = epsilon_of(module)
+    return lambda x: norm(x, module.weight, epsilon, add_one)  # type: ignore[arg-type]
+
+
+def _norm_form(module: nn.Module) -> bool | None:
+    """Whether the norm adds one to its weight; None when it is neither form."""
+    if epsilon_of(module) is None or module.weight.dim() != 1:  # type: ignore[operator]
+        return None
+    x = _random(module, None)
+    for add_one in (False, True):
+        if _agrees(module, _norm_of(module, add_one), x):
+            return add_one
+    return None
+
+
+def _gated_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    mlp: Any = module
+    return lambda x: mlp.down_proj(gated(mlp.gate_proj(x), mlp.up_proj(x)))
+
+
+def _random(module: nn.Module, into: Any) -> Tensor:
+    import torch
+
+    weight: Any = next(module.parameters())
+    width = weight.shape[-1] if into is None else into.in_features
+    generator = torch.Generator("cpu").manual_seed(0)
+    x = torch.randn((5, 1, width), generator=generator, device="cpu") * 2
+    return x.to(device=weight.device, dtype=weight.dtype)
+
+
+def _agrees(original: Callable[..., Any], stand_in: Callable[..., Any], *inputs: Tensor) -> bool:
+    """Equal types and shapes, and values within two roundings of the type."""
+    import torch
+
+    try:
+        ours, theirs = stand_in(*inputs), original(*inputs)
+    except (ValueError, TypeError, RuntimeError, AttributeError):
+        return False
+    ours, theirs = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
+    return all(
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and (a.float() - b.float()).abs().max() <= 2 * torch.finfo(a.dtype).eps * b.float().abs().max()
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def rotary_home(base: nn.Module) -> tuple[Any, str, Callable[..., Any] | None]:
+    """Where the model's code looks its rotary embedding up: module, name, and the function (None where there is none)."""
+    home, name = sys.modules[type(base).__module__], "apply_rotary_pos_emb"
+    return home, name, getattr(home, name, None)
+
+
+def random_angles(base: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Random queries, keys [3, heads, 2, width], cosines and sines [3, 2, width] of the model's sizes and type."""
+    import torch
+
+    whole: Any = base.config
+    config = whole.get_text_config()
+    heads = config.num_attention_heads
+    kept = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    weight = next(base.parameters())
+    generator = torch.Generator("cpu").manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, device="cpu").to(
+            device=weight.device, dtype=weight.dtype
+        )
+
+    q, k = draw(3, 2, heads, width).transpose(1, 2), draw(3, 2, kept, width).transpose(1, 2)
+    return q, k, draw(3, 2, width), draw(3, 2, width)
+
+
+def _rotary_swap(base: nn.Module) -> list[Swap]:
+    home, name, original = rotary_home(base)
+    if original is None:
+        return []
+    q, k, cos, sin = random_angles(base)
+    if q.shape[-1] % 2:
+        return []
+    device = q.device
+
+    def stand_in(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
+        # a reward model of the same family, on another device, may judge meanwhile
+        form = rotate if q.device == cos.device == device else original
+        return form(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
+
+    return [Swap(home, name, stand_in)] if _agrees(original, rotate, q, k, cos, sin) else []

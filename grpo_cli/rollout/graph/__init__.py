@@ -1,0 +1,1 @@
+"""Continuous batching in this process, with CUDA graphs where there is a GPU."""

@@ -1,0 +1,197 @@
+"""The in-process engine: each prompt goes through the model once, its samples decode from one preallocated cache, and
+a finished sample's row is closed or refilled at once. Reads the training weights themselves; keeps no copy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import SetupError
+from grpo_cli.rollout.bounds import check_requests, check_settings
+from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.fused.merged_weights import Shadow
+from grpo_cli.rollout.fused.swaps import Swap, swapped
+from grpo_cli.rollout.graph.cache import FusedAttention, KeyValueStore, Layout
+from grpo_cli.rollout.graph.continuous_batch import Run
+from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
+from grpo_cli.rollout.graph.noise import sample_keys, uniforms
+from grpo_cli.rollout.graph.packed import PackedStore
+from grpo_cli.rollout.graph.schedule import Schedule
+from grpo_cli.rollout.graph.seat import Forward, causal_model, fingerprint, numerics, seated
+from grpo_cli.rollout.graph.state import Batch, Outputs, Rows
+from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
+from grpo_cli.rollout.graph.supports import measure_layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+COLUMN_STEP = 64
+KEPT_SETTINGS = 4
+
+
+class GraphEngine:
+    """`max_rows`: how many samples decode at once at most; memory may allow fewer. The cache, and on CUDA the captured
+    graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
+
+    name = "graph"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        end_ids: Collection[int],
+        *,
+        max_rows: int = 256,
+        prefill_tokens: int = 8192,
+        cache_bytes: int | None = None,
+        autocast: torch.dtype | None = None,
+        attention: FusedAttention | None = None,
+        stepper: Stepper | None = None,
+        swaps: Sequence[Swap] = (),
+        accept: Callable[[Batch, Tensor], None] | None = None,
+        shadow: Shadow | None = None,
+    ) -> None:
+        self.model, self.end_ids = model, sorted(end_ids)
+        self.max_rows, self.prefill_tokens, self.cache_bytes = max_rows, prefill_tokens, cache_bytes
+        self.autocast, self.attention, self.swaps, self.accept = autocast, attention, swaps, accept
+        self.shadow = shadow
+        self.forward = Forward(model)
+        self.stepper: Stepper = stepper or EagerStepper(self.forward)
+        base: Any = causal_model(model)
+        self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        self.vocabulary: int = base.get_input_embeddings().num_embeddings
+        self._weights: tuple[object, ...] = ()
+        self._layout: Layout | None = None
+        self._store: KeyValueStore | None = None
+        self._asked = 0
+        self._out: Outputs | None = None
+        self._batches: dict[SamplingSettings, Batch] = {}
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Completions in the order of the requests, `n` for each."""
+        check_settings(settings)
+        check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
+        schedule = Schedule(requests)
+        if not schedule.total:
+            return [[] for _ in requests]
+        if self.shadow is not None:
+            self.shadow.refresh()
+        with numerics(self.model, self.autocast), seated(self.model), swapped(self._all_swaps()):
+            batch = self._batch(requests, settings, schedule.total)
+            run = Run(batch, self.forward, self.stepper, requests, schedule)
+            finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
+        done: list[list[Completion]] = [[] for _ in requests]
+        for sample, completion in enumerate(finished):
+            done[schedule.request_of[sample]].append(completion)
+        return done
+
+    def _all_swaps(self) -> list[Swap]:
+        return [*self.swaps, *(self.shadow.swaps() if self.shadow is not None else [])]
+
+    def release(self) -> None:
+        """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
+        self._forget()
+        self._asked = 0
+        if self.shadow is not None:
+            self.shadow.release()
+
+    def _forget(self) -> None:
+        self._batches.clear()
+        self._store = self._out = None
+
+    def _batch(self, requests: Sequence[Request], settings: SamplingSettings, total: int) -> Batch:
+        import torch
+
+        weights = fingerprint(self.model)
+        if weights != self._weights or self._layout is None:
+            self._batches.clear()
+            self._weights, self._layout = weights, measure_layout(self.model)
+        longest = max(len(request.prompt_ids) for request in requests)  # `begun` is within `max_tokens`
+        self._make_room(self._layout, min(total, self.max_rows), longest + settings.max_tokens - 1)
+        self._make_outputs(self._layout.device, total, settings.max_tokens)
+        batch = self._made_for(dataclasses.replace(settings, seed=None))
+        seed = settings.seed
+        if seed is None:
+            seed = int(torch.randint(2**62, ()).item())
+        table = torch.from_numpy(uniforms(sample_keys(requests, seed), settings.max_tokens))
+        batch.out.uniform[:total, : settings.max_tokens] = table.to(self._layout.device)
+        return batch
+
+    def _made_for(self, settings: SamplingSettings) -> Batch:
+        import torch
+
+        store, out = self._store, self._out
+        assert store is not None and out is not None
+        if settings in self._batches:
+            return self._batches[settings]
+        if len(self._batches) >= KEPT_SETTINGS:
+            self._batches.clear()
+        device = store.layout.device
+        is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
+        is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
+        shape = (store.rows, self.vocabulary)
+        batch = Batch(
+            store=store,
+            rows=Rows.empty(store.rows, out.sink, device),
+            out=out,
+            is_end=is_end,
+            columns=torch.arange(store.columns, device=device),
+            settings=settings,
+            seen=torch.zeros(shape, dtype=torch.bool, device=device) if settings.penalises else None,
+            fused_accept=self.accept,
+        )
+        self._batches[settings] = batch
+        return batch
+
+    def _make_outputs(self, device: torch.device, samples: int, steps: int) -> None:
+        out = self._out
+        if out is None or out.sink < samples or out.tokens.shape[1] < steps:
+            self._batches.clear()
+            self._out = Outputs.empty(samples, steps, device)
+
+    def _make_room(self, layout: Layout, rows: int, columns: int) -> None:
+        """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
+        import torch
+
+        columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
+        kept = self._store
+        if kept is not None and kept.layout == layout and self._asked >= rows and kept.columns >= columns:
+            return
+        most, widest = max(rows, self._asked), max(columns, kept.columns if kept is not None else 0)
+        self._forget()
+        kept = None
+        budget = self.cache_bytes
+        if budget is None:
+            free = free_bytes(layout.device)
+            budget = None if free is None else int(free * SHARE)
+        if budget is not None and layout.token_bytes * most * widest > budget:
+            most, widest = rows, columns
+        self._asked = most
+        rows, columns = rows_that_fit(layout, most, widest, budget), widest
+        while True:
+            try:
+                self._store = _store(layout, rows, columns, self.attention)
+                return
+            except (torch.OutOfMemoryError, RuntimeError) as err:
+                if "memory" not in str(err).lower():
+                    raise
+                if rows == 1:
+                    raise SetupError(
+                        f"no memory for the cache of one sample of {columns} tokens",
+                        hint="lower `sample.max_tokens`, or use a smaller model",
+                    ) from err
+                rows //= 2
+
+
+def _store(layout: Layout, rows: int, columns: int, attention: FusedAttention | None) -> KeyValueStore:
+    if layout.device.type == "cpu" and attention is None:
+        return PackedStore(layout, rows, columns)
+    return KeyValueStore(layout, rows, columns, attention)

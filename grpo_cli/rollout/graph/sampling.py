@@ -1,0 +1,74 @@
+"""From logits to a token. One uniform number a row picks the token by inverting the cumulative distribution, so a
+token of probability exactly 0 can never be drawn, and only shape-static operations are used (CUDA graphs).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpo_cli.rollout.engine import SamplingSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def sample(
+    logits: Tensor, uniform: Tensor, settings: SamplingSettings, seen: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """(token ids [n], log-probs [n]) from float32 logits [n, vocabulary]; `seen` marks tokens the penalty falls on."""
+    import torch
+
+    temperature = 1.0 if settings.greedy else settings.temperature
+    scaled = logits if temperature == 1 else logits / temperature
+    if settings.greedy:
+        chosen = penalise(logits, seen, settings.repetition_penalty).argmax(-1)
+        return chosen, torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0]
+    if not settings.truncates:
+        top = scaled.amax(-1, keepdim=True)
+        chosen, total = _invert((scaled - top).exp_(), uniform)
+        return chosen, (scaled.gather(-1, chosen[:, None]) - top - total.log())[:, 0]
+    choice = penalise(logits, seen, settings.repetition_penalty) / temperature
+    choice = truncate(choice, settings)
+    chosen, _ = _invert((choice - choice.amax(-1, keepdim=True)).exp_(), uniform)
+    return chosen, torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0]
+
+
+def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """(first index whose cumulative weight exceeds uniform x total, total)."""
+    import torch
+
+    cumulative = weights.cumsum(-1)
+    total = cumulative[:, -1:]
+    # Rounding may lift uniform x total to total itself, past every index that has weight.
+    aim = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    chosen = torch.searchsorted(cumulative, aim, right=True)[:, 0]
+    return chosen.clamp_(max=weights.shape[-1] - 1), total
+
+
+def penalise(logits: Tensor, seen: Tensor | None, penalty: float) -> Tensor:
+    """Positive logits of seen tokens divided by the penalty, negative ones multiplied (Keskar et al. 2019)."""
+    import torch
+
+    if seen is None or penalty == 1:
+        return logits
+    return torch.where(seen, torch.where(logits < 0, logits * penalty, logits / penalty), logits)
+
+
+def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
+    """top-k, then top-p among what is left, then min-p, as Hugging Face orders them; dropped tokens get -inf."""
+    import torch
+
+    if 0 < settings.top_k < scores.shape[-1]:
+        worst = torch.topk(scores, settings.top_k).values[:, -1:]
+        scores = scores.masked_fill(scores < worst, -torch.inf)
+    if settings.top_p < 1:
+        ordered, order = torch.sort(scores)
+        dropped = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
+        dropped[:, -1] = False
+        scores = scores.masked_fill(torch.zeros_like(dropped).scatter(1, order, dropped), -torch.inf)
+    if settings.min_p > 0:
+        likelihood = scores.softmax(-1)
+        scores = scores.masked_fill(
+            likelihood < settings.min_p * likelihood.amax(-1, keepdim=True), -torch.inf
+        )
+    return scores

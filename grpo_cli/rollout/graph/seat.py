@@ -1,0 +1,125 @@
+"""The model as the engine drives it: switched to evaluation and to the rollout attention while seated, and put back
+exactly as it was, module by module, also when generation fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.rollout.graph.attention import ROLLOUT_ATTENTION, Current, register
+from grpo_cli.rollout.graph.cache import Phase, hugging_face_cache
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+def causal_model(model: nn.Module) -> nn.Module:
+    """The Hugging Face model under a PEFT wrapper; its adapters are inside its layers and stay in effect."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients; afterwards each module is as it was."""
+    import torch
+
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def unwrapped_forward(model: nn.Module) -> Iterator[None]:
+    """The model's own `forward`, without the autocast that accelerate puts around it when it prepares a model: that
+    one keeps casts of the weights between calls, and a captured graph would read them after they are gone."""
+    base: Any = causal_model(model)
+    own, wrapper = base.__dict__.get("_original_forward"), base.__dict__.get("forward")
+    if own is None or wrapper is None:
+        yield
+        return
+    base.forward = own
+    try:
+        yield
+    finally:
+        base.forward = wrapper
+
+
+@contextmanager
+def seated(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients, rollout attention, nobody's wrapper."""
+    register()
+    found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
+    configs = {id(config): config for config in found if hasattr(config, "_attn_implementation")}
+    before = [(config, config._attn_implementation_internal) for config in configs.values()]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = ROLLOUT_ATTENTION
+        with evaluating(model), unwrapped_forward(model):
+            yield
+    finally:
+        Current.phase = None
+        for config, name in before:
+            config._attn_implementation_internal = name
+
+
+def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
+    """The model's own types, or an autocast around them."""
+    import torch
+
+    if autocast is None:
+        return nullcontext()
+    kind = next(model.parameters()).device.type
+    # A cast kept between forward passes would outlive the weights that a captured graph reads.
+    return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
+
+
+def fingerprint(model: nn.Module) -> tuple[object, ...]:
+    """Changes when a weight moves or an adapter is switched: what was captured or measured before is then void."""
+    places: list[object] = [(p.data_ptr(), p.dtype) for p in model.parameters()]
+    places += [buffer.data_ptr() for buffer in model.buffers()]
+    layers: Iterator[Any] = iter(model.modules())
+    for module in layers:
+        if hasattr(module, "disable_adapters") and hasattr(module, "merged"):
+            places.append((module.merged, module.disable_adapters, tuple(module.active_adapters)))
+    return tuple(places)
+
+
+class Forward:
+    """Calls the model for the logits of one position a row."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = causal_model(model)
+        names = inspect.signature(self.model.forward).parameters
+        self.cache_name = "cache" if "cache" in names else "past_key_values"
+
+    def __call__(self, phase: Phase, tokens: Tensor, positions: Tensor, last: Tensor | None = None) -> Tensor:
+        """Logits [rows, vocabulary] at column `last` of each row (default: its only column)."""
+        import torch
+
+        handle = None
+        if last is not None:
+            index = torch.arange(len(last), device=last.device)
+
+            def keep_last(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+                return (inputs[0][index, last][:, None], *inputs[1:])
+
+            handle = self.model.get_output_embeddings().register_forward_pre_hook(keep_last)  # type: ignore[operator]
+        Current.phase = phase
+        try:
+            arguments = {self.cache_name: hugging_face_cache(phase), "use_cache": True}
+            out = self.model(input_ids=tokens, position_ids=positions, **arguments)
+        finally:
+            Current.phase = None
+            if handle is not None:
+                handle.remove()
+        return out.logits[:, -1]  # type: ignore[no-any-return]

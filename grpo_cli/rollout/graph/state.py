@@ -1,0 +1,143 @@
+"""What the running samples are doing, as tensors on the device: a decode step reads and writes nothing else, so one
+captured CUDA graph serves every step. A row whose sample has ended writes to a sink row until the host refills it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from grpo_cli.rollout.engine import SamplingSettings
+from grpo_cli.rollout.graph.cache import Decode, KeyValueStore
+from grpo_cli.rollout.graph.sampling import sample
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from grpo_cli.rollout.graph.seat import Forward
+
+
+@dataclass(slots=True)
+class Rows:
+    """Per row: the token to feed next, its column, which sample it belongs to, and how many tokens that has."""
+
+    token: Tensor
+    position: Tensor
+    sample: Tensor
+    step: Tensor
+    index: Tensor
+
+    @classmethod
+    def empty(cls, rows: int, sink: int, device: torch.device) -> Rows:
+        """All rows idle."""
+        import torch
+
+        zeros = [torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3)]
+        return cls(
+            zeros[0], zeros[1], torch.full_like(zeros[0], sink), zeros[2], torch.arange(rows, device=device)
+        )
+
+    def idle(self, where: Tensor | slice, sink: int) -> None:
+        """These rows belong to no sample; their steps go to the sink."""
+        self.sample[where] = sink
+        self.position[where] = 0
+        self.step[where] = 0
+
+    def move(self, sources: Tensor, targets: Tensor) -> None:
+        """Copies rows `sources` over rows `targets`."""
+        for column in (self.token, self.position, self.sample, self.step):
+            column[targets] = column[sources]
+
+    def snapshot(self) -> list[Tensor]:
+        """Copies, for `restore`."""
+        return [column.clone() for column in (self.token, self.position, self.sample, self.step)]
+
+    def restore(self, before: list[Tensor]) -> None:
+        """Puts a snapshot back, in place."""
+        for column, old in zip((self.token, self.position, self.sample, self.step), before, strict=True):
+            column.copy_(old)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Per sample: its uniform numbers, what came out, and how much of it; the last row is the sink."""
+
+    uniform: Tensor
+    tokens: Tensor
+    logps: Tensor
+    count: Tensor
+
+    @classmethod
+    def empty(cls, samples: int, steps: int, device: torch.device) -> Outputs:
+        """Room for `samples` samples of `steps` tokens."""
+        import torch
+
+        size = (samples + 1, steps)
+        return cls(
+            uniform=torch.zeros(size, device=device),
+            tokens=torch.zeros(size, dtype=torch.long, device=device),
+            logps=torch.zeros(size, device=device),
+            count=torch.zeros(samples + 1, dtype=torch.long, device=device),
+        )
+
+    @property
+    def sink(self) -> int:
+        """The index that belongs to no sample."""
+        return int(self.tokens.shape[0]) - 1
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything a step touches."""
+
+    store: KeyValueStore
+    rows: Rows
+    out: Outputs
+    is_end: Tensor
+    columns: Tensor
+    settings: SamplingSettings
+    seen: Tensor | None = None
+    fused_accept: Callable[[Batch, Tensor], None] | None = None
+    graphs: dict[tuple[int, int], Callable[[], None]] = field(default_factory=dict)
+
+
+def decode(
+    batch: Batch, forward: Forward, rows: int, length: int, *, masked: bool, column: int | None = None
+) -> None:
+    """One token for each of the first `rows` rows, looking at `length` columns, of which `masked` says that some
+    lie beyond some row's own; all write `column` when it is known."""
+    state = batch.rows
+    position = state.position[:rows]
+    mask = None
+    if masked and batch.store.attention is None:
+        hidden = batch.columns[:length] > position[:, None]
+        mask = hidden.to(batch.store.layout.dtype).masked_fill_(hidden, float("-inf"))[:, None, None]
+    phase = Decode(batch.store, state.index[:rows], position, length, mask, column)
+    logits = forward(phase, state.token[:rows, None], position[:, None])
+    if batch.fused_accept is not None and not batch.settings.truncates and logits.stride(-1) == 1:
+        batch.fused_accept(batch, logits)
+    else:
+        accept(batch, logits, slice(0, rows))
+
+
+def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
+    """Samples from `logits`, writes tokens and log-probs out, and moves the rows on; ended rows go to the sink."""
+    import torch
+
+    state, out = batch.rows, batch.out
+    sample_id, step = state.sample[where], state.step[where]
+    seen = None if batch.seen is None else batch.seen[where]
+    token, logp = sample(logits.float(), out.uniform[sample_id, step], batch.settings, seen)
+    out.tokens[sample_id, step] = token
+    out.logps[sample_id, step] = logp
+    out.count[sample_id] = step + 1
+    if batch.seen is not None:
+        # A Python `True` would be copied from the host, which a capture does not allow.
+        batch.seen[state.index[where], token] = torch.ones_like(token, dtype=torch.bool)
+    going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
+    state.token[where] = token
+    state.position[where] = (state.position[where] + 1) * going
+    state.step[where] = (step + 1) * going
+    state.sample[where] = (sample_id - out.sink) * going + out.sink

@@ -1,0 +1,117 @@
+"""Choosing and making an engine. `auto` never fails: what the graph engine cannot drive goes to transformers, and one
+line says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.rollout.engine import Engine
+from grpo_cli.rollout.graph.seat import causal_model
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
+NAMES = ("auto", "graph", "transformers", "vllm")
+
+
+def make_engine(
+    name: str,
+    model: nn.Module,
+    tokenizer: Any = None,
+    *,
+    end_ids: Iterable[int] | None = None,
+    pad_id: int | None = None,
+    max_rows: int | None = None,
+    autocast: torch.dtype | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Engine:
+    """The engine `name` for the unwrapped model; end tokens default to the model's and the tokenizer's together."""
+    from grpo_cli.rollout.graph.supports import supports
+    from grpo_cli.rollout.transformers_engine import TransformersEngine
+
+    if name == "vllm":
+        raise SetupError(
+            "`vllm` generates inside the trainer, not in this process", hint="set `sample.engine: auto`"
+        )
+    if name not in NAMES:
+        raise RecipeError(f"unknown engine `{name}`", hint=f"one of {', '.join(f'`{n}`' for n in NAMES)}")
+    ends = set(end_ids) if end_ids is not None else end_tokens(model, tokenizer)
+    if pad_id is None:
+        pad_id = getattr(tokenizer, "pad_token_id", None)
+    if name != "transformers":
+        reason = supports(model)
+        if reason is None:
+            return _graph(model, ends, max_rows, autocast, say or (lambda _: None))
+        if name == "graph":
+            raise SetupError(
+                f"the engine `graph` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
+            )
+        if say:
+            say(f"generating with `transformers`, not `graph`: {reason}")
+    return TransformersEngine(model, ends, pad_id=pad_id)
+
+
+def end_tokens(model: nn.Module, tokenizer: Any = None) -> set[int]:
+    """Every id that ends a completion: the generation config's, the model config's and the tokenizer's."""
+    base: Any = causal_model(model)
+    ends: set[int] = set()
+    for holder in (getattr(base, "generation_config", None), getattr(base, "config", None), tokenizer):
+        token = getattr(holder, "eos_token_id", None)
+        ends.update([token] if isinstance(token, int) else token or [])
+    return ends
+
+
+def _graph(
+    model: nn.Module,
+    ends: set[int],
+    max_rows: int | None,
+    autocast: torch.dtype | None,
+    say: Callable[[str], None],
+) -> Engine:
+    """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager and lean."""
+    from grpo_cli.rollout.engine import Request, SamplingSettings
+    from grpo_cli.rollout.fused.llama_cpu import proven_lean
+    from grpo_cli.rollout.fused.prove import (
+        proven_accept,
+        proven_attention,
+        proven_backbone,
+        proven_shadow,
+        proven_swaps,
+    )
+    from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
+    from grpo_cli.rollout.graph.engine import GraphEngine
+    from grpo_cli.rollout.graph.seat import Forward, numerics
+
+    if next(model.parameters()).device.type != "cuda":
+        swaps = proven_lean(model) if autocast is None else []
+        return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast, swaps=swaps)
+    with numerics(model, autocast):
+        shadow, attention = proven_shadow(model, autocast, say), proven_attention(model, say)
+        swaps = proven_swaps(model, say)
+        swaps += proven_backbone(model, autocast, attention, swaps, shadow)
+        fused: dict[str, Any] = {
+            "attention": attention,
+            "swaps": swaps,
+            "accept": proven_accept(model, say),
+            "shadow": shadow,
+        }
+    rows = max_rows or CUDA_ROWS
+    options: dict[str, Any] = {
+        "max_rows": rows,
+        "prefill_tokens": CUDA_PREFILL,
+        "autocast": autocast,
+        **fused,
+    }
+    engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
+    try:
+        engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
+    except RuntimeError as err:
+        say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")
+        return GraphEngine(model, ends, **options)
+    engine.release()
+    return engine

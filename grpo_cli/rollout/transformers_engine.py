@@ -1,0 +1,169 @@
+"""The reference engine: transformers' own `generate` on left-padded prompts, each repeated `n` times. Slow and simple;
+its samples follow torch's generator, so they do depend on which prompts share the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import TrainingError
+from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT, check_requests, check_settings
+from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.graph.seat import causal_model, evaluating
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class TransformersEngine:
+    """Works with every model that has `generate`."""
+
+    name = "transformers"
+
+    def __init__(self, model: nn.Module, end_ids: Collection[int], *, pad_id: int | None = None) -> None:
+        self.model, self.end_ids = model, sorted(end_ids)
+        self.pad_id = pad_id if pad_id is not None else (self.end_ids[0] if self.end_ids else 0)
+        base: Any = causal_model(model)
+        self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        self.vocabulary: int = base.get_input_embeddings().num_embeddings
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Completions in the order of the requests, `n` for each."""
+        import torch
+
+        check_settings(settings)
+        check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
+        assert not any(request.begun for request in requests), "`generate` has no limit for each row"
+        places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
+        if not places:
+            return [[] for _ in requests]
+        base: Any = causal_model(self.model)
+        device = next(base.parameters()).device
+        longest = max(len(request.prompt_ids) for request in requests)
+        padded = [
+            [self.pad_id] * (longest - len(q.prompt_ids)) + q.prompt_ids for q in requests for _ in range(q.n)
+        ]
+        real = [
+            [0] * (longest - len(q.prompt_ids)) + [1] * len(q.prompt_ids)
+            for q in requests
+            for _ in range(q.n)
+        ]
+        watch = Watch(places, longest, set(self.end_ids), settings, on_finish, on_progress)
+        devices = [device] if device.type == "cuda" else []
+        with evaluating(base), torch.random.fork_rng(devices, enabled=settings.seed is not None):
+            if settings.seed is not None:
+                torch.manual_seed(settings.seed)
+            base.generate(
+                input_ids=torch.tensor(padded, device=device),
+                attention_mask=torch.tensor(real, device=device),
+                generation_config=self._config(settings),
+                logits_processor=watch.processors(),
+                stopping_criteria=[watch.stop],
+                synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
+            )
+        done: list[list[Completion]] = [[] for _ in requests]
+        for (request, _), completion in zip(places, watch.completions(), strict=True):
+            done[request].append(completion)
+        return done
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    def _config(self, settings: SamplingSettings) -> Any:
+        from transformers import GenerationConfig
+
+        # The rules run as our processors after the one that records the raw logits: here they are all off.
+        return GenerationConfig(
+            max_new_tokens=settings.max_tokens,
+            do_sample=not settings.greedy,
+            temperature=None if settings.greedy else 1.0,
+            top_k=None if settings.greedy else 0,
+            top_p=None if settings.greedy else 1.0,
+            eos_token_id=self.end_ids or None,
+            pad_token_id=self.pad_id,
+            use_cache=True,
+        )
+
+
+class Watch:
+    """Sees each step's raw logits before they are changed, and the token chosen from them right after."""
+
+    def __init__(
+        self,
+        places: list[tuple[int, int]],
+        longest: int,
+        end_ids: set[int],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.places, self.longest, self.end_ids, self.settings = places, longest, end_ids, settings
+        self.on_finish, self.on_progress = on_finish, on_progress
+        self.raw: Tensor | None = None
+        self.tokens: list[list[int]] = [[] for _ in places]
+        self.logps: list[list[float]] = [[] for _ in places]
+        self.open = set(range(len(places)))
+
+    def processors(self) -> list[Any]:
+        """The recorder, then the rules in the order Hugging Face applies them."""
+        from transformers.generation import logits_process as rules
+
+        s = self.settings
+        chain: list[Any] = [self._record]
+        if s.penalises:
+            chain.append(rules.RepetitionPenaltyLogitsProcessor(s.repetition_penalty))
+        if not s.greedy:
+            if s.temperature != 1:
+                chain.append(rules.TemperatureLogitsWarper(float(s.temperature)))
+            if s.top_k:
+                chain.append(rules.TopKLogitsWarper(s.top_k))
+            if s.top_p < 1:
+                chain.append(rules.TopPLogitsWarper(s.top_p))
+            if s.min_p:
+                chain.append(rules.MinPLogitsWarper(s.min_p))
+        return rules.LogitsProcessorList(chain)  # type: ignore[no-any-return]
+
+    def _record(self, _: Tensor, scores: Tensor) -> Tensor:
+        self.raw = scores.float().clone()
+        if bool(self.raw.isnan().any()):
+            raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
+        return scores
+
+    def stop(self, input_ids: Tensor, _: Any, **__: Any) -> Tensor:
+        """Called after each token: takes it down with its log-prob. Never stops a row itself."""
+        import torch
+
+        assert self.raw is not None
+        scaled = self.raw if self.settings.greedy else self.raw / self.settings.temperature
+        chosen = input_ids[:, -1]
+        logps = torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0].tolist()
+        ended = []
+        for row, token in enumerate(chosen.tolist()):
+            if row not in self.open:
+                continue
+            self.tokens[row].append(token)
+            self.logps[row].append(logps[row])
+            if token in self.end_ids or len(self.tokens[row]) == self.settings.max_tokens:
+                ended.append(row)
+        for row in ended:
+            self.open.discard(row)
+            if self.on_finish:
+                self.on_finish(*self.places[row], self._completion(row))
+        if self.on_progress and ended:
+            self.on_progress(len(self.places) - len(self.open), len(self.places))
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+    def _completion(self, row: int) -> Completion:
+        finish = "stop" if self.tokens[row][-1] in self.end_ids else "length"
+        return Completion(self.tokens[row], self.logps[row], finish)  # type: ignore[arg-type]
+
+    def completions(self) -> list[Completion]:
+        """One for each place."""
+        return [self._completion(row) for row in range(len(self.places))]

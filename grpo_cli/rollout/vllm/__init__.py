@@ -1,0 +1,1 @@
+"""Generation through vLLM: in the trainer's process or on a server."""

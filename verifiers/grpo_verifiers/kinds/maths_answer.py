@@ -1,0 +1,159 @@
+r"""`kind: math`: is the final answer of a completion equal to the gold?
+
+The last `\boxed{}` outside the thinking counts. Reading and comparing live in `grpo_verifiers.maths`; this file only
+puts its stages in order: extract, compare cheaply, and let the child process settle what is still open.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from grpo_verifiers.maths.comparing.golds import Gold, compile_gold
+from grpo_verifiers.maths.comparing.match import Match, match
+from grpo_verifiers.maths.extract import Extraction, extract
+from grpo_verifiers.maths.options import MathOptions
+from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
+from grpo_verifiers.verifier import Sample, Verifier
+
+if TYPE_CHECKING:
+    from grpo_verifiers.answers import Example
+
+CACHED = 100_000
+"""Comparisons remembered, by gold and answer text: the samples of a group repeat their answers."""
+_OVER_LIMIT = frozenset(("timeout", "memory", "too_long"))
+_PROVED = {
+    "s": Match(True, "equal:symbolic"),
+    "m": Match(True, "equal:math-verify"),
+    "n": Match(False, "unproved"),
+}
+
+
+class MathVerifier(Verifier):
+    """Final answers against a gold answer, in tiers from string equality to computer algebra."""
+
+    Options: ClassVar[type] = MathOptions
+    columns = ("answer",)
+    options: MathOptions
+
+    def __init__(self, options: MathOptions | None = None) -> None:
+        super().__init__(options or MathOptions())
+        self._seen: dict[tuple[tuple[str, ...], str], Match] = {}
+
+    def start(self) -> None:
+        """Load computer algebra in its own process, without waiting for it."""
+        from grpo_verifiers.maths.proving.worker import POOL, ChildFailed
+
+        try:
+            POOL.launch()
+        except ChildFailed:
+            return  # said again, as an error, by the first sample that needs it
+
+    def close(self) -> None:
+        """End the process for computer algebra; it is shared, and another verifier would start it again."""
+        worker = sys.modules.get("grpo_verifiers.maths.proving.worker")
+        if worker is not None:
+            worker.POOL.close()
+
+    def compile(self, row: Mapping[str, Any]) -> Gold:
+        """The gold of one row.
+
+        Raises:
+            BadGold: it is missing or cannot be compared with.
+        """
+        return compile_gold(row.get("answer"))
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """The gold in a box."""
+        return "\\boxed{" + self.compile(row).texts[0] + "}"
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain math`."""
+        from grpo_verifiers.answers import Example
+        from grpo_verifiers.maths.examples import LINES
+
+        return [
+            Example(
+                line.answer if line.whole else f"\\boxed{{{line.answer}}}",
+                {"answer": line.gold},
+                line.shows,
+                line.options,
+            )
+            for line in LINES
+        ]
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Verdicts in order; never raises on model text."""
+        options = self.options
+        verdicts: list[Verdict | None] = []
+        waiting: list[tuple[int, float, Gold, Extraction, list[Match]]] = []
+        for i, sample in enumerate(samples):
+            start = perf_counter()
+            found = extract(sample.completion, options.extract)
+            if not found.texts:
+                verdicts.append(no_answer(found.reason, perf_counter() - start))
+                continue
+            matches = [self._match(sample.gold, text) for text in found.texts]
+            if any(m.equal is None for m in matches) and not any(m.equal is False for m in matches):
+                verdicts.append(None)
+                waiting.append((i, perf_counter() - start, sample.gold, found, matches))
+            else:
+                verdicts.append(_verdict(found, matches, perf_counter() - start))
+        if waiting:
+            self._settle(waiting, verdicts)
+        return verdicts  # type: ignore[return-value]  # every None was settled
+
+    def _match(self, gold: Gold, text: str) -> Match:
+        key = (gold.texts, text)
+        known = self._seen.get(key)
+        if known is None:
+            known = match(gold, text, self.options)
+            if len(text) < 300:
+                self._remember(key, known)
+        return known
+
+    def _remember(self, key: tuple[tuple[str, ...], str], found: Match) -> None:
+        if len(self._seen) >= CACHED:
+            for old in list(self._seen)[: CACHED // 4]:  # two threads may both do this, which does no harm
+                self._seen.pop(old, None)
+        self._seen[key] = found
+
+    def _settle(
+        self, waiting: list[tuple[int, float, Gold, Extraction, list[Match]]], verdicts: list[Verdict | None]
+    ) -> None:
+        from grpo_verifiers.maths.proving.worker import POOL, ChildFailed, Task
+
+        tasks: dict[tuple[tuple[str, ...], str], Task] = {}
+        for _, _, gold, found, matches in waiting:
+            for text, m in zip(found.texts, matches, strict=True):
+                if m.equal is None:
+                    tasks[gold.texts, text] = Task(m.pending, gold.texts[0], text.strip())
+        start = perf_counter()
+        try:
+            replies = POOL.prove(list(tasks.values()), self.options.seconds)
+        except ChildFailed as err:
+            for i, spent, *_ in waiting:
+                verdicts[i] = error("no_child", str(err), spent)
+            return
+        each = (perf_counter() - start) / len(tasks)
+        settled: dict[tuple[tuple[str, ...], str], Match] = {}
+        for key, reply in zip(tasks, replies, strict=True):
+            settled[key] = _PROVED.get(reply) or Match(False, reply)
+            if reply in _PROVED:  # a timeout may be the machine's fault: asked again next time
+                self._remember(key, settled[key])
+        for i, spent, gold, found, matches in waiting:
+            final = [settled.get((gold.texts, t), m) for t, m in zip(found.texts, matches, strict=True)]
+            verdicts[i] = _verdict(found, final, spent + each)
+
+
+def _verdict(found: Extraction, matches: list[Match], seconds: float) -> Verdict:
+    answer = found.texts[-1].strip()
+    for m in matches:
+        if not m.equal:
+            if m.reason in _OVER_LIMIT:
+                return over_limit(m.reason, answer, seconds)
+            return Verdict(Outcome.WRONG, 0.0, answer, "hedge" if len(matches) > 1 else m.reason, seconds)
+    return Verdict(Outcome.RIGHT, 1.0, answer, matches[-1].reason, seconds)

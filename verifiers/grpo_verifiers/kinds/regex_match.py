@@ -1,0 +1,284 @@
+"""`regex`: a pattern found in the completion, or a group of it compared with the gold.
+
+Matching is bounded twice. The `regex` engine runs here with a short budget, which settles all honest cases in
+microseconds; what bursts it runs once more in a killable worker under `timeout_s` of that worker's own CPU time,
+since the engine's clock counts the CPU of the whole process and would hurry under a busy trainer. What bursts that
+too is `over_limit`. The dialect is that of the `regex` package (a superset of `re`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal
+
+import regex
+
+from grpo_verifiers.answers import NO_GOLD, Example
+from grpo_verifiers.maths.extract import after_thinking
+from grpo_verifiers.processes.pool import Done, Limits, Pool
+from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
+from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
+
+_BUDGET_S = 0.05
+_FLAGS = {"a": regex.A, "i": regex.I, "m": regex.M, "s": regex.S, "x": regex.X}
+
+Spans = list[str | bool | None]
+"""What each pattern gave: the group's text, or whether it matched."""
+
+
+@dataclass(frozen=True)
+class RegexOptions:
+    """Options of `regex`."""
+
+    pattern: str | list[str] = ""
+    """One pattern or several; several share the score by `weights`."""
+    match: Literal["search", "full", "answer_group"] = "search"
+    """Found anywhere, the whole text, or the last match's `group` compared with the gold."""
+    flags: str | None = None
+    """Letters of a, i, m, s, x. Left out, `s` (the dot takes line breaks) to search or match all, and none to take a
+    group, which would run on over the lines after it."""
+    group: str = "answer"
+    """Named group that holds the answer; a pattern with a single unnamed group needs no name."""
+    compare: Literal["exact", "casefold", "numeric"] = "exact"
+    """How the group is compared with the gold, after trimming white space."""
+    thinking: Literal["auto", "keep", "drop"] = "auto"
+    """Whether the thinking is part of the text; `auto` drops it where a group is compared, and keeps it else."""
+    weights: list[float] = field(default_factory=list)
+    """Share of the score for each pattern; default equal."""
+    timeout_s: float = 0.5
+    """CPU seconds a completion may take; more is `over_limit`."""
+    max_chars: int = 200_000
+    """Longer completions are `over_limit`."""
+
+
+class RegexVerifier(Verifier):
+    """Right where all patterns match (or the group equals the gold); part of the weights gives part of the score."""
+
+    Options = RegexOptions
+    options: RegexOptions
+
+    def __init__(self, options: RegexOptions) -> None:
+        super().__init__(options)
+        self.columns = ("answer",) if options.match == "answer_group" else ()
+        self._config = plan(options)
+        self._matcher = Matcher(self._config)
+        self._drops_thinking = options.thinking == "drop" or (
+            options.thinking == "auto" and options.match == "answer_group"
+        )
+        self._pool: Pool | None = None
+        total = sum(options.weights) if options.weights else float(len(self._config.patterns))
+        weights = options.weights or [1.0] * len(self._config.patterns)
+        self._weights = [weight / total for weight in weights]
+
+    def compile(self, row: Mapping[str, Any]) -> str | tuple[()]:
+        """The gold's text, or no gold where the pattern alone decides."""
+        if self.options.match != "answer_group":
+            return NO_GOLD
+        gold = row.get("answer")
+        if gold is None or isinstance(gold, bool | list | dict) or not str(gold).strip():
+            raise BadGold(
+                f"the answer {gold!r} is no text to compare with" if "answer" in row else "no column `answer`"
+            )
+        text = str(gold).strip()
+        if self.options.compare == "numeric" and number(text) is None:
+            raise BadGold(f"the answer {text[:80]!r} is not a number, and `compare` is `numeric`")
+        return text
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """None: what text a pattern takes cannot be told from the pattern."""
+        return None
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain regex`."""
+        group: dict[str, Any] = {"pattern": r"answer: (?P<answer>.*)", "match": "answer_group"}
+        return [
+            Example("<think>a</think> b", {}, "found anywhere", {"pattern": "<think>.*</think>"}),
+            Example("<a>", {}, "half of the patterns", {"pattern": ["<a>", "<b>"]}),
+            Example(
+                "answer: 3\nanswer: 4", {"answer": "4"}, "the last match is compared with the gold", group
+            ),
+            Example("answer: 1,000", {"answer": "1000"}, "as numbers", {**group, "compare": "numeric"}),
+            Example(
+                "a" * 5000 + "!", {}, "backtracking is cut off", {"pattern": "^(a|a)*$", "timeout_s": 0.1}
+            ),
+        ]
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Verdicts in order."""
+        return [self._judge_one(sample) for sample in samples]
+
+    def close(self) -> None:
+        """End the worker that slow patterns needed."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def _judge_one(self, sample: Sample) -> Verdict:
+        began = time.perf_counter()
+        if len(sample.completion) > self.options.max_chars:
+            return over_limit("too_long")
+        text, is_open = (
+            after_thinking(sample.completion) if self._drops_thinking else (sample.completion, False)
+        )
+        if is_open:
+            return no_answer("in_thinking")
+        try:
+            spans = self._matcher.match(text, _BUDGET_S)
+        except (TimeoutError, MemoryError):
+            patient = self._patiently(text)
+            if isinstance(patient, Verdict):
+                return patient
+            spans = patient
+        return self._verdict(spans, sample.gold, time.perf_counter() - began)
+
+    def _patiently(self, text: str) -> Spans | Verdict:
+        if self._pool is None:
+            limits = Limits(cpu_s=self.options.timeout_s, memory_mb=512)
+            self._pool = Pool(
+                "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
+            )
+        result = self._pool.run([text])[0]
+        if isinstance(result, Done):
+            return list(result.value)
+        reason = getattr(result, "reason", "raised")
+        if reason in ("timeout", "memory"):
+            return over_limit(reason, seconds=result.seconds)
+        return error("worker_" + reason, seconds=result.seconds)
+
+    def _verdict(self, spans: Spans, gold: str | tuple[()], seconds: float) -> Verdict:
+        if self.options.match == "answer_group":
+            answer = spans[0]
+            if not isinstance(answer, str) or not answer.strip():
+                return no_answer("no_match" if answer is None else "empty_group", seconds)
+            answer = answer.strip()
+            assert isinstance(gold, str)
+            if same(answer, gold, self.options.compare):
+                return right(answer[:200], f"equal:{self.options.compare}", seconds)
+            return wrong(answer[:200], "unequal", seconds)
+        score = min(1.0, sum(weight for weight, span in zip(self._weights, spans, strict=True) if span))
+        if all(spans):
+            return right(None, "match", seconds)
+        return wrong(
+            None, "part_match" if any(spans) else "no_match", seconds, score=score if any(spans) else 0.0
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Checked patterns, ready to be compiled here or in a worker."""
+
+    patterns: list[str]
+    flags: int
+    how: str
+    group: str | int
+
+
+class Matcher:
+    """Compiled patterns."""
+
+    def __init__(self, config: Plan) -> None:
+        self._config = config
+        self._compiled = [regex.compile(pattern, config.flags) for pattern in config.patterns]
+
+    def match(self, text: str, timeout_s: float | None) -> Spans:
+        """What each pattern gives on the text; TimeoutError past the budget, which all patterns share."""
+        end = None if timeout_s is None else time.perf_counter() + timeout_s
+        spans: Spans = []
+        for pattern in self._compiled:
+            left = None if end is None else max(1e-4, end - time.perf_counter())
+            spans.append(self._one(pattern, text, left))
+        return spans
+
+    def _one(self, pattern: Any, text: str, left: float | None) -> str | bool | None:
+        if self._config.how == "search":
+            return pattern.search(text, timeout=left) is not None
+        if self._config.how == "full":
+            return pattern.fullmatch(text, timeout=left) is not None
+        last = None
+        for last in pattern.finditer(text, timeout=left):  # noqa: B007 - the last match is what is wanted
+            pass
+        return None if last is None else (last.group(self._config.group) or "")
+
+
+def serve(config: Plan) -> tuple[Callable[[str], Spans], None]:
+    """The pool's task: matching without a budget of its own."""
+    matcher = Matcher(config)
+    return (lambda text: matcher.match(text, None)), None
+
+
+def plan(options: RegexOptions) -> Plan:
+    """Check the options.
+
+    Raises:
+        BadOption: a pattern that does not compile (with its position), weights that do not fit, an unknown flag.
+    """
+    patterns = [options.pattern] if isinstance(options.pattern, str) else list(options.pattern)
+    if not patterns or not all(patterns):
+        raise BadOption("pattern", "`pattern` is empty")
+    letters = options.flags if options.flags is not None else "" if options.match == "answer_group" else "s"
+    unknown = [letter for letter in letters if letter not in _FLAGS]
+    if unknown:
+        raise BadOption("flags", f"unknown flag `{unknown[0]}`; known: {', '.join(_FLAGS)}")
+    flags = 0
+    for letter in letters:
+        flags |= _FLAGS[letter]
+    if options.weights and len(options.weights) != len(patterns):
+        raise BadOption("weights", f"{len(options.weights)} weights for {len(patterns)} patterns")
+    if options.weights and (min(options.weights) < 0 or sum(options.weights) <= 0):
+        raise BadOption("weights", "`weights` must not be negative and must not sum to 0")
+    if options.timeout_s <= 0:
+        raise BadOption("timeout_s", "`timeout_s` must be above 0")
+    compiled = [_compiled(pattern, flags) for pattern in patterns]
+    group: str | int = 0
+    if options.match == "answer_group":
+        if len(patterns) > 1:
+            raise BadOption("pattern", "`match: answer_group` takes one pattern")
+        group = _group(compiled[0], options.group)
+    return Plan(patterns, flags, options.match, group)
+
+
+def _compiled(pattern: str, flags: int) -> Any:
+    try:
+        return regex.compile(pattern, flags)
+    except regex.error as err:
+        at = f" at character {err.pos + 1}" if err.pos is not None else ""
+        raise BadOption("pattern", f"`{pattern}` is no regular expression: {err.msg}{at}") from err
+    except (RecursionError, MemoryError, OverflowError) as err:
+        raise BadOption("pattern", f"the pattern is too big: {type(err).__name__}") from err
+
+
+def _group(compiled: Any, name: str) -> str | int:
+    if name in compiled.groupindex:
+        return name
+    if compiled.groups == 1 and not compiled.groupindex:
+        return 1
+    raise BadOption("group", f"the pattern has no group `{name}`: write `(?P<{name}>…)`")
+
+
+def same(answer: str, gold: str, how: str) -> bool:
+    """Whether an answer equals the gold: as text, without regard to case, or as decimal numbers."""
+    if how == "numeric":
+        one, other = number(answer), number(gold)
+        return one is not None and one == other
+    if how == "casefold":
+        return answer.casefold() == gold.casefold()
+    return answer == gold
+
+
+def number(text: str) -> Decimal | None:
+    """A finite decimal number from text such as `1,234.50`, `$3`, `+7`, `−2`; None for anything else."""
+    text = text.strip().replace("\u2212", "-").lstrip("$").rstrip(".")
+    if "," in text:
+        if not regex.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text):
+            return None
+        text = text.replace(",", "")
+    if len(text) > 400 or "_" in text:
+        return None
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None

@@ -1,0 +1,1 @@
+"""Whether two read answers say the same."""

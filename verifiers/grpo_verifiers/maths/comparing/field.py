@@ -1,0 +1,325 @@
+"""Exact comparison without expanding anything: both sides are mapped into a finite field.
+
+The map sends numbers to their residues, symbols to fixed residues and keeps sums, products, rational powers of
+positive rationals, `i`, and powers with symbolic exponents (`e^{x+1} = e e^x`), because P = 2Q + 1 with both prime and
+every prime up to `SMOOTH` a square: exponents live modulo Q. Equal trees have equal images; unequal ones agree with a
+chance near 2^-80. Functions the map does not know become residues drawn from their argument's image, so that
+`sin(x+1)` still equals `sin(1+x)`; then a difference proves nothing and the image says so (`opaque`).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+from grpo_verifiers.maths.comparing.exact import NotRational, Undefined, rational
+from grpo_verifiers.maths.reading.lexer import TooBig
+from grpo_verifiers.maths.reading.tree import ONE, Node
+
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+SMOOTH = 67
+_P = 3_897_727_489_335_812_459_716_028_639
+_Q = (_P - 1) // 2
+
+
+class NoImage(ArithmeticError):
+    """A division by zero in the field, or a node that has no image."""
+
+
+Pair = tuple[int, int]
+"""re + im * i modulo P; -1 is no square modulo P."""
+
+
+@lru_cache(maxsize=50_000)
+def _draw(kind: str, key: str) -> int:
+    """A residue that looks random but depends on the text only: a permutation polynomial of its bytes."""
+    seed = int.from_bytes(f"{kind}\x00{key}".encode("utf-8", "replace"), "big")
+    return pow(seed + 0x9E3779B97F4A7C15, 65_537, _P)
+
+
+def _times(a: Pair, b: Pair) -> Pair:
+    if a[1] == 0 and b[1] == 0:
+        return (a[0] * b[0] % _P, 0)
+    return ((a[0] * b[0] - a[1] * b[1]) % _P, (a[0] * b[1] + a[1] * b[0]) % _P)
+
+
+def _inverse(a: Pair) -> Pair:
+    norm = (a[0] * a[0] + a[1] * a[1]) % _P
+    if norm == 0:
+        raise NoImage("a division by zero")
+    scale = pow(norm, -1, _P)
+    return (a[0] * scale % _P, -a[1] * scale % _P)
+
+
+def _pow(a: Pair, n: int) -> Pair:
+    if n < 0:
+        return _pow(_inverse(a), -n)
+    if a[1] == 0:
+        return (pow(a[0], n, _P), 0)
+    n %= _P * _P - 1
+    result: Pair = (1, 0)
+    while n:
+        if n & 1:
+            result = _times(result, a)
+        a = _times(a, a)
+        n >>= 1
+    return result
+
+
+_QUOTIENTS = {"tan": ("sin", "cos"), "cot": ("cos", "sin"), "sec": ("", "cos"), "csc": ("", "sin")}
+
+
+def _quotient(node: Node) -> Node:
+    """`tan x` as `sin x / cos x`, and so on."""
+    top, bottom = _QUOTIENTS[node[1]]
+    return ("/", ("f", top, node[2]) if top else ONE, ("f", bottom, node[2]))
+
+
+class Field:
+    """Maps trees; `opaque` tells whether a function was drawn rather than mapped since the last reset."""
+
+    def __init__(self, log10: bool = False) -> None:
+        self.log10 = log10
+        self.opaque = False
+
+    def image(self, node: Node) -> Pair:
+        """The image of a scalar.
+
+        Raises:
+            NoImage: it has none.
+        """
+        kind = node[0]
+        if kind == "n":
+            return self._fraction(node[1])
+        if kind == "s":
+            return (pow(_draw("s", node[1]), 2, _P), 0)
+        if kind == "c":
+            return (0, 1) if node[1] == "i" else (pow(_draw("c", node[1]), 2, _P), 0)
+        if kind == "neg":
+            re, im = self.image(node[1])
+            return (-re % _P, -im % _P)
+        if kind == "+":
+            re = im = 0
+            for term in node[1:]:
+                a, b = self.image(term)
+                re += a
+                im += b
+            return (re % _P, im % _P)
+        if kind == "*":
+            product: Pair = (1, 0)
+            for factor in node[1:]:
+                product = _times(product, self.image(factor))
+            return product
+        if kind == "/":
+            return _times(self.image(node[1]), _inverse(self.image(node[2])))
+        if kind == "^":
+            return self._power(node[1], node[2])
+        if kind == "root":
+            return self._root(node[1], node[2])
+        if kind == "f":
+            return self._function(node)
+        if kind == "log":
+            base = node[1]
+            top = self._ln(node[2])
+            if base is None:
+                base = ("n", Fraction(10), None) if self.log10 else ("c", "e")
+            return top if base == ("c", "e") else _times(top, _inverse(self._ln(base)))
+        if kind in ("!", "!!", "binom"):
+            return self._combinatorial(node)
+        if kind == "deg":
+            return _times(
+                self.image(node[1]), _times(self.image(("c", "pi")), self._fraction(Fraction(1, 180)))
+            )
+        raise NoImage(kind)
+
+    def _fraction(self, value: Fraction) -> Pair:
+        bottom = value.denominator % _P
+        if bottom == 0:
+            raise NoImage("a division by zero")
+        return (
+            value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P,
+            0,
+        )
+
+    def _drawn(self, kind: str, *images: Pair) -> Pair:
+        self.opaque = True
+        return (pow(_draw(kind, repr(images)), 2, _P), 0)
+
+    def _exact(self, node: Node) -> Fraction | None:
+        try:
+            return rational(node)
+        except (NotRational, TooBig):
+            return None
+        except Undefined as err:
+            raise NoImage(str(err)) from err
+
+    def _power(self, base: Node, exponent: Node) -> Pair:
+        value = self._exact(exponent)
+        if value is not None and value.denominator == 1:
+            image = self.image(base)
+            if image == (0, 0) and value <= 0:
+                raise NoImage("zero to a power that is not positive")
+            return _pow(image, value.numerator)
+        if value is not None:
+            return self._rational_power(base, value, False)
+        image = self.image(base)
+        number = self._exact(base)
+        is_plain = (number is not None and number > 0) or (base[0] in ("s", "c") and base != ("c", "i"))
+        if image[1] or image[0] == 0 or pow(image[0], _Q, _P) != 1:
+            return self._drawn("^", image, self.image(exponent))
+        if not is_plain:
+            self.opaque = True
+        return (pow(image[0], self._exponent(exponent), _P), 0)
+
+    def _root(self, base: Node, index: Node) -> Pair:
+        n = self._exact(index)
+        if n is None or n == 0:
+            return self._drawn("root", self.image(base), self.image(index))
+        return self._rational_power(base, 1 / n, True)
+
+    def _rational_power(self, base: Node, exponent: Fraction, is_root: bool) -> Pair:
+        number = self._exact(base)
+        if number == 0:
+            if exponent <= 0:
+                raise NoImage("zero to a power that is not positive")
+            return (0, 0)
+        if exponent.denominator % _Q == 0:
+            raise NoImage("an exponent")
+        if number is not None and number < 0:
+            positive: Node = ("n", -number, None)
+            if exponent.denominator == 2:
+                return _times(
+                    _pow((0, 1), exponent.numerator), self._rational_power(positive, exponent, is_root)
+                )
+            if is_root and exponent.denominator % 2 == 1:
+                root = self._rational_power(positive, exponent, is_root)
+                return (-root[0] % _P, -root[1] % _P) if exponent.numerator % 2 else root
+            return self._drawn("root", self.image(base), self._fraction(exponent))
+        image = self.image(base)
+        if image[1] or pow(image[0], _Q, _P) != 1:
+            return self._drawn("root", image, self._fraction(exponent))
+        if number is None and base[0] not in ("s", "c"):
+            self.opaque = True
+        return (pow(image[0], exponent.numerator * pow(exponent.denominator, -1, _Q) % _Q, _P), 0)
+
+    def _exponent(self, node: Node) -> int:
+        """The image of an exponent modulo Q."""
+        kind = node[0]
+        if kind == "n":
+            bottom: int = node[1].denominator
+            if bottom % _Q == 0:
+                raise NoImage("an exponent")
+            top: int = node[1].numerator
+            return top * pow(bottom, -1, _Q) % _Q
+        if kind == "s" or (kind == "c" and node[1] != "i"):
+            return _draw("exponent", node[1]) % _Q
+        if kind == "neg":
+            return -self._exponent(node[1]) % _Q
+        if kind == "+":
+            return sum(self._exponent(term) for term in node[1:]) % _Q
+        if kind == "*":
+            product = 1
+            for factor in node[1:]:
+                product = product * self._exponent(factor) % _Q
+            return product
+        if kind == "/":
+            bottom_image = self._exponent(node[2])
+            if bottom_image == 0:
+                raise NoImage("a division by zero")
+            return self._exponent(node[1]) * pow(bottom_image, -1, _Q) % _Q
+        if kind == "^":
+            n = self._exact(node[2])
+            if n is not None and n.denominator == 1 and n >= 0:
+                return pow(self._exponent(node[1]), n.numerator, _Q)
+        self.opaque = True
+        return _draw("exponent", repr(self.image(node))) % _Q
+
+    def _ln(self, node: Node) -> Pair:
+        number = self._exact(node)
+        if number is not None:
+            if number <= 0:
+                if number == 0:
+                    raise NoImage("logarithm of zero")
+                return self._drawn("ln", self._fraction(number))
+            return ((self._ln_integer(number.numerator) - self._ln_integer(number.denominator)) % _P, 0)
+        kind = node[0]
+        if node == ("c", "e"):
+            return (1, 0)
+        if kind in ("*", "/"):
+            self.opaque = True
+            parts = [self._ln(part) for part in node[1:]]
+            sign = 1 if kind == "*" else -1
+            return tuple((parts[0][k] + sign * sum(p[k] for p in parts[1:])) % _P for k in (0, 1))  # type: ignore[return-value]
+        if kind == "^" and node[2][0] != "c":
+            self.opaque = self.opaque or bool(node[1][0] != "c" and self._exact(node[1]) is None)
+            return _times(self.image(node[2]), self._ln(node[1]))
+        if kind == "root":
+            return _times(_inverse(self.image(node[2])), self._ln(node[1]))
+        if kind == "f" and node[1] == "abs":
+            return self._ln_abs(node[2][0])
+        if kind == "f" and node[1] in _QUOTIENTS:
+            return self._ln(_quotient(node))
+        return self._drawn("ln", self.image(node))
+
+    def _ln_abs(self, node: Node) -> Pair:
+        """The logarithm of an absolute value, taken apart at products and powers."""
+        if node[0] == "neg":
+            return self._ln_abs(node[1])
+        if node[0] == "f" and node[1] in _QUOTIENTS:
+            return self._ln_abs(_quotient(node))
+        if node[0] in ("*", "/"):
+            parts: list[Node] = [("f", "abs", (part,)) for part in node[1:]]
+            return self._ln((node[0], *parts))
+        if node[0] == "^" and self._exact(node[2]) is not None:
+            return _times(self.image(node[2]), self._ln(("f", "abs", (node[1],))))
+        if self._exact(node) is not None:
+            return self._ln(("n", abs(self._exact(node) or Fraction(0)), None))
+        return self._drawn("ln", self.image(("f", "abs", (node,))))
+
+    def _ln_integer(self, n: int) -> int:
+        total = 0
+        for prime in _PRIMES:
+            while n % prime == 0:
+                n //= prime
+                total += _draw("lnp", str(prime))
+        if n > 1:
+            self.opaque = self.opaque or n > _PRIMES[-1] ** 2  # perhaps a product of primes not tried
+            total += _draw("lnp", str(n % _P))
+        return total
+
+    def _function(self, node: Node) -> Pair:
+        name = node[1]
+        if name in _QUOTIENTS and len(node[2]) == 1:
+            return self.image(_quotient(node))
+        images = [self.image(a) for a in node[2]]
+        number = self._exact(node)
+        if number is not None:
+            return self._fraction(number)
+        if name == "abs":
+            (re, im) = images[0]
+            images = [min((re, im), (-re % _P, -im % _P))]
+        elif name in ("max", "min"):
+            images.sort()
+        elif name == "cos":
+            (re, im) = images[0]
+            images = [min((re, im), (-re % _P, -im % _P))]
+        elif name in ("sin", "arctan", "arcsin"):
+            (re, im) = images[0]
+            if (re, im) == (0, 0):
+                return (0, 0)
+            other = (-re % _P, -im % _P)
+            if other < (re, im):
+                image = self._drawn(f"f{name}", other)
+                return (-image[0] % _P, -image[1] % _P)
+        return self._drawn(f"f{name}", *images)
+
+    def _combinatorial(self, node: Node) -> Pair:
+        number = self._exact(node)
+        if number is not None:
+            return self._fraction(number)
+        images = [self.image(a) for a in node[1:]]
+        if node[0] == "binom":
+            n, k = images
+            other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
+            images = [n, min(k, other)]
+        return self._drawn(node[0], *images)

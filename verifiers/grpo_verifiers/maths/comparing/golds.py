@@ -1,0 +1,158 @@
+"""Gold answers, compiled once per row. A gold that is empty, or says nothing that could be compared, is a data error."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from grpo_verifiers.maths.comparing.choice import option_and_text
+from grpo_verifiers.maths.extract import extract
+from grpo_verifiers.maths.reading.answers import Answer, read_answer
+from grpo_verifiers.verifier import BadGold
+
+_LETTER = re.compile(
+    r"(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{\s*)?\\?\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*)?([A-J])\s*\}?\s*\\?\)?\s*\}?\.?"
+)
+_LETTERS = re.compile(r"[A-J](?:\s*(?:,|and|;)?\s*[A-J]){1,6}")
+_OTHER_OPTION = re.compile(r"\(\s*[A-J]\s*\)")
+_INTEGER = re.compile(r"-?\d{1,15}")
+_LABEL = re.compile(r"\s*(?:\\text\s*\{)?\s*(?:the\s+)?(?:final\s+)?answer\s*(?:is|:)\s*\}?\s*:?", re.I)
+_FORMULA = re.compile(r"\$([^$]+)\$")
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """One or more accepted answers of a row, read and ready. Picklable, and shared by the samples of a group."""
+
+    texts: tuple[str, ...]
+    read: tuple[Answer, ...]
+    integer: int | None = None
+    letter: str = ""
+    letters: str = ""
+    has_text: bool = False
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """What the texts were read as; whole numbers are read only when an answer needs it."""
+        return self.read or (_read_once(self.texts[0]),)
+
+    @property
+    def kind(self) -> str:
+        """What the gold is, for people."""
+        if self.letter:
+            return "option"
+        first = self.answers[0]
+        if first.tree is None:
+            return "words" if first.words else "text"
+        names = {
+            "n": "number",
+            "tuple": "tuple",
+            "list": "list",
+            "rel": "relation",
+            "unit": "quantity",
+            "pct": "percentage",
+        }
+        return names.get(first.tree[0], first.tree[0] if first.tree[0].isalpha() else "expression")
+
+
+def compile_gold(value: Any) -> Gold:
+    """The gold of a row from its `answer` field: text, a number, or a list of accepted answers.
+
+    Raises:
+        BadGold: there is nothing to compare with.
+    """
+    if isinstance(value, list | tuple):
+        if not value:
+            raise BadGold("the gold answer is an empty list")
+        golds = [compile_gold(part) for part in value]
+        if len(golds) == 1:
+            return golds[0]
+        return Gold(tuple(g.texts[0] for g in golds), tuple(a for g in golds for a in g.answers))
+    return _compile_text(gold_text(value))
+
+
+def gold_text(value: Any) -> str:
+    """The text of a single gold.
+
+    Raises:
+        BadGold: it is missing, empty, or of a type that is no answer.
+    """
+    if value is None:
+        raise BadGold("the gold answer is missing")
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise BadGold(f"the gold answer is a {type(value).__name__}, not text or a number")
+    text = str(value).strip()
+    if text in ("nan", "inf", "-inf") and not isinstance(value, str):
+        raise BadGold("the gold answer is not a finite number")
+    if not text:
+        raise BadGold("the gold answer is empty")
+    if len(text) > 4000:
+        text = _inner(text)
+        if len(text) > 4000:
+            raise BadGold(f"the gold answer has {len(text)} characters, more than 4000")
+    return _inner(text)
+
+
+def _inner(text: str) -> str:
+    """The answer inside a gold that is a whole solution."""
+    if "boxed" in text or "fbox" in text or "####" in text or "<answer>" in text:
+        found = extract(text)
+        if len(found.texts) == 1 and found.texts[0].strip():
+            return found.texts[0].strip()
+        if "\\boxed" in text or "####" in text:
+            raise BadGold(f"no answer in the gold: {found.reason or 'several answers'}")
+    label = _LABEL.match(text)
+    if label and text[label.end() :].strip():
+        text = text[label.end() :].strip()
+    if "$" in text and "\\$" not in text and re.search(r"[A-Za-z]{3,}", _FORMULA.sub("", text)):
+        formulas = _FORMULA.findall(text)
+        if len(formulas) == 1 and not re.search(r"\d", _FORMULA.sub("", text)):
+            return str(formulas[0]).strip()
+    return text
+
+
+@lru_cache(maxsize=20_000)
+def _compile_text(text: str) -> Gold:
+    if _INTEGER.fullmatch(text):
+        return Gold((text,), (), integer=int(text))
+    answer = read_answer(text)
+    if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
+        raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
+    if answer.tree is None and not _is_balanced(answer.text):
+        raise BadGold(f"the gold answer `{text[:40]}` cannot be read: its braces do not match")
+    if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
+        raise BadGold(f"the gold answer `{text[:40]}` has no value")
+    letter = _LETTER.fullmatch(answer.text)
+    letters = ""
+    if not letter:
+        bare = re.sub(r"\\text\b|[{}$()]", "", answer.text).strip()
+        if _LETTERS.fullmatch(bare):
+            found = re.findall(r"[A-J]", bare.replace("and", ""))
+            if found == sorted(set(found)):
+                letters = "".join(found)
+        option, rest = option_and_text(answer.text)
+        if option and not _OTHER_OPTION.search(rest):
+            return Gold((text,), (read_answer(rest),), letter=option, has_text=True)
+    return Gold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
+
+
+def _is_balanced(text: str) -> bool:
+    bare = text.replace("\\{", "").replace("\\}", "")
+    return bare.count("{") == bare.count("}")
+
+
+_read_once = lru_cache(maxsize=20_000)(read_answer)
+
+
+def _is_undefined(answer: Answer) -> bool:
+    from grpo_verifiers.maths.comparing.exact import Undefined
+    from grpo_verifiers.maths.comparing.scalars import value_of
+
+    try:
+        value_of(answer.tree or ())
+    except Undefined:
+        return True
+    return False

@@ -1,0 +1,156 @@
+"""One answer text against one gold, by everything that is cheap. What is left open goes to the child (`worker`)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from grpo_verifiers.maths.comparing.choice import option_and_text, option_of, options_of
+from grpo_verifiers.maths.comparing.compare import same, start_trial
+from grpo_verifiers.maths.comparing.golds import Gold
+from grpo_verifiers.maths.options import MathOptions
+from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
+from grpo_verifiers.maths.reading.lexer import TooBig
+from grpo_verifiers.maths.reading.tree import Node, contains, rename, symbols
+from grpo_verifiers.maths.reading.words import same_words
+
+_INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
+
+
+_DECIMAL_COMMA = re.compile(r"-?0,\d+")
+
+
+class Match(NamedTuple):
+    """`equal` is None while `pending` pairs are unproved."""
+
+    equal: bool | None
+    reason: str
+    pending: tuple[tuple[Node, Node], ...] = ()
+
+
+def match(gold: Gold, text: str, options: MathOptions) -> Match:
+    """The cheap tiers."""
+    if gold.integer is not None:
+        plain = _INTEGER.fullmatch(text)
+        if plain is not None:
+            return _EQUAL_INTEGER if int(plain[1]) == gold.integer else _UNEQUAL
+    stripped = text.strip()
+    if stripped in gold.texts and not gold.letter:
+        return Match(True, "equal:string")
+    if len(text) > options.max_chars:
+        return Match(False, "too_long")
+    try:
+        answer = read_answer(text)
+    except TooBig:
+        return Match(False, "too_big")
+    best = _UNEQUAL
+    for wanted in gold.answers:
+        found = _against(gold, wanted, answer, options)
+        if found.equal:
+            return found
+        if found.equal is None or best is _UNEQUAL:
+            best = found
+    return best
+
+
+_EQUAL_INTEGER = Match(True, "equal:rational")
+_UNEQUAL = Match(False, "unequal")
+
+
+def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    if gold.letter:
+        named = option_of(answer.text) or option_of(answer.tokens)
+        if named or not gold.has_text:
+            is_right = named == gold.letter and not (gold.has_text and _other_text(wanted, answer, options))
+            return Match(True, "equal:option") if is_right else _UNEQUAL
+    if gold.letters and options_of(answer.text) == gold.letters:
+        return Match(True, "equal:option")
+    if not answer.tokens:
+        return Match(False, "empty")
+    if answer.tokens == wanted.tokens:
+        return Match(True, "equal:string")
+    if wanted.tree is None and wanted.words and answer.words and same_words(wanted.words, answer.words):
+        return Match(True, "equal:words")
+    if (
+        wanted.words
+        and wanted.tree is None
+        and answer.tokens.isalpha()
+        and same_words(wanted.words, answer.tokens)
+    ):
+        return Match(True, "equal:words")
+    if wanted.tree is None:
+        if wanted.words and answer.words == "" and same_words(wanted.words, answer.text):
+            return Match(True, "equal:words")
+        return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
+    if answer.tree is None:
+        if answer.words:
+            if is_placeholder(answer.words):
+                return Match(False, "placeholder")
+            return Match(False, "hedge" if is_hedge(answer.words) else "words")
+        return Match(False, "too_big" if "too" in answer.fault else "unread")
+    return _trees(wanted, answer, options)
+
+
+def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
+    """Whether an answer gives the right letter with a value that is not the gold's."""
+    _, rest = option_and_text(answer.text)
+    read = read_answer(rest) if rest else None
+    return (
+        read is not None
+        and read.tree is not None
+        and wanted.tree is not None
+        and _trees(wanted, read, options).equal is False
+    )
+
+
+def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    pairs = [(wanted.tree, _with_names_of(wanted.tree, answer.tree))]
+    if _DECIMAL_COMMA.fullmatch(answer.text):
+        pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
+    if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
+        pairs.append((wanted.as_list, answer.tree))
+    if answer.as_list is not None and wanted.tree is not None and wanted.tree[0] == "list":
+        pairs.append((wanted.tree, answer.as_list))
+    for g, a in pairs:
+        if g is None or a is None:
+            continue
+        trial = start_trial(options)
+        try:
+            if same(g, a, trial):
+                if trial.pending:
+                    return Match(None, "open", tuple(trial.pending))
+                return Match(True, trial.how)
+        except (TooBig, RecursionError):
+            return Match(False, "too_big")
+    if answer.tree is not None and wanted.tree is not None:
+        if answer.tree[0] == "list" and wanted.tree[0] not in ("list", "set", "tuple", "rel"):
+            return Match(False, "hedge")
+        if answer.tree[0] != wanted.tree[0] and {answer.tree[0], wanted.tree[0]} & {
+            "tuple",
+            "list",
+            "set",
+            "matrix",
+            "rel",
+            "cases",
+        }:
+            return Match(False, "kind")
+    return _UNEQUAL
+
+
+_INTEGERS = frozenset("kmnjl")
+_CONSTANTS = frozenset(("C", "K", "c", "D", "C_1", "c_1"))
+
+
+def _with_names_of(gold: Node | None, answer: Node | None) -> Node | None:
+    """The answer with its one integer (in `k pi`) or constant of integration named as in the gold."""
+    if gold is None or answer is None:
+        return answer
+    ours, theirs = symbols(gold), symbols(answer)
+    if len(ours - theirs) != 1 or len(theirs - ours) != 1:
+        return answer
+    (wanted,), (found,) = ours - theirs, theirs - ours
+    is_period = (
+        wanted in _INTEGERS and found in _INTEGERS and contains(gold, {"c"}) and contains(gold, {"+", "*"})
+    )
+    is_constant = wanted in _CONSTANTS and found in _CONSTANTS and len(ours) > 1 and contains(gold, {"+"})
+    return rename(answer, {found: wanted}) if is_period or is_constant else answer

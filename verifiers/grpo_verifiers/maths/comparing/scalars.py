@@ -1,0 +1,271 @@
+"""Are two scalars equal? Strings and rationals accept or reject, floats only reject, the finite field accepts or rejects.
+
+What none of them settles is written down in `Trial.pending` and counts as equal until the child has had its say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from grpo_verifiers.maths.comparing.exact import NotRational, Undefined, rational
+from grpo_verifiers.maths.comparing.field import Field, NoImage, Pair, _inverse, _times
+from grpo_verifiers.maths.comparing.numeric import NoValue, approximate, differ, sample_points
+from grpo_verifiers.maths.options import MathOptions
+from grpo_verifiers.maths.reading.lexer import TooBig
+from grpo_verifiers.maths.reading.tree import Node, children, contains, rename, symbols
+
+MOST_SYMBOLS = 64
+_RADICAL = frozenset(("root", "log"))
+
+
+@dataclass(slots=True)
+class Trial:
+    """One comparison of an answer with a gold: options, what is still to be proved, and why it was accepted."""
+
+    options: MathOptions
+    compare: Callable[[Node, Node, Trial], bool]
+    log10: bool = False
+    bare_log: bool = False
+    pending: list[tuple[Node, Node]] = field(default_factory=list)
+    how: str = "equal:rational"
+
+    def same(self, gold: Node, answer: Node) -> bool:
+        """Compare parts of the two; what they leave open is kept only if they may be equal."""
+        return self.compare(gold, answer, self)
+
+    def note(self, how: str) -> None:
+        """Remember the dearest argument that was needed."""
+        order = ("equal:string", "equal:rational", "equal:rounded", "equal:exact", "equal:symbolic")
+        if order.index(how) > order.index(self.how):
+            self.how = how
+
+
+def value_of(node: Node) -> Fraction | None:
+    """The rational value, if the tree has one within bounds.
+
+    Raises:
+        Undefined: it has no value at all.
+    """
+    if node[0] == "n":
+        found: Fraction = node[1]
+        return found
+    try:
+        return rational(node)
+    except (NotRational, TooBig):
+        return None
+
+
+def same_scalar(gold: Node, answer: Node, trial: Trial) -> bool:
+    """Whether two scalars are equal, or could be (see `Trial.pending`)."""
+    if gold == answer and gold[0] in ("n", "s", "c"):
+        return True
+    try:
+        a, b = value_of(gold), value_of(answer)
+    except Undefined:
+        return False
+    if a is not None and b is not None:
+        return a == b or _close(gold, a, answer, b, trial)
+    names = symbols(gold) | symbols(answer)
+    if len(names) > MOST_SYMBOLS:
+        return False
+    if not trial.bare_log and (contains(gold, {"log"}) or contains(answer, {"log"})):
+        trial.bare_log = _has_bare_log(gold) or _has_bare_log(answer)
+    positive = has_radical(gold) and has_radical(answer)
+    verdict = _floats(gold, answer, sorted(names), positive, trial)
+    if verdict is False:
+        return not names and _rounds(gold, answer, trial)
+    return _field(gold, answer, verdict, trial)
+
+
+def has_radical(node: Node) -> bool:
+    """Whether a root, a logarithm or a fractional power occurs, for which variables are taken as positive."""
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] in _RADICAL or (at[0] == "^" and contains(at[2], {"/"}) and not symbols(at[2])):
+            return True
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return False
+
+
+def _has_arc(node: Node) -> bool:
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at[0] == "f" and at[1] in ("arcsin", "arccos"):
+            return True
+        if at[0] not in ("n", "s", "c"):
+            stack.extend(children(at))
+    return False
+
+
+def _has_bare_log(node: Node) -> bool:
+    stack: list[object] = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, tuple):
+            if len(at) == 3 and at[0] == "log" and at[1] is None:
+                return True
+            stack.extend(at)
+    return False
+
+
+def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: Trial) -> bool | None:
+    """False: apart at some point. True: together at all points that have a value. None: no point has one."""
+    seen = False
+    small = bool(names) and (_has_arc(gold) or _has_arc(answer))
+    for point in sample_points(names, positive or small, small)[: 2 if names else 1]:
+        try:
+            a = approximate(gold, point, trial.log10)
+        except NoValue:
+            a = None
+        try:
+            b = approximate(answer, point, trial.log10)
+        except NoValue:
+            b = None
+        if a is not None and b is not None:
+            if differ(a, b):
+                return False
+            seen = True
+    return True if seen else None
+
+
+def _field(gold: Node, answer: Node, floats: bool | None, trial: Trial) -> bool:
+    images = Field(trial.log10)
+    try:
+        if images.image(gold) == images.image(answer):
+            trial.note("equal:exact")
+            return True
+    except (NoImage, TooBig, RecursionError):
+        return floats is True and _leave_open(gold, answer, trial)
+    if not images.opaque or floats is None:
+        return False
+    return _leave_open(gold, answer, trial)
+
+
+def _leave_open(gold: Node, answer: Node, trial: Trial) -> bool:
+    if len(trial.pending) >= 24:
+        return False
+    trial.pending.append((gold, answer))
+    return True
+
+
+def _significant(value: Fraction, places: int) -> int:
+    return len(str(abs(value.numerator * 10**places // value.denominator)).lstrip("0"))
+
+
+def has_decimal(node: Node) -> bool:
+    """Whether a decimal literal occurs."""
+    stack: list[object] = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, tuple):
+            if len(at) == 3 and at[0] == "n" and at[2] is not None:
+                return True
+            stack.extend(at)
+    return False
+
+
+def _places(gold: Node) -> int | None:
+    if gold[0] == "neg":
+        gold = gold[1]
+    return gold[2] if gold[0] == "n" else None
+
+
+def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Trial) -> bool:
+    """Rational values that differ: is one the rounding of the other, or inside the tolerance?"""
+    tolerance = trial.options.tolerance
+    if (
+        tolerance
+        and (has_decimal(answer) or has_decimal(gold))
+        and abs(a - b) <= Fraction(tolerance) * abs(a)
+    ):
+        trial.note("equal:rounded")
+        return True
+    places = _places(gold)
+    if (
+        not trial.options.round_gold
+        or places is None
+        or b.denominator == 1
+        or has_decimal(answer)
+        or _significant(a, places) < 3
+    ):
+        return False
+    if abs(a - b) * 2 * 10**places <= 1:
+        trial.note("equal:rounded")
+        return True
+    return False
+
+
+def _rounds(gold: Node, answer: Node, trial: Trial) -> bool:
+    """The same for values of which one or both are irrational."""
+    places, decimal_answer = _places(gold), has_decimal(answer)
+    tolerance = trial.options.tolerance
+    try:
+        a, b = approximate(gold, {}, trial.log10).value, approximate(answer, {}, trial.log10).value
+    except NoValue:
+        return False
+    gap = abs(a - b)
+    if tolerance and (places is not None or decimal_answer) and gap <= tolerance * abs(a):
+        trial.note("equal:rounded")
+        return True
+    exact = value_of(gold)
+    if (
+        not trial.options.round_gold
+        or places is None
+        or exact is None
+        or decimal_answer
+        or _significant(exact, places) < 3
+    ):
+        return False
+    if gap <= 0.5 * 10.0**-places * (1 + 1e-9):
+        trial.note("equal:rounded")
+        return True
+    return False
+
+
+def proportional(gold: Node, answer: Node, trial: Trial, positive: bool = False) -> bool:
+    """Whether one expression is a non-zero constant times the other (`positive`: a positive one)."""
+    names = sorted(symbols(gold) | symbols(answer))
+    if not names or len(names) > MOST_SYMBOLS:
+        return False
+    ratios = []
+    for point in sample_points(names, False):
+        try:
+            a, b = approximate(gold, point, trial.log10), approximate(answer, point, trial.log10)
+        except NoValue:
+            continue
+        if abs(a.value) <= 64 * a.error or abs(b.value) <= 64 * b.error:
+            return False
+        ratios.append((a.value / b.value, a.error / abs(a.value) + b.error / abs(b.value)))
+    for ratio, error in ratios:
+        if abs(ratio - ratios[0][0]) > abs(ratio) * (64 * (error + ratios[0][1]) + 1e-12):
+            return False
+        if positive and (ratio.real <= 0 or abs(ratio.imag) > 1e-9 * abs(ratio)):
+            return False
+    images = Field(trial.log10)
+    try:
+        first = _cross(images, gold, answer)
+        other = {name: name + " again" for name in names}
+        renamed = _cross(images, rename(gold, other), rename(answer, other))
+    except (NoImage, TooBig, RecursionError):
+        return False
+    if first is None or renamed is None or first != renamed:
+        if images.opaque and first is not None and ratios:
+            constant = ratios[0][0].real
+            simple = Fraction(constant).limit_denominator(1000)
+            if simple and abs(float(simple) - constant) < 1e-9 * abs(constant):
+                return _leave_open(gold, ("*", ("n", simple, None), answer), trial)
+        return False
+    trial.note("equal:exact")
+    return True
+
+
+def _cross(images: Field, gold: Node, answer: Node) -> Pair | None:
+    a, b = images.image(gold), images.image(answer)
+    if a == (0, 0) or b == (0, 0):
+        return None
+    return _times(a, _inverse(b))

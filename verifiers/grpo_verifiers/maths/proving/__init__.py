@@ -1,0 +1,1 @@
+"""What needs computer algebra, in a child process that can be killed."""

@@ -1,0 +1,1 @@
+"""From text to a tree of values: lexer, units, words, answers."""

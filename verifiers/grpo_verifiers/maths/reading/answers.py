@@ -1,0 +1,315 @@
+"""From the text of an answer to something that can be compared: a tree, words, or nothing but its tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, has_plain_thousands, lex
+from grpo_verifiers.maths.reading.reader import read
+from grpo_verifiers.maths.reading.spelling import respell
+from grpo_verifiers.maths.reading.tree import Node
+from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
+
+
+class Answer(NamedTuple):
+    """`tree` if it could be read as mathematics; `words` if it is (or may be) words; `tokens` its layout-free text."""
+
+    text: str
+    tokens: str
+    tree: Node | None = None
+    words: str = ""
+    as_list: Node | None = None
+    fault: str = ""
+
+
+_OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
+_BASE = re.compile(
+    r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
+)
+_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*\{\s*([0-9A-Za-z]+)\s*\}")
+_MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*\\(?:text|mathrm)\s*\{\s*([msgLFCA])\s*\}")
+_CONDITION = re.compile(
+    r"(?:,\s*)?\\text\s*\{\s*,?\s*(?:for|where|when)\s*\}(?=(?:\s|\\[ ,;])*[a-z]\s*(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
+)
+_EXCEPT = re.compile(
+    r"^\\text\s*\{\s*all\s+reals?(?:\s+numbers?)?(?:\s+x)?\s+except(?:\s+for)?\s*(?:x\s*=\s*)?\}(?:\s|\\[ ,;])*(?:x\s*=\s*)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
+    re.I,
+)
+_IN_WORDS = re.compile(
+    r"^(?:\\text\s*\{)?\s*(\d{1,15})(?:\s|\\[ ,])*(?:\\text\s*\{)?\s*\(\s*([a-zA-Z][a-zA-Z -]{0,80}?)\s*\)\s*\}?$"
+)
+_CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
+_UNIT_NAME = r"\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
+_UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*{_UNIT_NAME}\s*{_UNIT_NAME}")
+_OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*(?:\\(?:mathrm|text)\s*\{\s*)?\\Omega\s*\}?$")
+_MONEY = re.compile(
+    r"^(-?)(?:\\(?:text|mathrm)\s*\{)?\s*(US\s*\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*\}?(?:\s|~|\\[ ,])*(-?\d[\d.,{}\\!]*)$"
+)
+_COINS = {"R": "rupees", "I": "rupees", "E": "euros", "G": "gbp", "U": "dollars"}
+_SENTENCE = re.compile(
+    r"^\\(?:text|mbox|textbf|mathrm)\s*\{\s*(it|the(?:\s+[a-z-]+){1,8}?)\s+(?:is|are|equals|was)\s*:?\s*"
+    r"(?:(\})(?:\s|~|\\[ ,;]|\$)*(?=[-\d$(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?=-?[\d$]))",
+    re.I,
+)
+_NOT_STATED = frozenset(
+    (
+        "wrong",
+        "incorrect",
+        "false",
+        "other",
+        "one",
+        "some",
+        "first",
+        "not",
+        "never",
+        "next",
+        "previous",
+        *HEDGES,
+    )
+)
+_KIND_WORD = re.compile(
+    r"^\\(?:text|mbox|textbf|mathrm)\s*\{\s*(?:the\s+)?(?:ordered\s+|open\s+|closed\s+)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
+    r"\s*(?:is|are)?\s*:?\s*\}(?:\s|~|\\[ ,;])*(?=[(\[]|\\(?:left|\{|begin|langle))",
+    re.I,
+)
+_WORD_SENTENCE = re.compile(
+    r"^(\\(?:text|mbox|textbf|mathrm)\s*\{\s*|)(?:it\s+is|it'?s)\s+(?=[A-Za-z]+\s*[.}]*$)(?!not\b)", re.I
+)
+_STATED = re.compile(
+    r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])",
+    re.I,
+)
+_ARROW = re.compile(r"^\s*\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*")
+_DECORATION = re.compile(
+    r"(?<=[\w})$])(?:\s|\\q?quad|\\[ ,;])*\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*$"
+)
+_PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
+_DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
+_BRACKETED_UNIT = re.compile(
+    r"(?<=[\d}])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*\(\s*([a-z]{2,}[a-z ]*)\s*\)\s*\}|\(\s*\\(?:text|mathrm)\s*\{\s*([a-z]{2,}[a-z ]*)\s*\}\s*\))$"
+)
+_COUNTED = re.compile(
+    r"^(?:\{\})?[_^]\s*\{?(?P<a>\d+)\}?\s*(?P<how>[CP])\s*_\s*\{?(?P<b>\d+)\}?$|^C\s*_\s*\{?(?P<c>\d+)\}?\s*\^\s*\{?(?P<d>\d+)\}?$"
+    r"|^C\s*\(\s*(?P<e>\d+)\s*,\s*(?P<f>\d+)\s*\)$"
+)
+_WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
+_MACRO = re.compile(
+    r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"
+)
+_ASIDE = re.compile(
+    r"(?:\\text\s*\{)?\s*\(\s*(?:\\text\s*\{)?\s*(?:approximately|approx\.?|about|roughly|or about|which is about|i\.?e\.?,?|that is,?|in simplest form|simplified|exact value|exactly)\b[^()]*\)\s*\}?\s*$",
+    re.I,
+)
+_PHRASE_TREES: dict[str, Node] = {
+    "infinity": ("inf",),
+    "positive infinity": ("inf",),
+    "negative infinity": ("neg", ("inf",)),
+    "minus infinity": ("neg", ("inf",)),
+    "infinitely many": ("inf",),
+    "all real": ("all", "R"),
+    "no solution": ("set", ()),
+    "positive real": ("all", "R+"),
+    "positive real number": ("all", "R+"),
+    "all positive real number": ("all", "R+"),
+    "negative real number": ("all", "R-"),
+    "all negative real number": ("all", "R-"),
+    "nonnegative real": ("all", "R+0"),
+    "nonnegative real number": ("all", "R+0"),
+    "non negative real number": ("all", "R+0"),
+    "all nonnegative real number": ("all", "R+0"),
+    "all integer": ("all", "Z"),
+    "integer": ("all", "Z"),
+}
+
+
+def tidy(text: str) -> str:
+    """Outer dollars, stops and line breaks dropped, Unicode rewritten."""
+    text = respell(text).strip()
+    if "\\prime" in text:
+        text = _PRIMES.sub(lambda m: "'" * m[1].count("prime"), text)
+    if "dollar" in text and "\\" in text:
+        text = _DOLLAR_MACRO.sub(r"\\$", text)
+    for _ in range(6):
+        before = text
+        if text.endswith(("\\,", "\\;", "\\:", "\\!", "\\ ")):
+            text = text[:-2]
+        elif not text.endswith("..."):
+            text = text.rstrip(" \t\n.,;:")
+        text = text.lstrip(" \t\n,;:")
+        text = text.rstrip("\\")
+        for left, right in _OUTER:
+            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right):
+                inner = text[len(left) : -len(right)]
+                if left[-1] not in inner.replace("\\$", "") or (
+                    len(left) == 2 and left not in inner and right not in inner
+                ):
+                    text = inner.strip()
+        if text == before:
+            break
+    if "!" in text and re.search(r"[A-Za-z]{3,}!+$", text):
+        text = text.rstrip("!")
+    return text
+
+
+def plain(text: str) -> str:
+    """Text macros and dollars removed, spaces narrowed: what a person would read."""
+    for _ in range(4):
+        if "\\" not in text:
+            break
+        text = _MACRO.sub("{", text)
+        text = re.sub(r"\\[,;:! ]|~|\\q?quad", " ", text)
+    text = (
+        text.replace("\\$", "")
+        .replace("$", "")
+        .replace("\\%", "%")
+        .replace("{", "")
+        .replace("}", "")
+        .replace("\\", " ")
+    )
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def read_answer(text: str) -> Answer:
+    """Everything that can be known about an answer without its gold. Never raises."""
+    clean = tidy(text)
+    if "m" in clean and ":" in clean:
+        clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
+    if "frac" in clean and "{\\" in clean:
+        clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
+    if "\\text" in clean:
+        clean = _EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
+        clean = _CONDITION.sub(",", clean)
+    if "\\mu" in clean:
+        clean = _MICRO.sub(r"\\text{ u\1}", clean)
+    if "Omega" in clean:
+        clean = _OHMS.sub(r"\\text{ ohm}", clean)
+    if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
+        clean = _MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
+        clean = _stated(clean)
+        clean = _KIND_WORD.sub("", clean)
+        clean = _WORD_SENTENCE.sub(r"\1", clean)
+    clean = _STATED.sub("", clean)
+    if clean.endswith((")", "}")) and "(" in clean:
+        clean = _IN_WORDS.sub(_said_twice, clean)
+    if "\\" in clean:
+        clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
+        clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
+    if "C" in clean or "P" in clean:
+        clean = _COUNTED.sub(_counted, clean)
+    base = _base_number(clean)
+    if base is not None:
+        return Answer(clean, f"{base[1]} _ {base[2]}", base)
+    if clean.startswith("(("):
+        wrapped = _WRAPPED.fullmatch(clean)
+        if wrapped and len(wrapped[1]) == len(wrapped[3]):
+            clean = f"({wrapped[2]})"
+    if "(" in clean:
+        clean = _ASIDE.sub("", clean).strip() or clean
+    brackets = "(" in clean or "[" in clean or "{" in clean
+    try:
+        tokens = lex(clean, commas=not _splits(clean) if brackets else True)
+    except (Unreadable, RecursionError) as err:
+        return Answer(clean, clean, None, plain(clean), None, str(err))
+    shown = canonical(tokens)
+    words = _words(clean, tokens)
+    tree, fault = _tree(tokens)
+    as_list = None
+    if tree is not None and "," in clean and has_plain_thousands(clean):
+        try:
+            as_list = read(lex(clean, commas=False))
+        except (Unreadable, RecursionError):
+            as_list = None
+    phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
+    if phrase is not None:
+        tree = phrase
+    if (
+        tree is not None
+        and tree[0] == "n"
+        and any(t.kind == "w" for t in tokens)
+        and number_of(plain_words(words).split()) is None
+    ):
+        words = words if words else ""
+    return Answer(clean, shown, tree, words, as_list, fault)
+
+
+def _said_twice(match: re.Match[str]) -> str:
+    """`12` for `12 (twelve)`, if the words name the number."""
+    return match[1] if number_of(match[2].lower().split()) == int(match[1]) else match.group()
+
+
+def _unit_quotient(match: re.Match[str]) -> str:
+    top, n, bottom, m = match.groups()
+    return f"\\text{{ {top}{'^' + n if n else ''}/{bottom}{'^' + m if m else ''}}}"
+
+
+def _stated(text: str) -> str:
+    """The value at the end of a sentence (`The number of ways is 12`); what follows it in the same macro stays text."""
+    match = _SENTENCE.match(text)
+    if match is None or _NOT_STATED & set(match[1].lower().split()):
+        return text
+    rest = text[match.end() :]
+    return rest if match[2] else f"\\text{{{rest}"
+
+
+def _counted(match: re.Match[str]) -> str:
+    """Combinations and permutations in the notations of school books."""
+    n, k = match["a"] or match["c"] or match["e"], match["b"] or match["d"] or match["f"]
+    if match["how"] == "P":
+        return f"\\frac{{{n}!}}{{({n}-{k})!}}"
+    return f"\\binom{{{n}}}{{{k}}}"
+
+
+def _splits(text: str) -> bool:
+    """Whether plain commas inside brackets part coordinates."""
+    depth = 0
+    for mark in text.replace("\\{", "(").replace("\\}", ")"):
+        depth += (mark in "([") - (mark in ")]")
+        if mark == "," and depth > 0:
+            return True
+    return False
+
+
+def _tree(tokens: list[Token]) -> tuple[Node | None, str]:
+    try:
+        return read(tokens), ""
+    except Unreadable as err:
+        return None, str(err)
+    except RecursionError:
+        return None, "nested too deep"
+
+
+def _words(text: str, tokens: list[Token]) -> str:
+    if any(t.kind == "w" and len(t.value) > 1 and t.value != "$" for t in tokens):
+        return plain(text)
+    letters = re.sub(r"\\(?:text|mbox|mathrm|textbf|mathbf|textit)\b|[{}\s.$]", "", text)
+    return plain(text) if letters.isalpha() and len(letters) > 1 else ""
+
+
+def _base_number(text: str) -> Node | None:
+    if "_" not in text:
+        return None
+    match = _BASE.fullmatch(_UPRIGHT_DIGITS.sub(r"\1", text))
+    if match is None:
+        return None
+    digits, base_text = match.groups()
+    base = int(base_text) if base_text.isdigit() else number_of([base_text])
+    if base is None or not 2 <= base <= 36 or len(digits) > 300:
+        return None
+    if digits.isalpha() and not (len(digits) > 1 and (base == 16 or (base > 10 and digits.isupper()))):
+        return None
+    try:
+        int(digits, base)
+    except ValueError:
+        return None
+    return ("base", digits.upper(), base)
+
+
+def is_hedge(words: str) -> bool:
+    """Whether an answer in words leaves itself a way out."""
+    return any(word in HEDGES for word in re.findall(r"[a-z]+", words.lower()))
+
+
+def is_placeholder(words: str) -> bool:
+    """Whether it is a template's text."""
+    return plain_words(words) in PLACEHOLDERS or words.lower().strip() in PLACEHOLDERS

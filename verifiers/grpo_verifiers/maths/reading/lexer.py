@@ -1,0 +1,440 @@
+r"""LaTeX or plain text to tokens. Layout, sizes, colours and fonts vanish here; what is invisible takes its argument along.
+
+A token is `(kind, value, spaced)`: `n` number, `s` symbol, `w` word, `c` command, `o` one character. `spaced`: white space
+came before it. Numbers keep their text, because the digits of a decimal decide how it may be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from grpo_verifiers.maths.reading.units import LETTERS, SHORT
+from grpo_verifiers.maths.reading.vocabulary import (
+    ALIGNED_ENVIRONMENTS,
+    COLOUR_MACROS,
+    FONT_MACROS,
+    FUNCTIONS,
+    GREEK,
+    HIDDEN_MACROS,
+    MATRIX_ENVIRONMENTS,
+    SPELT_SYMBOLS,
+    SYNONYMS,
+    TEXT_MACROS,
+    VARIANTS,
+)
+from grpo_verifiers.maths.reading.words import SHORT_WORDS
+
+MOST_TOKENS = 3_000
+DEPTH = 60
+
+
+class Unreadable(ValueError):
+    """Text that is no mathematics this reader knows; the message says why."""
+
+
+class TooBig(Unreadable):
+    """Text over a static limit."""
+
+
+class Token(NamedTuple):
+    """One token; see the module's docstring."""
+
+    kind: str
+    value: str
+    spaced: bool = False
+
+
+_LEX = re.compile(
+    r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|,|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))+)"
+    r"|(?P<side>\\(?:left|right|middle)(?![a-zA-Z])\s*\.?)"
+    r"|(?P<env>\\(?P<which>begin|end)\s*\{\s*(?P<envname>[a-zA-Z]+)\*?\s*\})"
+    r"|(?P<cmd>\\[a-zA-Z]+)"
+    r"|(?P<esc>\\.)"
+    r"|(?P<num>\d+\.?\d*(?:[eE][+-]?\d+(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
+    r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
+    re.DOTALL,
+)
+_MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
+_GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
+_COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
+_APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
+_CONTINENTAL = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
+)
+_DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+_ESCAPED = re.compile(
+    r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])"
+)
+_CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
+_UNIT_TEXT = frozenset(LETTERS)
+
+
+def tidy_numbers(text: str, commas: bool) -> str:
+    """Thousands marks removed and decimal commas turned into points, only where the groups say so.
+
+    `commas`: plain commas mark thousands too; off inside brackets, where they part coordinates.
+    """
+    if "\\text" in text:
+        text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
+    text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
+    text = _DECIMAL_COMMA.sub(".", text)
+    if "10" in text:
+        text = _TIMES_TEN.sub("\\\\times ", text)
+    if ("," in text and "." in text) or text.count(".") > 1:
+        text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
+    if commas and "," in text:
+        text = _COMMAS.sub(lambda m: m.group().replace(",", ""), text)
+    if "'" in text:
+        text = _APOSTROPHES.sub(lambda m: m.group().replace("'", ""), text)
+    return text
+
+
+def has_plain_thousands(text: str) -> bool:
+    """Whether `1,234` occurs, which may also be a list of two."""
+    return _COMMAS.search(text) is not None
+
+
+def matching(text: str, start: int) -> int:
+    """Index of the brace that closes the one at `start`.
+
+    Raises:
+        Unreadable: it is never closed.
+    """
+    depth = 0
+    i, n = start, len(text)
+    while i < n:
+        mark = text[i]
+        if mark == "\\":
+            i += 1
+        elif mark == "{":
+            depth += 1
+        elif mark == "}":
+            depth -= 1
+            if depth == 0:
+                return i
+        i += 1
+    raise Unreadable("a brace is never closed")
+
+
+def _argument(text: str, at: int) -> tuple[str, int]:
+    """The braced argument (or the single token) after a macro, and where it ends."""
+    n = len(text)
+    while at < n and text[at] in " \t\n*":
+        at += 1
+    if at < n and text[at] == "{":
+        end = matching(text, at)
+        return text[at + 1 : end], end + 1
+    if at < n and text[at] == "[":
+        end = text.find("]", at)
+        if end > 0:
+            return _argument(text, end + 1)
+    match = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL).match(text, at)
+    return (match.group(), match.end()) if match else ("", n)
+
+
+def lex(text: str, commas: bool = True) -> list[Token]:
+    """Tokens of an answer.
+
+    Raises:
+        Unreadable: unbalanced braces, an unknown environment.
+        TooBig: more than the limits allow.
+    """
+    tokens: list[Token] = []
+    if "\\\\" in text and "begin" not in text:
+        text = _ESCAPED.sub(r"\\\1", text)
+    _lex(tidy_numbers(text, commas), tokens, False, 0)
+    if any(token.kind == "u" for token in tokens):
+        alone = [t.kind for t in tokens if t.value not in "+-"] == ["n", "u"]
+        return tokens if alone else [t._replace(kind="s") if t.kind == "u" else t for t in tokens]
+    return tokens
+
+
+def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
+    if depth > DEPTH:
+        raise TooBig("nested too deep")
+    if upright:
+        text = _CLOCK.sub(lambda m: f" {m.group(1).lower()}m ", text)
+    pos, n, spaced = 0, len(text), False
+    match_at = _LEX.match
+    while pos < n:
+        if len(out) > MOST_TOKENS:
+            raise TooBig("too many tokens")
+        match = match_at(text, pos)
+        if match is None:
+            raise Unreadable("a character that cannot be read")
+        pos = match.end()
+        kind = match.lastgroup
+        value = match.group()
+        if kind == "space":
+            spaced = True
+            continue
+        if kind == "num":
+            out.append(Token("n", value, spaced))
+        elif kind == "word":
+            if (
+                len(value) == 2
+                and not upright
+                and value.lower() in _PRODUCTS
+                and not value.isupper()
+                and _is_product(text, pos, out, spaced)
+            ):
+                out.extend((Token("s", value[0], spaced), Token("s", value[1])))
+            else:
+                _letters(value, out, spaced, upright)
+        elif kind == "op":
+            if value in "$":
+                spaced = True
+                continue
+            out.append(
+                Token("o", value, spaced)
+                if value[0] != "." or len(value) < 3
+                else Token("c", "ldots", spaced)
+            )
+        elif kind == "cmd":
+            name = value[1:]
+            if (
+                name in TEXT_MACROS
+                or name in FONT_MACROS
+                or name in HIDDEN_MACROS
+                or name in COLOUR_MACROS
+                or name == "color"
+            ):
+                pos = _macro(text, pos, name, out, spaced, depth)
+            elif name in GREEK:
+                out.append(Token("s", name, spaced))
+            elif name in VARIANTS:
+                name = VARIANTS[name]
+                out.append(Token("c" if name == "pi" else "s", name, spaced))
+            elif name == "mathbb" or name == "Bbb":
+                argument, pos = _argument(text, pos)
+                letter = argument.strip()
+                is_set = len(letter) != 1 or letter in "RZNQC"
+                out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
+            elif name in ("not",):
+                rest = re.compile(r"\s*(?:=|\\(?:in|subset|equiv|eq)\b)").match(text, pos)
+                if rest is None:
+                    raise Unreadable("a negation")
+                pos = rest.end()
+                out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
+            else:
+                name = SYNONYMS.get(name, name)
+                if len(name) == 1:
+                    out.append(Token("c" if name in "{}" else "o", name, spaced))
+                else:
+                    out.append(Token("c", name, spaced))
+        elif kind == "side":
+            continue
+        elif kind == "esc":
+            mark = value[1]
+            if mark in "{}":
+                out.append(Token("c", mark, spaced))
+            elif mark == "%":
+                out.append(Token("o", "%", spaced))
+            elif mark == "$":
+                out.append(Token("w", "$", spaced))
+            elif mark == "\\":
+                row = re.compile(r"\s*\[\s*-?[\d.]+\s*[a-z]{2}\s*\]").match(text, pos)
+                pos = row.end() if row else pos
+                out.append(Token("c", "newline", spaced))
+            elif mark in "()[]":
+                spaced = True
+                continue
+            elif mark == "|":
+                out.append(Token("o", "|", spaced))
+            elif mark in "_&#":
+                out.append(Token("o", mark, spaced))
+            else:
+                spaced = True
+                continue
+        elif kind == "env":
+            pos = _environment(text, pos, match["which"], match["envname"], out)
+        else:
+            raise Unreadable("a character that cannot be read")
+        spaced = False
+
+
+def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -> int:
+    if name in ALIGNED_ENVIRONMENTS:
+        if which == "begin" and name == "alignedat":
+            return _argument(text, pos)[1]
+        out.append(Token("c", which + "aligned"))
+        return pos
+    if name not in MATRIX_ENVIRONMENTS and name != "cases" and name != "dcases" and name != "rcases":
+        raise Unreadable(f"an environment {name[:20]}")
+    if which == "begin" and name == "array":
+        option = re.compile(r"\s*(?:\[[a-z]\])?\s*\{[^{}]*\}").match(text, pos)
+        pos = option.end() if option else pos
+    kind = "cases" if name.endswith("cases") else "det" if name in ("vmatrix", "Vmatrix") else "matrix"
+    if name == "array":
+        kind = "array"
+    out.append(Token("c", f"{which}:{kind}"))
+    return pos
+
+
+def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int) -> int:
+    """A macro that dresses, hides or names its argument."""
+    if name == "color":
+        return _argument(text, pos)[1]
+    if name in COLOUR_MACROS:
+        _, pos = _argument(text, pos)
+        if name == "fcolorbox":
+            _, pos = _argument(text, pos)
+    argument, pos = _argument(text, pos)
+    if name in HIDDEN_MACROS:
+        return pos
+    if spaced or argument[:1].isspace():
+        argument = " " + argument.lstrip()
+    bare = argument.strip()
+    if name in TEXT_MACROS and not bare:
+        return pos
+    if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
+        out.append(Token("w", bare, spaced))
+        return pos
+    if (
+        name in ("textbf", "textit")
+        or name in TEXT_MACROS
+        or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
+    ):
+        _lex(argument, out, True, depth + 1)
+        return pos
+    if name == "mathrm" and bare in _UPRIGHT_UNITS and _may_be_unit(out):
+        out.append(Token("w", bare, spaced))
+        return pos
+    if len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
+        out.append(Token("o", "{"))
+        _lex(argument, out, False, depth + 1)
+        out.append(Token("o", "}"))
+        return pos
+    _lex(argument, out, False, depth + 1)
+    return pos
+
+
+_PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
+_AFTER_PRODUCT = re.compile(r"\s*(?:[-+=^*/_)}]|\\cdot|$)")
+
+
+def _is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
+    """Whether a word of two letters is two variables: `by` in `ax+by`, not in `5 by 3`."""
+    if out:
+        last = out[-1]
+        if last.kind == "w" or (last.kind == "n" and spaced) or (last.kind == "s" and spaced):
+            return False
+        if text[pos - 2 : pos] in _ORDINAL and (last.kind == "n" or last.value in ("^", "{", ")")):
+            return False
+        return _AFTER_PRODUCT.match(text, pos) is not None
+    following = text[pos:].lstrip()[:1]
+    return following != "" and following in "+-=^*/_"
+
+
+_UPRIGHT_UNITS = frozenset("mgsVNJWAL")
+
+
+def _may_be_unit(out: list[Token]) -> bool:
+    """Whether a unit may come next: after a number or another unit."""
+    if not out:
+        return False
+    last = out[-1]
+    return (
+        last.kind in ("n", "w")
+        or last.value in (")", "}", "pi")
+        or (last.value == "/" and any(t.kind == "w" for t in out))
+    )
+
+
+_VOWEL = re.compile(r"[aeiouyAEIOUY]")
+_ORDINAL = frozenset(("st", "nd", "rd", "th"))
+
+
+def _is_word(run: str) -> bool:
+    if len(run) < 2:
+        return False
+    low = run.lower()
+    if len(run) <= 3:
+        return low in SHORT_WORDS and (run.islower() or run.istitle() or low in ("dne", "nan", "yes", "no"))
+    if not _VOWEL.search(run) or low in ("abcd", "abcde", "wxyz"):
+        return False
+    return not (
+        run.isupper() and len(run) < 6 and len(set(run)) == len(run) and low not in ("none", "true", "false")
+    )
+
+
+_FUNCTION_HEAD = re.compile("(" + "|".join(sorted(FUNCTIONS - {"st"}, key=len, reverse=True)) + "|pi)")
+
+
+def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
+    """A run of letters is one word, a function, a unit, or a product of one-letter variables."""
+    if run in FUNCTIONS and not (upright and run in ("min", "sec", "mod") and out and out[-1].kind == "n"):
+        after_number = bool(out) and out[-1].kind == "n"
+        if not (run in ("min", "sec") and after_number and spaced):
+            out.append(Token("c", SYNONYMS.get(run, run), spaced))
+            return
+    if run in SPELT_SYMBOLS:
+        kind, name = SPELT_SYMBOLS[run]
+        out.append(Token(kind, name, spaced))
+        return
+    previous = out[-1] if out else None
+    if len(run) == 1:
+        follows = previous is not None and (
+            previous.kind == "n"
+            or previous.value in (")", "}", "/", "pi")
+            or previous.value in SHORT
+            or previous.value in _UNIT_TEXT
+        )
+        if upright and run in _UNIT_TEXT and follows:
+            out.append(Token("w", run, spaced))
+        elif run in "mgshL" and spaced and previous is not None and previous.kind == "n":
+            out.append(Token("u", run, spaced))
+        elif upright and run == "a":
+            out.append(Token("w", run, spaced))
+        else:
+            out.append(Token("s", run, spaced))
+        return
+    if upright:
+        out.append(Token("w", run, spaced))
+        return
+    after_value = previous is not None and (
+        previous.kind == "n"
+        or previous.kind == "w"
+        or previous.value in (")", "}", "pi", "/")
+        or (previous.kind == "s" and spaced)
+    )
+    follows_word = (
+        previous is not None and previous.kind == "w" and spaced and previous.value.lower() not in SHORT_WORDS
+    )
+    if (
+        follows_word
+        and len(run) > 2
+        and run.islower()
+        and run not in FUNCTIONS
+        and previous is not None
+        and previous.value != "$"
+    ):
+        out.append(Token("w", run, spaced))
+        return
+    if (after_value and (run in SHORT or (run in _ORDINAL and not spaced))) or _is_word(run):
+        out.append(Token("w", run, spaced))
+        return
+    head = _FUNCTION_HEAD.search(run) if len(run) > 3 else None
+    if head is not None and len(run) <= 12:
+        if head.start():
+            _letters(run[: head.start()], out, spaced, upright)
+        _letters(head.group(), out, spaced and not head.start(), upright)
+        if head.end() < len(run):
+            _letters(run[head.end() :], out, False, upright)
+        return
+    for i, letter in enumerate(run):
+        out.append(Token("s", letter, spaced and i == 0))
+
+
+def canonical(tokens: list[Token]) -> str:
+    """One string for a token list, the same for every layout of one answer."""
+    values: list[str] = []
+    for token in tokens:
+        if token.value == "}" and token.kind == "o" and len(values) > 1 and values[-2] == "{":
+            values[-2:] = values[-1:]
+        else:
+            values.append("\\{" if token.value == "{" and token.kind == "c" else token.value)
+    return " ".join(values)

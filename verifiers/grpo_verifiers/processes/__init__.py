@@ -1,0 +1,1 @@
+"""The pool of killable worker processes in which foreign code runs."""

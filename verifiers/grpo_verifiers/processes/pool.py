@@ -1,0 +1,118 @@
+"""Killable workers: many items in parallel, each under its own deadline, none able to hang or crash the caller.
+
+The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts; wall time is
+only a backstop, and a worker that merely waits for a core is given ten times as long. Callable from any thread; no
+signal handler or alarm of the caller is touched, and the trainer is never forked.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from grpo_verifiers.processes.slot import Done, Job, Killed, Limits, LoadFailed, Raised, Result, Slot
+
+
+class Pool:
+    """Workers for `task`, a `module:function` that takes `config` and returns `(work, info)`.
+
+    `work(item)` runs in the worker and returns plain data (what JSON can say) or bytes; `info` comes back from
+    `start()`. Items and config are pickled; results are not.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        config: Any = None,
+        *,
+        workers: int | None = None,
+        limits: Limits | None = None,
+        path: Sequence[str] = (),
+        chunk: int = 32,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.workers = workers or cores()
+        self._chunk = chunk
+        self._setup = {"task": task, "config": config, "memory_mb": self.limits.memory_mb}
+        self._path = list(path)
+        self._lock = threading.RLock()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._slots: list[Slot] = []
+        self._info: Any = None
+        self._owner = 0
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    def start(self) -> Any:
+        """Start the first worker, if need be, and return the task's `info`.
+
+        Raises:
+            LoadFailed: the task raised while it was loaded.
+            Unavailable: no process could be started.
+        """
+        with self._lock:
+            if self._owner != os.getpid():  # a forked copy of the caller must not share our sockets
+                self._slots, self._jobs, self._owner = [], queue.SimpleQueue(), os.getpid()
+            if not self._slots:
+                slot = Slot(self._setup, self._path, self.limits)
+                self._info = slot.start()
+                self._adopt(slot)
+            return self._info
+
+    def _adopt(self, slot: Slot) -> None:
+        self._slots.append(slot)
+        threading.Thread(target=slot.serve, args=(self._jobs,), name="grpo-pool", daemon=True).start()
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _shut, self._jobs, list(self._slots))
+
+    def submit(self, items: Sequence[Any]) -> Future[list[Result]]:
+        """Queue items as one job for one worker; the future holds their results in order."""
+        job = Job(list(items))
+        self._enqueue([job], len(self._slots) + 1)
+        return job.future
+
+    def run(self, items: Sequence[Any]) -> list[Result]:
+        """Results in the order of `items`. Blocks; never raises for what an item did."""
+        size = max(1, min(self._chunk, -(-len(items) // self.workers)))
+        jobs = [Job(list(items[i : i + size])) for i in range(0, len(items), size)]
+        if jobs:
+            self._enqueue(jobs, len(jobs))
+        return [result for job in jobs for result in job.future.result()]
+
+    def _enqueue(self, jobs: list[Job], wanted: int) -> None:
+        with self._lock:  # or `close` could come between and leave a job that nobody takes
+            self.start()
+            while len(self._slots) < min(self.workers, wanted):
+                self._adopt(Slot(self._setup, self._path, self.limits))
+            for job in jobs:
+                self._jobs.put(job)
+
+    def close(self) -> None:
+        """End all workers now; the next `run` starts new ones."""
+        with self._lock:
+            if self._finalizer is not None and self._owner == os.getpid():
+                self._finalizer()
+            self._slots, self._jobs, self._finalizer = [], queue.SimpleQueue(), None
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _shut(jobs: queue.SimpleQueue[Job | None], slots: list[Slot]) -> None:
+    for _ in slots:
+        jobs.put(None)
+    for slot in slots:
+        slot.close()
+
+
+__all__ = ["Done", "Killed", "Limits", "LoadFailed", "Pool", "Raised", "Result", "cores"]

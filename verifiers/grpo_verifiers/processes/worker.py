@@ -1,0 +1,199 @@
+"""The processes behind a pool: a keeper that loads the task once, and the worker it forks to do the work.
+
+The keeper is started by exec, imports the task, then only waits: it forks a worker, kills and reaps it, and forks the
+next in milliseconds, so a replaced worker does not pay for the imports again. It takes the worker with it at the end
+of its control socket, so nothing survives the process that owns the pool, however that one died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from grpo_verifiers.processes import wire
+
+_MEMORY = b'{"raised": ["MemoryError", "out of memory", ""], "seconds": 0.0}'
+_PR_SET_PDEATHSIG = 1
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def keep(control_fd: int, parent: int) -> None:
+    """Serve one pool slot until its control socket ends."""
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _outlive_signals()
+    _silence_stdout()
+    control = socket.socket(fileno=control_fd)
+    opening = wire.receive(control)
+    if opening is None:
+        return
+    setup = pickle.loads(opening)
+    try:
+        task, info = load(setup["task"], setup["config"])
+    except BaseException as err:  # noqa: BLE001 - whatever the user's module raises at import is theirs to read
+        wire.send(control, json.dumps({"failed": _described(err)}).encode())
+        return
+    gc.collect()
+    gc.freeze()
+    wire.send(control, json.dumps({"ready": info}).encode())
+    _obey(control, task, setup["memory_mb"])
+
+
+def _outlive_signals() -> None:
+    """Let SIGTERM and SIGHUP pass: a scheduler signals every process of a job, and a terminal that goes away all of
+    its own, also while the last step is finished.
+
+    What the user's code forks or starts takes them as usual.
+    """
+    own = os.getpid()
+
+    def take(number: int, frame: object) -> None:
+        if os.getpid() != own:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, take)
+
+
+def load(task: str, config: Any) -> tuple[Callable[[Any], Any], Any]:
+    """Import `module:function` and call it with the config; it returns the work and something to tell the host."""
+    module, name = task.split(":")
+    work, info = getattr(importlib.import_module(module), name)(config)
+    return work, info
+
+
+def _obey(control: socket.socket, task: Callable[[Any], Any], memory_mb: int | None) -> None:
+    pid = 0
+    while True:
+        order, fds = _order(control)
+        if order == b"F":
+            connection = socket.socket(fileno=fds[0])
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _work(connection, task, memory_mb)
+            connection.close()
+            wire.send(control, str(pid).encode())
+        else:
+            if pid:
+                _end(pid)
+                pid = 0
+            if order == b"":
+                return
+            wire.send(control, b"gone")
+
+
+def _order(control: socket.socket) -> tuple[bytes, list[int]]:
+    try:
+        order, fds, _, _ = socket.recv_fds(control, 1, 1)
+    except OSError:
+        return b"", []
+    return order, list(fds)
+
+
+def _end(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def _work(connection: socket.socket, task: Callable[[Any], Any], memory_mb: int | None) -> None:
+    """The forked worker: judge one item after another until the host closes or kills it."""
+    try:
+        keeper = os.getppid()
+        os.setpgid(0, 0)
+        _die_with(keeper)
+        _outlive_signals()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if memory_mb is not None:
+            _cap_memory(memory_mb)
+        while (chunk := wire.receive(connection)) is not None:
+            for item in pickle.loads(chunk):
+                wire.send(connection, _answer(task, item))
+    finally:
+        os._exit(0)
+
+
+def _answer(task: Callable[[Any], Any], item: Any) -> bytes:
+    began = time.perf_counter()
+    try:
+        value = task(item)
+        if isinstance(value, bytes):
+            return b"\0" + value
+        return json.dumps({"value": value, "seconds": time.perf_counter() - began}).encode()
+    except MemoryError:
+        return _MEMORY
+    except BaseException as err:  # noqa: BLE001 - a worker must outlive anything the work raises, SystemExit too
+        try:
+            raised = _described(err)
+            return json.dumps({"raised": raised, "seconds": time.perf_counter() - began}).encode()
+        except MemoryError:
+            return _MEMORY
+
+
+def _described(err: BaseException) -> list[str]:
+    try:
+        text = str(err)
+    except Exception:  # noqa: BLE001 - an exception of the user's may even fail to print
+        text = "?"
+    trace = err.__traceback__
+    while (
+        trace is not None
+        and trace.tb_next is not None
+        and trace.tb_frame.f_code.co_filename.startswith(_HERE)
+    ):
+        trace = trace.tb_next  # our own frames say nothing about the user's function
+    return [
+        type(err).__name__,
+        text[:2000],
+        "".join(traceback.format_exception(type(err), err, trace))[-8000:],
+    ]
+
+
+def _cap_memory(memory_mb: int) -> None:
+    # the cap is what a sample may add: an imported torch alone reserves gigabytes of addresses
+    if sys.platform != "linux":
+        return
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    cap = used + memory_mb * 1024 * 1024
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        cap = min(cap, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _silence_stdout() -> None:
+    """A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr."""
+    with contextlib.suppress(OSError):  # the trainer may run without a stderr
+        os.dup2(2, 1)
+
+
+def boot() -> None:
+    """Entry of the exec'd keeper: `python -c … SYS_PATH FD PARENT`."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the pool was closed meanwhile
+        keep(int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,221 @@
+"""The verifier `sql`: a query is right if it returns the rows that the gold query returns, on every database of its row.
+
+Both queries run in the sandbox, each in a process of its own; the rows are compared here. Order counts only where the gold
+query orders its rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.program.command import source_of
+from grpo_verifiers.program.compare import Rule, same
+from grpo_verifiers.program.trial import files
+from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.inside import wire
+from grpo_verifiers.sandbox.lane import Lane, read_file
+from grpo_verifiers.sandbox.lanes import Lanes
+from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
+from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
+from grpo_verifiers.verifier import BadGold, Sample
+
+TAGS = ("sql", "sqlite", "sqlite3")
+MOST_QUERY = 64 << 10
+MOST_BYTES = 8 << 20
+TOLERANCE = 1e-9
+QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/")
+
+
+@dataclass(frozen=True)
+class SqlOptions:
+    """Options of `sql`."""
+
+    timeout: float = 4.0
+    """CPU seconds for a query on one database."""
+    mem_mb: int = 512
+    """Address space of a run."""
+    max_rows: int = 10_000
+    """A query that returns more rows is wrong."""
+    ordered: str = "auto"
+    """auto: order counts if the gold query has ORDER BY at its end; always; never."""
+    lanes: int = 0
+    """Runs at the same time; 0: cores less GPUs."""
+    sandbox: str | dict[str, str] = "landlock"
+    """The least isolation accepted: namespaces | landlock | weak, also as {least: …}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A compiled row: scripts that make the databases, the gold query or the gold rows, whether order counts."""
+
+    schemas: tuple[str, ...]
+    query: str | None
+    rows: tuple[tuple[Any, ...], ...] | None
+    is_ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query came to: tagged rows, or why there are none (`limit`: its own fault in time or memory)."""
+
+    rows: list[Any] | None
+    why: str = ""
+    is_limit: bool = False
+
+
+class SchemaFails(ValueError):
+    """The row's own script does not run: nothing is known about the query."""
+
+
+class SqlVerifier(SandboxedVerifier):
+    """Rows: `schema` (a script, or a list of scripts), and `answer` (the gold query) or `rows` (the gold rows)."""
+
+    Options = SqlOptions
+    columns = ("schema",)
+
+    def __init__(self, options: SqlOptions) -> None:
+        super().__init__(options)
+        self._least = tiers.least_tier(options.sandbox)
+        self._golds: dict[tuple[str, str], Answer] = {}
+
+    def compile(self, row: Mapping[str, Any]) -> Question:
+        """The question of a row."""
+        schema = row.get("schema")
+        schemas = [schema] if isinstance(schema, str) else schema
+        if (
+            not isinstance(schemas, list)
+            or not schemas
+            or not all(isinstance(s, str) and s.strip() for s in schemas)
+        ):
+            raise BadGold("`schema` is a script that makes the database, or a list of such scripts")
+        query, rows = row.get("answer"), row.get("rows")
+        if isinstance(rows, list) and all(isinstance(r, list | tuple) for r in rows):
+            if len(schemas) != 1:
+                raise BadGold("`rows` go with one `schema`; with several give the gold query as `answer`")
+            return Question(tuple(schemas), None, tuple(map(tuple, rows)), self.options.ordered == "always")
+        if not isinstance(query, str) or not query.strip():
+            raise BadGold("needs the gold query as `answer`, or the gold rows as `rows`")
+        is_ordered = self.options.ordered == "always" or (
+            self.options.ordered == "auto" and orders_rows(query)
+        )
+        return Question(tuple(schemas), query, None, is_ordered)
+
+    def gold_text(self, row: Mapping[str, Any]) -> str | None:
+        """The gold query, where the row has one."""
+        query = row.get("answer")
+        return f"```sql\n{query}\n```" if isinstance(query, str) else None
+
+    def find_tier(self) -> tiers.Tier:
+        """The best tier of this machine."""
+        return tiers.choose(self._least)
+
+    def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
+        """The verdict on one query."""
+        started = time.perf_counter()
+        query = source_of(sample.completion, TAGS)
+        if query is None or not query.strip():
+            return no_answer("no_query")
+        if len(query) > MOST_QUERY:
+            return over_limit("query_size")
+        try:
+            return self.in_a_slot(
+                lanes,
+                lambda slot: self._compare(slot.lane("sql"), sample.gold, query.strip(), started),
+                started,
+            )
+        except SchemaFails as err:
+            return error("schema", str(err), time.perf_counter() - started)
+
+    def _compare(self, lane: Lane, gold: Question, query: str, started: float) -> Verdict:
+        for schema in gold.schemas:
+            wanted = self._gold(lane, gold, schema)
+            if wanted.rows is None:
+                return error("gold_query", wanted.why, time.perf_counter() - started)
+            got = self._ask(lane, schema, query)
+            seconds = time.perf_counter() - started
+            if got.is_limit:
+                return over_limit(got.why, query, seconds)
+            if got.rows is None:
+                return wrong(query, "no_rows", seconds, 0.0, got.why)
+            if len(got.rows) > self.options.max_rows or not same_rows(wanted.rows, got.rows, gold.is_ordered):
+                return wrong(query, "rows_differ", seconds)
+        return right(query, f"databases:{len(gold.schemas)}", time.perf_counter() - started)
+
+    def _gold(self, lane: Lane, gold: Question, schema: str) -> Answer:
+        if gold.rows is not None or gold.query is None:
+            return Answer([[wire.encode(v) for v in row] for row in gold.rows or ()])
+        found = self._golds.get((schema, gold.query))
+        if found is None:
+            found = self._golds[schema, gold.query] = self._ask(lane, schema, gold.query)
+        return found
+
+    def _ask(self, lane: Lane, schema: str, query: str) -> Answer:
+        payload = {"schema": schema, "query": query, "most": self.options.max_rows}
+        with files(payload=json.dumps(payload).encode(), results=None) as fds:
+            limits = {
+                "cpu_s": self.options.timeout,
+                "wall_s": 3 * self.options.timeout,
+                "memory_mb": self.options.mem_mb,
+                "output_bytes": MOST_BYTES,
+            }
+            report = lane.run("query", fds, limits)
+            size = os.fstat(fds["results"]).st_size
+            text = read_file(fds["results"], MOST_BYTES)
+        if report.killed:
+            return Answer(None, "time", True)
+        if report.exit_code != 0 or size >= MOST_BYTES:
+            return Answer(None, "memory" if report.exit_code else "output", True)
+        try:
+            answer = json.loads(text)
+            rows = answer.get("v")
+        except (ValueError, AttributeError):
+            return Answer(None, "bad_reply")
+        if "broken" in answer:
+            raise SchemaFails(str(answer["broken"]))
+        good = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
+        return Answer(rows if good else None, str(answer.get("x", "")))
+
+
+def orders_rows(query: str) -> bool:
+    """Whether a query has ORDER BY outside of parentheses, strings and comments."""
+    depth, plain = 0, []
+    for char in QUOTED.sub(" ", query):
+        depth += (char == "(") - (char == ")")
+        plain.append(char if depth == 0 else " ")
+    return re.search(r"\border\s+by\b", "".join(plain), re.IGNORECASE) is not None
+
+
+def same_rows(wanted: list[Any], got: list[Any], is_ordered: bool) -> bool:
+    """Whether two lists of tagged rows are equal, as multisets unless order counts; numbers by value."""
+    if len(wanted) != len(got):
+        return False
+    if not is_ordered:
+        wanted, got = sorted(wanted, key=_rank), sorted(got, key=_rank)
+    rule = Rule(tolerance=TOLERANCE)
+    return all(
+        len(w) == len(g) and all(_same_cell(a, b, rule) for a, b in zip(w, g, strict=True))
+        for w, g in zip(wanted, got, strict=True)
+    )
+
+
+def _same_cell(wanted: Any, got: Any, rule: Rule) -> bool:
+    return same(wire.decode(wanted), got, rule)
+
+
+def _rank(row: list[Any]) -> list[tuple[int, Any]]:
+    return [_cell_rank(cell) for cell in row]
+
+
+def _cell_rank(cell: Any) -> tuple[int, Any]:
+    if cell is None:
+        return (0, 0)
+    if isinstance(cell, int | float):
+        # rounded, so that sums that differ in the last bits sort alike
+        return (1, float(f"{float(cell):.9e}"))
+    return (2, cell) if isinstance(cell, str) else (3, json.dumps(cell))

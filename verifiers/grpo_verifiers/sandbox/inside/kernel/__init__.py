@@ -1,0 +1,1 @@
+"""What the kernel forbids inside: system calls, namespaces, Landlock."""
