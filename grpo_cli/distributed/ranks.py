@@ -12,12 +12,35 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from grpo_cli.distributed.network import INTERFACE
 from grpo_cli.errors import SetupError
 
 T = TypeVar("T")
+
+
+class Shared(Protocol):
+    """How several processes split the rows and come together again."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+    def gathered(self, items: Sequence[Any]) -> list[Any]:
+        """The items of all ranks, on every rank."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One process: nothing to split."""
+
+    rank: int = 0
+    world: int = 1
+
+    def gathered(self, items: Sequence[Any]) -> list[Any]:
+        """The items."""
+        return list(items)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from grpo_cli.data import audit_golds, drop_overlong, load_rows
 from grpo_cli.data.rows import Row
 from grpo_cli.display import Display
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.evaluate.evaluator import encode
 from grpo_cli.policy.model import Loaded
+from grpo_cli.policy.tokens import encode
 from grpo_cli.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 

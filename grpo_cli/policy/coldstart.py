@@ -18,11 +18,10 @@ from grpo_cli.data import load_rows
 from grpo_cli.data.rows import Row
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.jobs.evaluate.evaluator import encode
 from grpo_cli.policy.model import Loaded, cache_root
+from grpo_cli.policy.tokens import encode, end_tokens
 from grpo_cli.policy.warmup import Demonstration, Phase, cache_folder, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
-from grpo_cli.rollout.make import end_tokens
 
 WEIGHTS = "weights.pt"
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from grpo_cli.algorithm.loss import kl_per_token
-from grpo_cli.rollout.graph.seat import evaluating
+from grpo_cli.policy.modes import evaluating
 
 
 class Reference:

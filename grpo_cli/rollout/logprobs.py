@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
-from grpo_cli.rollout.graph.seat import causal_model
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.rollout.graph.supports import supports
 
 CHUNKS, CHUNK_ROWS = 4, 16

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.policy.tokens import end_tokens
 from grpo_cli.rollout.engine import Engine
-from grpo_cli.rollout.graph.seat import causal_model
 
 if TYPE_CHECKING:
     import torch
@@ -56,16 +56,6 @@ def make_engine(
     return TransformersEngine(model, ends, pad_id=pad_id)
 
 
-def end_tokens(model: nn.Module, tokenizer: Any = None) -> set[int]:
-    """Every id that ends a completion: the generation config's, the model config's and the tokenizer's."""
-    base: Any = causal_model(model)
-    ends: set[int] = set()
-    for holder in (getattr(base, "generation_config", None), getattr(base, "config", None), tokenizer):
-        token = getattr(holder, "eos_token_id", None)
-        ends.update([token] if isinstance(token, int) else token or [])
-    return ends
-
-
 def _graph(
     model: nn.Module,
     ends: set[int],
@@ -74,6 +64,7 @@ def _graph(
     say: Callable[[str], None],
 ) -> Engine:
     """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager and lean."""
+    from grpo_cli.policy.modes import numerics
     from grpo_cli.rollout.engine import Request, SamplingSettings
     from grpo_cli.rollout.fused.llama_cpu import proven_lean
     from grpo_cli.rollout.fused.prove import (
@@ -85,7 +76,7 @@ def _graph(
     )
     from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
     from grpo_cli.rollout.graph.engine import GraphEngine
-    from grpo_cli.rollout.graph.seat import Forward, numerics
+    from grpo_cli.rollout.graph.seat import Forward
 
     if next(model.parameters()).device.type != "cuda":
         swaps = proven_lean(model) if autocast is None else []

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import TrainingError
+from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT, check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.graph.seat import causal_model, evaluating
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

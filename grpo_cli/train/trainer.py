@@ -23,11 +23,11 @@ from grpo_cli.algorithm.loss import Objective, Scored, acts_on_every_row, hooked
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
 from grpo_cli.distributed.sharding import mark_whole
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.reference import Reference, answer_kl, score, token_kl
 from grpo_cli.resilience.checkpoint import check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.fused.swaps import swapped
 from grpo_cli.rollout.fused.update import update_swaps
-from grpo_cli.rollout.graph.seat import causal_model
 from grpo_cli.rollout.logprobs import can_share, draws_dropout, score_shared
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.kl_monitor import KlWatch

@@ -132,8 +132,8 @@ def test_a_sample_of_prompts_says_of_how_many() -> None:
 
 
 def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
-    from grpo_cli.jobs.evaluate.evaluator import encode
     from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.tokens import encode
 
     tokenizer = byte_tokenizer()
     tokenizer.save_pretrained(tmp_path)

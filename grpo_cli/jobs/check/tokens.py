@@ -112,7 +112,7 @@ def full_counter(model: Model) -> Count:
         return counter(model, ModelFiles(None, None, None))
     from transformers import AutoTokenizer
 
-    from grpo_cli.jobs.evaluate.evaluator import encode
+    from grpo_cli.policy.tokens import encode
 
     where, extra = pretrained(model)
     try:

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from grpo_cli.distributed.ranks import Alone, Shared
+from grpo_cli.policy.tokens import encode
 from grpo_cli.reward.judge import Judge, Judgement, Task
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
@@ -75,29 +77,6 @@ def _interval(key: str, interval: Interval) -> dict[str, float]:
         f"{key}/high": interval.high,
         f"{key}/half": interval.half,
     }
-
-
-class Shared(Protocol):
-    """How several processes split the rows and come together again (`train.ranks.Ranks`)."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def world(self) -> int: ...
-    def gathered(self, items: Sequence[Any]) -> list[Any]:
-        """The items of all ranks, on every rank."""
-
-
-@dataclass(frozen=True)
-class Alone:
-    """One process: nothing to split."""
-
-    rank: int = 0
-    world: int = 1
-
-    def gathered(self, items: Sequence[Any]) -> list[Any]:
-        """The items."""
-        return list(items)
 
 
 class Evaluator:
@@ -234,16 +213,6 @@ def _rights(group: Sequence[SampleRecord]) -> int:
 
 def _is_right(record: SampleRecord) -> bool:
     return record.outcome is Outcome.RIGHT
-
-
-def encode(tokenizer: Any, row: Row) -> list[int]:
-    """The prompt's token ids: chat template where the row has messages, plain text otherwise."""
-    if row.messages is not None:
-        ids = tokenizer.apply_chat_template(
-            row.messages, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        return list(ids)
-    return list(tokenizer(row.prompt).input_ids)
 
 
 def _answer(record: SampleRecord) -> str | None:

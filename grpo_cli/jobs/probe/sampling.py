@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from grpo_cli.display import Display
-from grpo_cli.jobs.evaluate.evaluator import Alone, Evaluator, Shared
+from grpo_cli.distributed.ranks import Alone, Shared
+from grpo_cli.jobs.evaluate.evaluator import Evaluator
 from grpo_cli.jobs.probe.result import Probe, summarise
 from grpo_cli.jobs.rows import Split, fit_split, load_split
 from grpo_cli.policy.coldstart import warm_up

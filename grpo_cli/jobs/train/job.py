@@ -22,7 +22,7 @@ from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import gap_alarm, gap_metrics, trusted_score
 from grpo_cli.findings.stopping import StopRules
-from grpo_cli.jobs.evaluate.evaluator import Evaluator, encode
+from grpo_cli.jobs.evaluate.evaluator import Evaluator
 from grpo_cli.jobs.probe.sampling import ProbeSize, sample_probe
 from grpo_cli.jobs.probe.text import probe_line, probe_object
 from grpo_cli.jobs.probe.verdict import bars
@@ -34,6 +34,7 @@ from grpo_cli.jobs.train.trackers import Tracker, check_trackers, take_trackers
 from grpo_cli.policy.coldstart import warm_up
 from grpo_cli.policy.model import Loaded, device_name, load_model, pick_device
 from grpo_cli.policy.threads import choose_threads
+from grpo_cli.policy.tokens import encode
 from grpo_cli.recipe import Gate, Recipe, plan
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
 from grpo_cli.resilience import checkpoint

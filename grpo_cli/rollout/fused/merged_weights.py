@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.rollout.fused.swaps import Swap
-from grpo_cli.rollout.graph.seat import causal_model
 
 if TYPE_CHECKING:
     import torch

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.graph.attention import attend_one
 from grpo_cli.rollout.graph.cache import FusedAttention, Layout
-from grpo_cli.rollout.graph.seat import causal_model, evaluating, numerics
 from grpo_cli.rollout.graph.supports import measure_layout
 
 if TYPE_CHECKING:

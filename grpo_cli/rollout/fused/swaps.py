@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.rollout.fused.launch import gated, norm, rotate
-from grpo_cli.rollout.graph.seat import causal_model, evaluating
 
 if TYPE_CHECKING:
     import torch

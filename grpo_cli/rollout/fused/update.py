@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
+from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.fused.launch import turn
 from grpo_cli.rollout.fused.merged_weights import GROUPS
 from grpo_cli.rollout.fused.swaps import Swap, epsilon_of, random_angles, rotary_home, swapped
-from grpo_cli.rollout.graph.seat import causal_model, evaluating, numerics
 
 CLOSE = 3e-2
 """The largest relative error of half-precision logits; of float32 ones it is `EXACT`."""

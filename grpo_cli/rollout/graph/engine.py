@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.modes import causal_model, numerics
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.fused.merged_weights import Shadow
@@ -19,7 +20,7 @@ from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.noise import sample_keys, uniforms
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.graph.schedule import Schedule
-from grpo_cli.rollout.graph.seat import Forward, causal_model, fingerprint, numerics, seated
+from grpo_cli.rollout.graph.seat import Forward, fingerprint, seated
 from grpo_cli.rollout.graph.state import Batch, Outputs, Rows
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
 from grpo_cli.rollout.graph.supports import measure_layout

@@ -6,52 +6,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.policy.modes import causal_model, evaluating, unwrapped_forward
 from grpo_cli.rollout.graph.attention import ROLLOUT_ATTENTION, Current, register
 from grpo_cli.rollout.graph.cache import Phase, hugging_face_cache
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
-
-
-def causal_model(model: nn.Module) -> nn.Module:
-    """The Hugging Face model under a PEFT wrapper; its adapters are inside its layers and stay in effect."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients; afterwards each module is as it was."""
-    import torch
-
-    training = [module for module in model.modules() if module.training]
-    try:
-        for module in training:
-            module.training = False
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-@contextmanager
-def unwrapped_forward(model: nn.Module) -> Iterator[None]:
-    """The model's own `forward`, without the autocast that accelerate puts around it when it prepares a model: that
-    one keeps casts of the weights between calls, and a captured graph would read them after they are gone."""
-    base: Any = causal_model(model)
-    own, wrapper = base.__dict__.get("_original_forward"), base.__dict__.get("forward")
-    if own is None or wrapper is None:
-        yield
-        return
-    base.forward = own
-    try:
-        yield
-    finally:
-        base.forward = wrapper
 
 
 @contextmanager
@@ -70,17 +33,6 @@ def seated(model: nn.Module) -> Iterator[None]:
         Current.phase = None
         for config, name in before:
             config._attn_implementation_internal = name
-
-
-def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
-    """The model's own types, or an autocast around them."""
-    import torch
-
-    if autocast is None:
-        return nullcontext()
-    kind = next(model.parameters()).device.type
-    # A cast kept between forward passes would outlive the weights that a captured graph reads.
-    return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
 
 
 def fingerprint(model: nn.Module) -> tuple[object, ...]:

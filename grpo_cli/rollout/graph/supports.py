@@ -7,8 +7,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.rollout.graph.cache import Decode, KeyValueStore, Layout, Prefill, Probe
-from grpo_cli.rollout.graph.seat import Forward, causal_model, evaluating, seated
+from grpo_cli.rollout.graph.seat import Forward, seated
 
 if TYPE_CHECKING:
     from torch import nn

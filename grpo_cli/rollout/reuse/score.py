@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.policy.modes import causal_model, evaluating, numerics, unwrapped_forward
 from grpo_cli.rollout.graph.schedule import chunk_by_tokens
-from grpo_cli.rollout.graph.seat import causal_model, evaluating, numerics, unwrapped_forward
 
 if TYPE_CHECKING:
     import torch

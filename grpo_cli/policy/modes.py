@@ -1,0 +1,62 @@
+"""A model in the state that work other than training needs: unwrapped, without dropout, in the numbers it computes with.
+
+Each state is left exactly as it was found, module by module, also when the work inside fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+def causal_model(model: nn.Module) -> nn.Module:
+    """The Hugging Face model under a PEFT wrapper; its adapters are inside its layers and stay in effect."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients; afterwards each module is as it was."""
+    import torch
+
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def unwrapped_forward(model: nn.Module) -> Iterator[None]:
+    """The model's own `forward`, without the autocast that accelerate puts around it when it prepares a model: that
+    one keeps casts of the weights between calls, and a captured graph would read them after they are gone."""
+    base: Any = causal_model(model)
+    own, wrapper = base.__dict__.get("_original_forward"), base.__dict__.get("forward")
+    if own is None or wrapper is None:
+        yield
+        return
+    base.forward = own
+    try:
+        yield
+    finally:
+        base.forward = wrapper
+
+
+def numerics(model: nn.Module, autocast: torch.dtype | None) -> AbstractContextManager[Any]:
+    """The model's own types, or an autocast around them."""
+    import torch
+
+    if autocast is None:
+        return nullcontext()
+    kind = next(model.parameters()).device.type
+    # A cast kept between forward passes would outlive the weights that a captured graph reads.
+    return torch.autocast(kind, autocast, cache_enabled=kind == "cpu")
