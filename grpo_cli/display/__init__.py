@@ -1,7 +1,8 @@
-"""What a person sees of a run. A display reads records and metrics; it measures nothing itself."""
+"""What a person sees of a run: one protocol, one face for each stream, and the frame they paint.
 
-from grpo_cli.display.choose import make_display
-from grpo_cli.display.frame.sample import SampleView, view_samples
-from grpo_cli.display.info import Card, Display, RunInfo, Source
+    protocol   what every face can be told             choose     which face a stream gets
+    frame/     the content of the screen, as lines     terminal/  painting it, and reading keys
+    watch/     the same from a run's folder alone
 
-__all__ = ["Card", "Display", "RunInfo", "SampleView", "Source", "make_display", "view_samples"]
+A display draws what it is given; findings are computed in `findings`, statistics in `statistics`.
+"""

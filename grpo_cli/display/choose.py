@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Literal, TextIO
 
-from grpo_cli.display.info import Display
 from grpo_cli.display.logged import LoggedDisplay
+from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
 
 Mode = Literal["auto", "live", "plain", "json", "none"]

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.info import Card, Level, Metrics, RunInfo
 from grpo_cli.display.stream import put
 from grpo_cli.run.folder import iso_now
+from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.run.records import dump_line
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.info import Card, Display, Level, Metrics, RunInfo
 from grpo_cli.display.plain import PlainDisplay
+from grpo_cli.display.protocol import Display
 from grpo_cli.findings.health import Health
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_step
+from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
 
 class LogFile(io.RawIOBase):

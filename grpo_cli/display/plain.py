@@ -10,8 +10,8 @@ from typing import TextIO
 
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.info import Card, Level, Metrics, RunInfo, Source
 from grpo_cli.display.stream import put
+from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
 from grpo_cli.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
 
 QUIET_PHASE_S = 30.0
@@ -203,10 +203,10 @@ def eval_line(metrics: Metrics) -> str:
     return "  ".join(parts)
 
 
-def shown_sources(info: RunInfo, metrics: Metrics, most: int) -> list[Source]:
+def shown_sources(info: RunInfo, metrics: Metrics, most: int) -> list[RewardSource]:
     """The sources with the largest weights, in the recipe's order; those in the metrics where no recipe is known."""
     sources = list(info.sources) or [
-        Source(key.split("/")[1])
+        RewardSource(key.split("/")[1])
         for key in metrics
         if key.startswith("reward/") and key.endswith("/mean") and key != "reward/total/mean"
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.info import Card, Level, Metrics, RunInfo
 from grpo_cli.display.stream import put
+from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import visible
 
 

@@ -17,7 +17,7 @@ from grpo_cli.distributed.sharding import gathered
 from grpo_cli.recipe.checking.strategy import splits_parameters
 
 if TYPE_CHECKING:
-    from grpo_cli.display.info import Level
+    from grpo_cli.run.info import Level
 
 
 class Replica:

@@ -11,7 +11,7 @@ from typing import Any
 from grpo_cli.findings.health import Finding
 from grpo_cli.findings.run_data import RunData, collect
 from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean
 from grpo_cli.text import visible

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_cli.display.info import RunInfo
-from grpo_cli.display.watch.run import info_of
 from grpo_cli.errors import DataError
 from grpo_cli.findings.alarms import alarms_over_run
 from grpo_cli.findings.health import Finding, over_run
 from grpo_cli.findings.trends import trends
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_evaluation, is_step
+from grpo_cli.run.info import RunInfo, info_of
 
 Metrics = Mapping[str, Any]
 NOT_AN_ARM = ("train.seed", "run.", "eval.every", "launch.", "stop.", "gate")

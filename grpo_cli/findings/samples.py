@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from grpo_cli.findings.health import Finding
-from grpo_cli.run import RunFolder
-from grpo_cli.run.folder import Split
+from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import repetition
 from grpo_verifiers.verdict import Outcome

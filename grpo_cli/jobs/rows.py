@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_cli.data import audit_golds, drop_overlong, load_rows
-from grpo_cli.data.rows import Row
-from grpo_cli.display import Display
+from grpo_cli.data.audit import audit_golds
+from grpo_cli.data.overlong import drop_overlong
+from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.model import Loaded
 from grpo_cli.policy.tokens import encode

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from grpo_cli.data import load_rows
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.policy.model import Loaded, cache_root

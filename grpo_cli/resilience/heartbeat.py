@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from grpo_cli.distributed.peers import Peers
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 
 class Heartbeat:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe import Recipe
-from grpo_cli.run import RunFolder
 from grpo_cli.run.find import find_run as find_named
+from grpo_cli.run.folder import RunFolder
 
 NEWEST = "last"
 """The value of a bare `--resume`."""

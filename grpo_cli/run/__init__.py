@@ -1,5 +1,5 @@
-"""The run folder: what a run leaves on disk (DESIGN paragraph 6), written so that any moment may be its last."""
+"""The run folder: what a run leaves on disk (DESIGN paragraph 6), written so that any moment may be its last.
 
-from grpo_cli.run.folder import RunFolder
-
-__all__ = ["RunFolder"]
+folder   the files of a run      records   one sample as a line       lines   appending, replacing, reading lines
+info     what a run is about     find      which run a name means     follow  reading a run while it is written
+"""

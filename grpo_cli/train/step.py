@@ -30,7 +30,8 @@ from grpo_cli.curriculum.ledger import Visit
 from grpo_cli.curriculum.resample import fill
 from grpo_cli.curriculum.select import Selection
 from grpo_cli.data.rows import Row
-from grpo_cli.display import Display, view_samples
+from grpo_cli.display.frame.sample import view_samples
+from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import RecipeError, TrainingError
 from grpo_cli.recipe.sections.recipe import Recipe

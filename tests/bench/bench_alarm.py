@@ -91,7 +91,7 @@ def evaluations(
     function: str, seed: int, steps: int, every: int, *, on_alarm: str = "warn"
 ) -> list[dict[str, Any]]:
     """The held-out measurements of one run."""
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.recipe.sections.recipe import Recipe
 

@@ -61,7 +61,7 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
     from grpo_cli.commands.work.train import quiet_libraries
 
     quiet_libraries()
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.errors import Exit
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.recipe.sections.recipe import Recipe

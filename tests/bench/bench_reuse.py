@@ -24,7 +24,7 @@ ARMS = {"off": None, "l=1": 1.0, "l=1.65": math.exp(0.5)}
 
 def run_one(arm: str, seed: int, folder: Path, sets: list[str]) -> dict[str, Any]:
     """One run: per step the CPU seconds of generation, tokens and shares kept; the held-out score before and after."""
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.recipe.reading.load import load
     from grpo_cli.train.step import GrpoStep

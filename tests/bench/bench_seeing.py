@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 
 from display_state import full_state, run_state, step_metrics, view
 
-from grpo_cli.display import view_samples
 from grpo_cli.display.frame.frame import frame_lines
+from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.terminal.live import FRAME_S
 from grpo_cli.display.terminal.painter import Painter
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import right, wrong

@@ -132,7 +132,7 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
     from grpo_cli.recipe.sections.recipe import Recipe
 
     quiet_libraries()
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.rollout.graph.engine import GraphEngine
 

@@ -32,7 +32,7 @@ def prepare(folder: Path, seed: int, threads: int) -> None:
     """The warm model of this seed, the rows, and the recipe's settings."""
     import torch
 
-    from grpo_cli.data import load_rows
+    from grpo_cli.data.rows import load_rows
     from grpo_cli.policy.coldstart import cold_start
     from grpo_cli.policy.model import load_model
     from grpo_cli.recipe.reading.load import load

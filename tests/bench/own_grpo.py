@@ -30,7 +30,7 @@ def main() -> None:
     with without_collecting():
         from target_clock import EVERY, Stopwatch
 
-        from grpo_cli.display import make_display
+        from grpo_cli.display.choose import make_display
         from grpo_cli.errors import Exit
         from grpo_cli.jobs.train.job import Job
 

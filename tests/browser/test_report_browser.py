@@ -18,7 +18,7 @@ from report_runs import make_run
 
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.report import write_report
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 pytestmark = pytest.mark.browser
 

@@ -206,7 +206,7 @@ def test_a_server_that_is_killed_leaves_a_checkpoint_from_which_the_run_goes_on(
 ) -> None:
     from grpo_cli.rollout.vllm.engine import VllmEngine
     from grpo_cli.rollout.vllm.server import ServerLost
-    from grpo_cli.run import RunFolder
+    from grpo_cli.run.folder import RunFolder
 
     sampled, calls = VllmEngine.generate, itertools.count(1)
 

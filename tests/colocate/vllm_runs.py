@@ -31,7 +31,7 @@ RECIPE = {
 
 def run_job(folder: Path, vllm: dict[str, Any], *, resume: Any = None, **sections: dict[str, Any]) -> Any:
     """The outcome of the recipe with these settings of `sample.vllm`, and more keys of its sections."""
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.recipe.sections.recipe import Recipe
 

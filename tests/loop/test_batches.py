@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.display import make_display
+from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train import trainer as seam

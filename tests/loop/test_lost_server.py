@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from grpo_cli.display import make_display
+from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job, Outcome
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.rollout.vllm.server import ServerLost
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.train.step import GrpoStep
 from tests.loop.recipes import small_recipe
 from tests.loop.test_resume import what

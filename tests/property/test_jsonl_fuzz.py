@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grpo_cli.app import main
-from grpo_cli.data import load_rows
 from grpo_cli.data.audit import audit_golds
+from grpo_cli.data.rows import load_rows
 from grpo_cli.errors import UserError
 from grpo_cli.recipe.sections.inputs import Data
 from grpo_verifiers import build

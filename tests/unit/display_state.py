@@ -6,14 +6,14 @@ from typing import Any
 
 from grpo_cli.display.frame.sample import GroupView, SampleLine, SampleView
 from grpo_cli.display.frame.state import FrameState, RunState
-from grpo_cli.display.info import RunInfo, Source
+from grpo_cli.run.info import RewardSource, RunInfo
 from grpo_verifiers.verdict import Outcome
 
 BEGAN = 1795782604.0
 INFO = RunInfo(
     run="1127-gsm8k-k3f9", recipe="recipes/gsm8k.yaml", sha="9f2c1e", model="Qwen2.5-0.5B", folder="runs/1127-gsm8k-k3f9",
     log="runs/1127-gsm8k-k3f9/train.log", device="1x H100 80G", steps=500, prompts=16, group=8, max_tokens=512, seed=17,
-    sources=(Source("math", 1.0, True), Source("format", 0.1)),
+    sources=(RewardSource("math", 1.0, True), RewardSource("format", 0.1)),
 )  # fmt: skip
 HISTOGRAM = (3, 1, 1, 1, 2, 1, 2, 1, 4)
 

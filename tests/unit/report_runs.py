@@ -8,7 +8,7 @@ from typing import Any
 
 from display_state import step_metrics
 
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import error, no_answer, over_limit, right, wrong

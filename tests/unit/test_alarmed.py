@@ -8,7 +8,7 @@ from typing import Any
 
 from report_runs import make_run
 
-from grpo_cli.display import make_display
+from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.alarm_actions import (
     PENDING,
     Alarmed,
@@ -19,7 +19,7 @@ from grpo_cli.jobs.train.alarm_actions import (
 )
 from grpo_cli.recipe import Recipe
 from grpo_cli.resilience.checkpoint import keep_newest
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 EVALUATIONS = [
     {"step": step, "eval/gold/pass@1": gold} for step, gold in ((0, 0.1), (5, 0.4), (10, 0.4), (15, 0.2))

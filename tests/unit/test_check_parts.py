@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data import Row
+from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
 from grpo_cli.jobs.check.findings import Finding, Level, exit_code, failed
 from grpo_cli.jobs.check.lengths import Lengths, histogram

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.data import audit_golds, load_rows
+from grpo_cli.data.audit import audit_golds
 from grpo_cli.data.overlap import Corpus
+from grpo_cli.data.rows import load_rows
 from grpo_verifiers import build
 from tests.unit.data_builders import Data, Source
 

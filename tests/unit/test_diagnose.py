@@ -18,7 +18,7 @@ from grpo_cli.findings.run_data import collect
 from grpo_cli.findings.samples import PICKS
 from grpo_cli.jobs.explain.findings import describe, render, rules
 from grpo_cli.jobs.report.outcome import findings_html
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import Outcome, Verdict

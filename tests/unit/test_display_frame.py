@@ -17,11 +17,11 @@ import pytest
 from display_state import BEGAN, INFO, full_state, run_state, step_metrics, view
 from rich.console import Console
 
-from grpo_cli.display import info as info_module
+from grpo_cli.display import protocol
 from grpo_cli.display.frame.frame import frame, frame_lines
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import FrameState, RunState
-from grpo_cli.display.info import Source
+from grpo_cli.run.info import RewardSource
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_verifiers.verdict import Outcome, right, wrong
@@ -91,7 +91,7 @@ def hostile_state(text: str) -> FrameState:
     group = replace(bad.groups[0], question=text, expected=text, row=text)
     state = run_state(20, replace(bad, groups=(group,)))
     state.start(
-        replace(INFO, recipe=text, run=text, device=text, log=text, sources=(Source(text[:40] or "x"),))
+        replace(INFO, recipe=text, run=text, device=text, log=text, sources=(RewardSource(text[:40] or "x"),))
     )
     state.note("warn", text, text, BEGAN)
     return state.snapshot(BEGAN + 5)
@@ -108,7 +108,7 @@ def test_hostile_text_neither_breaks_a_frame_nor_moves_the_cursor(text: str) -> 
 
 def test_a_frame_never_exceeds_its_size() -> None:
     rng = random.Random(5)
-    many = replace(INFO, sources=tuple(Source(f"verifier{i}", i) for i in range(9)), steps=10**9)
+    many = replace(INFO, sources=tuple(RewardSource(f"verifier{i}", i) for i in range(9)), steps=10**9)
     states = [full_state(), RunState(BEGAN).snapshot(BEGAN), replace(full_state(), info=many)]
     for _ in range(300):
         width, height = rng.randint(1, 220), rng.randint(2, 60)
@@ -193,7 +193,7 @@ def test_every_number_on_the_screen_has_the_name_of_a_recorded_metric() -> None:
         {"generate": 1.0, "verify": 1.0, "update": 1.0}, 36, step_s=3.0, recent_s=[], steps_left=1
     )
     recorded = step_stats(records, 2, (1, 2)) | timing
-    documented = set(re.findall(r"`([a-z_]+(?:/[a-z_@]+)*)`", info_module.__doc__ or ""))
+    documented = set(re.findall(r"`([a-z_]+(?:/[a-z_@]+)*)`", protocol.__doc__ or ""))
     state = RunState(BEGAN)
     state.start(INFO)
     state.step(Asked({"step": 1} | recorded), view())

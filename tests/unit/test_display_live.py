@@ -20,7 +20,8 @@ SCRIPT = """
 import os, sys, warnings
 from dataclasses import replace
 from display_state import INFO, step_metrics, view
-from grpo_cli.display import Card, make_display
+from grpo_cli.display.choose import make_display
+from grpo_cli.run.info import Card
 display = make_display("auto")
 try:
     display.progress("load model")

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.display import Card, RunInfo, Source, make_display
-from grpo_cli.display.choose import choose_mode
+from grpo_cli.display.choose import choose_mode, make_display
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.jsonlines import JsonDisplay
 from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.plain import PlainDisplay, step_line
 from grpo_cli.display.terminal.live import LiveDisplay
 from grpo_cli.errors import UsageError
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import Card, RewardSource, RunInfo
 from grpo_cli.text import duration, number, percent, spark, visible
 
 INFO = RunInfo(
     run="1127-gsm8k-k3f9", recipe="recipes/gsm8k.yaml", sha="9f2c1e", model="Qwen2.5-0.5B", steps=500, prompts=16, group=8,
-    sources=(Source("math", 1.0, True), Source("format", 0.1)),
+    sources=(RewardSource("math", 1.0, True), RewardSource("format", 0.1)),
 )  # fmt: skip
 STEP: dict[str, Any] = {
     "step": 142, "reward/total/mean": 0.612, "reward/math/mean": 0.547, "reward/format/mean": 0.648,
@@ -251,7 +251,7 @@ def test_a_card_keeps_to_its_width() -> None:
 
 
 def test_a_step_line_says_why_by_the_commonest_reasons_of_the_primary() -> None:
-    info = RunInfo(run="r", steps=2, sources=(Source("math", 1.0, True), Source("format", 0.1)))
+    info = RunInfo(run="r", steps=2, sources=(RewardSource("math", 1.0, True), RewardSource("format", 0.1)))
     metrics = {"step": 1, "verify/math/reason/no_box": 0.25, "verify/math/reason/equal:string": 0.5}
     metrics |= {
         "verify/math/reason/unequal": 0.125,

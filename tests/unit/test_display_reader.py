@@ -10,9 +10,9 @@ from typing import TextIO
 
 import pytest
 
-from grpo_cli.display import Display
 from grpo_cli.display.jsonlines import JsonDisplay
 from grpo_cli.display.plain import PlainDisplay
+from grpo_cli.display.protocol import Display
 from grpo_cli.display.silent import SilentDisplay
 from grpo_cli.display.stream import put
 

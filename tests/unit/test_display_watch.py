@@ -14,10 +14,11 @@ from display_state import step_metrics
 
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.watch.loop import follow_lines
-from grpo_cli.display.watch.run import Watching, card_of, info_of
+from grpo_cli.display.watch.run import Watching, card_of
 from grpo_cli.errors import DataError
-from grpo_cli.run import RunFolder
 from grpo_cli.run.find import find_run
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import info_of
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import right, wrong
 

@@ -6,7 +6,7 @@ from typing import Any
 from grpo_cli.distributed.peers import Peers, Word
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.resilience.heartbeat import Heartbeat
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 
 class Notes:

@@ -30,7 +30,8 @@ def test_every_shipped_recipe_says_what_it_needs_and_whether_it_was_run(name: st
 
 @pytest.mark.parametrize("name", OFFLINE)
 def test_the_rows_of_a_recipe_that_needs_no_network_pass_their_own_verifiers(name: str) -> None:
-    from grpo_cli.data import audit_golds, load_rows
+    from grpo_cli.data.audit import audit_golds
+    from grpo_cli.data.rows import load_rows
     from grpo_verifiers import build
 
     recipe = load(name, ["data.train.limit=8", "data.eval.limit=8"])

@@ -18,7 +18,7 @@ from grpo_cli.jobs.report.outcome import verdict
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
 from grpo_cli.jobs.report.pictures import groups, rewards
 from grpo_cli.jobs.report.reading import probes, read_samples, spread, surprises_of
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 

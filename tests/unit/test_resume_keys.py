@@ -11,7 +11,7 @@ from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe import Recipe
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience.resume import NEWEST, differing_keys, find_run
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 OLD = "train: {lr: 1e-6}\nlaunch: {nodes: 2, node_rank: 0, rendezvous: 'a:1'}\n"
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from grpo_cli.errors import DataError, SetupError, UsageError
-from grpo_cli.run import RunFolder, lines
-from grpo_cli.run.folder import new_name
+from grpo_cli.run import lines
+from grpo_cli.run.folder import RunFolder, new_name
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome, error, right
 

@@ -52,7 +52,7 @@ def evaluate(
 
     quiet_libraries()
     pin_one_gpu()
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.evaluate.compare import compare, measure_place, write_records
     from grpo_cli.resilience.opened import find_place
 

@@ -53,7 +53,7 @@ def probe(
     base = Path() if recipe == "-" else find(recipe).parent
     quiet_libraries()
     pin_one_gpu()
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.probe.sampling import ProbeSize, probe_recipe
     from grpo_cli.jobs.probe.text import lines_of, probe_object
     from grpo_cli.jobs.probe.verdict import bars

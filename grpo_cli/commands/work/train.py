@@ -89,7 +89,7 @@ def train(
                 )
             raise typer.Exit(launch(world, sys.argv[1:], nodes))
         pin_one_gpu()
-    from grpo_cli.display import make_display
+    from grpo_cli.display.choose import make_display
 
     shown = make_display(display if is_main_rank() else "none")
     with without_collecting():
@@ -124,7 +124,8 @@ def recipe_of_run(named: str, sets: list[str]) -> tuple[Any, Path, str, str]:
 
 def show_plan(recipe: Any, base: Path) -> None:
     """Rows, golds and batch arithmetic on stdout; nothing is written and torch is not loaded."""
-    from grpo_cli.data import audit_golds, load_rows
+    from grpo_cli.data.audit import audit_golds
+    from grpo_cli.data.rows import load_rows
     from grpo_cli.recipe import plan
     from grpo_cli.recipe.checking.strategy import STRATEGIES
     from grpo_cli.reward.judge import Judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from grpo_cli.display.info import Card, Metrics
+from grpo_cli.run.info import Card, Metrics
 from grpo_cli.statistics.step import mean
 from grpo_cli.text import duration, half, number, percent, score, spark, two, visible
 

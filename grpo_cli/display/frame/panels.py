@@ -12,8 +12,8 @@ from rich.text import Text
 
 from grpo_cli.display.frame.lines import Piece, fit, fit_tail, head, line, rule, tail
 from grpo_cli.display.frame.state import FrameState, Note
-from grpo_cli.display.info import Source
 from grpo_cli.display.plain import shown_sources, timing
+from grpo_cli.run.info import RewardSource
 from grpo_cli.text import (
     BLOCKS,
     bar,
@@ -146,7 +146,7 @@ def short_name(name: str) -> str:
     return shown if len(shown) < 12 else shown[:10] + "…"
 
 
-def source_labels(sources: list[Source]) -> list[str]:
+def source_labels(sources: list[RewardSource]) -> list[str]:
     """`math   x1.0`, names under 12 characters."""
     names = [short_name(s.name) for s in sources]
     longest = max(map(len, names), default=0)

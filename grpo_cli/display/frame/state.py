@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grpo_cli.display.frame.sample import GroupView, SampleView
-from grpo_cli.display.info import Level, Metrics, RunInfo
+from grpo_cli.run.info import Level, Metrics, RunInfo
 
 KEPT_STEPS = 240
 KEPT_NOTES = 2

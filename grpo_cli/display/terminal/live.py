@@ -18,12 +18,12 @@ from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.display.info import Card, Level, Metrics, RunInfo
 from grpo_cli.display.stream import put
 from grpo_cli.display.terminal.keys import Keys
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.terminal.quiet import Quiet
 from grpo_cli.run.follow import is_evaluation, is_step
+from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
 
 FRAME_S = 0.4

@@ -12,10 +12,10 @@ from typing import Any, get_args
 
 from grpo_cli.display.frame.sample import SampleView, view_samples
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.display.info import Card, Level, RunInfo, Source, Status
 from grpo_cli.findings.gold import trusted_score
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_step
+from grpo_cli.run.info import Card, Level, Status, info_of
 
 OVER = get_args(Status)
 LONG_S = 600.0
@@ -90,34 +90,6 @@ class Watching:
         self.state.note(WORDS[note.level], text, hint, seconds_of(note.at) or self._now())
 
 
-def info_of(folder: RunFolder) -> RunInfo:
-    """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable."""
-    recipe, manifest = _recipe_of(folder), folder.manifest()
-    sample, train, model = (_section(recipe, key) for key in ("sample", "train", "model"))
-    sources = [
-        Source(name, float(options.get("weight", 1.0)), bool(options.get("primary")))
-        for part in ("verify", "shaping")
-        for name, options in _section(recipe, part).items()
-        if isinstance(options, dict)
-    ]
-    return RunInfo(
-        run=folder.name,
-        recipe=_label(manifest),
-        sha=str(manifest.get("recipe_sha", ""))[:8],
-        model=str(model.get("path", "")),
-        folder=str(folder.path),
-        log=str(folder.log_path),
-        device=str(manifest.get("device", "")),
-        steps=int(train.get("steps") or 0),
-        prompts=int(sample.get("prompts") or 0),
-        group=int(sample.get("group") or 0),
-        max_tokens=sample.get("max_tokens"),
-        seed=train.get("seed"),
-        sources=tuple(sources),
-        command="watch",
-    )
-
-
 def card_of(folder: RunFolder) -> Card:
     """The end card of a run that is over."""
     manifest, lines = folder.manifest(), folder.metrics()
@@ -158,29 +130,3 @@ def seconds_of(stamp: Any) -> float | None:
         return datetime.fromisoformat(stamp.replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
-
-
-def _recipe_of(folder: RunFolder) -> dict[str, Any]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        found = YAML(typ="safe").load(folder.recipe_text)
-    except (OSError, YAMLError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
-    found = recipe.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _label(manifest: dict[str, Any]) -> str:
-    """The recipe as it was named on the command line."""
-    argv = [str(word) for word in manifest.get("argv") or []]
-    after = argv[argv.index("train") + 1 :] if "train" in argv else []
-    named = [word for word in after if word.endswith((".yaml", ".yml"))] or [
-        w for w in after[:1] if not w.startswith("-")
-    ]
-    return named[0] if named else ""

@@ -43,7 +43,7 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
         RecipeError, DataError: the recipe or its rows cannot be used.
         SetupError: a verifier cannot run here.
     """
-    from grpo_cli.data import load_rows
+    from grpo_cli.data.rows import load_rows
     from grpo_cli.recipe import find
     from grpo_cli.recipe.reading.load import load
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from grpo_cli.data import audit_golds, load_rows
+from grpo_cli.data.audit import audit_golds
+from grpo_cli.data.rows import load_rows
 from grpo_cli.jobs.evaluate.evaluator import Evaluation, Evaluator, Measured
 from grpo_cli.policy.model import pick_device
 from grpo_cli.policy.threads import choose_threads

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from grpo_cli.display import Display
+from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Alone, Shared
 from grpo_cli.jobs.evaluate.evaluator import Evaluator
 from grpo_cli.jobs.probe.result import Probe, summarise

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.findings.run_data import Arm, RunData, differing_keys
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustered
 from grpo_cli.text import half, number, score, visible
 from grpo_verifiers.verdict import Outcome

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.run import RunFolder
-from grpo_cli.run.folder import Split
+from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean, percentile
 from grpo_verifiers.verdict import Outcome

@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.display import Display
-from grpo_cli.display.info import Status
+from grpo_cli.display.protocol import Display
 from grpo_cli.errors import Exit, TrainingError
 from grpo_cli.findings.alarms import MONITORS, Alarms
 from grpo_cli.findings.evidence import diagnosis
@@ -20,7 +19,8 @@ from grpo_cli.findings.health import Finding, Metrics
 from grpo_cli.findings.run_data import collect
 from grpo_cli.recipe import Recipe
 from grpo_cli.resilience import checkpoint
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import Status
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.job import Job, Outcome

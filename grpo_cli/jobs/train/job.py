@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo_cli.display import Card, Display
-from grpo_cli.display.info import Status
+from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.launch import end_rank
 from grpo_cli.distributed.peers import Peers
 from grpo_cli.distributed.ranks import Ranks
@@ -47,7 +46,8 @@ from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
 from grpo_cli.rollout.vllm.server import ServerWatch, check_model, server_of, watched
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import Card, Status
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train.kl_monitor import keeps_reference

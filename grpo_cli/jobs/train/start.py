@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from grpo_cli.display import Display, RunInfo, Source
+from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
 from grpo_cli.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.reward.judge import Judge, proxy_warnings
-from grpo_cli.run import RunFolder
 from grpo_cli.run.about import git_commit, versions
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import RewardSource, RunInfo
 
 
 def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, device: str) -> RunFolder:
@@ -47,7 +48,7 @@ def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: b
         group=recipe.sample.group,
         max_tokens=recipe.sample.max_tokens,
         seed=recipe.train.seed,
-        sources=tuple(Source(name, spec.weight, spec.primary) for name, spec in recipe.verify.items()),
+        sources=tuple(RewardSource(name, spec.weight, spec.primary) for name, spec in recipe.verify.items()),
     )
 
 

@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
 from grpo_cli.errors import SetupError
-from grpo_cli.run import RunFolder
+from grpo_cli.run.folder import RunFolder
 
 PROJECT = "grpo"
 PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "trackio": ("trackio",)}

@@ -1,0 +1,122 @@
+"""What is known of a run before its first step and after its last, from the trainer or from its folder alone.
+
+All times are seconds; None is "not measured".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpo_cli.run.folder import RunFolder
+
+Metrics = Mapping[str, Any]
+Level = Literal["info", "good", "warn", "error"]
+Status = Literal["done", "stopped", "paused", "rolled_back", "interrupted", "failed"]
+"""How a run ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSource:
+    """A part of the reward and its weight; verifiers first, then shaping terms."""
+
+    name: str
+    weight: float = 1.0
+    primary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What is known before the first step."""
+
+    run: str
+    recipe: str = ""
+    sha: str = ""
+    model: str = ""
+    folder: str = ""
+    log: str = ""
+    device: str = ""
+    steps: int = 0
+    start_step: int = 0
+    prompts: int = 0
+    group: int = 0
+    max_tokens: int | None = None
+    seed: int | None = None
+    sources: tuple[RewardSource, ...] = ()
+    command: str = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The end of a run. `history` and `evaluations` are the lines of `metrics.jsonl`; the card's numbers come from them."""
+
+    status: Status
+    wall_s: float
+    history: tuple[Metrics, ...] = ()
+    evaluations: tuple[Metrics, ...] = ()
+    device: str = ""
+    reason: str = ""
+    best: str = ""
+    report: str = ""
+    evidence: str = ""
+    """The file behind the alarm that ended the run."""
+    next: str = ""
+    """The command to go on with; `other` is another one."""
+    other: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase over the whole run; where empty, the sums of `time/…` in `history`."""
+
+
+def info_of(folder: RunFolder) -> RunInfo:
+    """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable."""
+    recipe, manifest = _recipe_of(folder), folder.manifest()
+    sample, train, model = (_section(recipe, key) for key in ("sample", "train", "model"))
+    sources = [
+        RewardSource(name, float(options.get("weight", 1.0)), bool(options.get("primary")))
+        for part in ("verify", "shaping")
+        for name, options in _section(recipe, part).items()
+        if isinstance(options, dict)
+    ]
+    return RunInfo(
+        run=folder.name,
+        recipe=_label(manifest),
+        sha=str(manifest.get("recipe_sha", ""))[:8],
+        model=str(model.get("path", "")),
+        folder=str(folder.path),
+        log=str(folder.log_path),
+        device=str(manifest.get("device", "")),
+        steps=int(train.get("steps") or 0),
+        prompts=int(sample.get("prompts") or 0),
+        group=int(sample.get("group") or 0),
+        max_tokens=sample.get("max_tokens"),
+        seed=train.get("seed"),
+        sources=tuple(sources),
+        command="watch",
+    )
+
+
+def _recipe_of(folder: RunFolder) -> dict[str, Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = YAML(typ="safe").load(folder.recipe_text)
+    except (OSError, YAMLError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
+    found = recipe.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _label(manifest: dict[str, Any]) -> str:
+    """The recipe as it was named on the command line."""
+    argv = [str(word) for word in manifest.get("argv") or []]
+    after = argv[argv.index("train") + 1 :] if "train" in argv else []
+    named = [word for word in after if word.endswith((".yaml", ".yml"))] or [
+        w for w in after[:1] if not w.startswith("-")
+    ]
+    return named[0] if named else ""
