@@ -4,7 +4,7 @@
 
 Forecast: prompts draw their pass rate from the named distribution, 64 prompts x 8 samples are taken, the error of the
 expected dead share and the coverage of its interval are over `reps` probes; group 8 is measured, 16 to 64 extrapolated.
-Findings: share of simulated healthy runs (`tests/unit/simulated_runs.py`) that anything is said of.
+Findings: share of simulated healthy runs (`tests/builders/simulated_runs.py`) that anything is said of.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from pathlib import Path
 from statistics import fmean
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "verifiers"), str(ROOT / "tests/unit")]
-
-from simulated_runs import simulate  # noqa: E402
+sys.path[:0] = [str(ROOT), str(ROOT / "verifiers")]
 
 from grpo_cli.findings.health import over_run  # noqa: E402
 from grpo_cli.findings.trends import trends  # noqa: E402
 from grpo_cli.statistics.dead_groups import forecast  # noqa: E402
+from tests.builders.simulated_runs import simulate  # noqa: E402
 
 GROUPS = (2, 4, 8, 16, 32, 64)
 KINDS: dict[str, Callable[[random.Random], float]] = {

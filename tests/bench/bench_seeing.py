@@ -15,9 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
-
-from display_state import full_state, run_state, step_metrics, view
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.sample import view_samples
@@ -28,6 +26,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import right, wrong
+from tests.builders.display_state import full_state, run_state, step_metrics, view
 
 
 def batch(prompts: int, group: int, tokens: int, verifiers: int) -> list[SampleRecord]:

@@ -46,7 +46,7 @@ def cost_us(kind: str) -> float:
 
 def pool_figures() -> dict[str, float]:
     """Start, cost an item, and time from a limit to the verdict, for a pool of one worker."""
-    path = [str(ROOT / "tests" / "unit")]
+    path = [str(ROOT / "tests/verifiers/processes")]
     began = time.perf_counter()
     pool = Pool("pool_tasks:make", workers=1, limits=Limits(cpu_s=0.2), path=path)
     pool.run(["warm"])

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit"))
 
 from chromium import Chromium
-from report_runs import make_run
 
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.report import write_report
 from grpo_cli.run.folder import RunFolder
+from tests.builders.report_runs import make_run
 
 pytestmark = pytest.mark.browser
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
-from rollout_models import FAMILIES, plain_logps, prompts, tiny
 from transformers import GenerationConfig
 
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.reuse.engine import PrefixReuse
+from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
 
 pytestmark = pytest.mark.gpu
 ENDS = {3, 11}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
-from rollout_models import FAMILIES, tiny
-
 from grpo_cli.rollout.fused.swaps import swapped
 from grpo_cli.rollout.fused.update import update_swaps
+from tests.builders.rollout_models import FAMILIES, tiny
 
 pytestmark = pytest.mark.gpu
 

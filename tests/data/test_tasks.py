@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.errors import DataError, RecipeError, SetupError
+from tests.builders.data_builders import Data, Source
+
+
+def rows(name: str, which: str = "train", **options: Any) -> list[Row]:
+    source = Source(name, options=options)
+    return load_rows(Data([source], eval=source), "train" if which == "train" else "eval")
+
+
+def test_addition3_trains_on_twelve_thousand_sums_and_holds_out_1024_others() -> None:
+    train, test = rows("tasks:addition3"), rows("tasks:addition3", "eval")
+    assert (len(train), len(test)) == (12_000, 1_024)
+    assert not {r.prompt for r in train} & {r.prompt for r in test}
+    assert len({r.prompt for r in train}) == 12_000
+
+
+def test_addition3_works_its_sums_out_column_by_column() -> None:
+    from grpo_cli.data.tasks.addition3 import problem
+
+    assert problem(412, 989) == {
+        "question": "412+989=?",
+        "answer": "1401",
+        "worked": "<think>290:11,181:10,491:14</think>\\boxed{1401}",
+        "blurt": "\\boxed{1401}",
+    }
+
+
+def test_every_worked_column_of_addition3_adds_up() -> None:
+    for row in rows("tasks:addition3", size=300):
+        for x, y, carry, total in re.findall(r"(\d)(\d)(\d):(\d+)", row.fields["worked"]):
+            assert int(x) + int(y) + int(carry) == int(total)
+
+
+def test_a_smaller_training_set_keeps_the_held_out_rows() -> None:
+    assert rows("tasks:addition3", "eval", size=5) == rows("tasks:addition3", "eval")
+
+
+def test_the_split_can_be_named() -> None:
+    assert rows("tasks:addition3", "train", split="test") == rows("tasks:addition3", "eval")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("tasks:additoin3", {}, "did you mean `addition3`"),
+        ("tasks:addition3", {"sise": 3}, "did you mean `size`"),
+        ("tasks:addition3", {"size": "many"}, "whole number from 0, got 'many'"),
+        ("tasks:addition3", {"split": "dev"}, "train or test, got 'dev'"),
+        ("tasks:rg/chain_sums", {}, "did you mean `chain_sum`"),
+        ("tasks:rg/chain_sum", {"min_term": 1}, "did you mean `min_terms`"),
+        ("tasks:rg/chain_sum", {"min_terms": 5, "max_terms": 2}, "max_terms must be >= min_terms"),
+        ("tasks:rg/chain_sum", {"size": 0}, "whole number from 1, got 0"),
+        ("https://example.org/a.jsonl", {}, "download it"),
+        ("a.jsonl", {"split": "test"}, "unknown option `split`"),
+    ],
+)
+def test_a_source_that_cannot_be_meant_is_a_mistake_of_the_recipe(
+    name: str, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RecipeError, match=words) as caught:
+        rows(name, **options)
+    assert caught.value.mistakes[0].place == "data.train"
+
+
+def test_reasoning_gym_rows_carry_what_its_scorer_needs() -> None:
+    from reasoning_gym.factory import get_score_answer_fn
+
+    for row in rows("tasks:rg/countdown", size=5):
+        score = get_score_answer_fn(row.fields["rg"])
+        assert score(row.fields["answer"], row.fields) == 1.0
+        assert score("1", row.fields) < 1.0
+
+
+def test_reasoning_gym_rows_are_the_same_every_time() -> None:
+    assert rows("tasks:rg/chain_sum", size=20) == rows("tasks:rg/chain_sum", size=20)
+    assert rows("tasks:rg/chain_sum", size=20) != rows("tasks:rg/chain_sum", size=20, seed=1)
+
+
+def test_reasoning_gym_splits_share_no_question_even_in_a_small_space() -> None:
+    options = {"max_digits": 1, "max_terms": 2, "size": 400}
+    train, test = (
+        rows("tasks:rg/chain_sum", "train", **options),
+        rows("tasks:rg/chain_sum", "eval", **options),
+    )
+    assert len(train) == len(test) == 400
+    assert not {r.prompt for r in train} & {r.prompt for r in test}
+
+
+def test_a_space_without_enough_test_questions_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from grpo_cli.data.tasks import gym
+
+    monkeypatch.setattr(gym, "TEST_SHARE", 300)
+    with pytest.raises(DataError, match="rows for the test split"):
+        rows("tasks:rg/chain_sum", "eval", max_digits=1, max_terms=2, size=1)
+
+
+def test_without_reasoning_gym_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "reasoning_gym.factory", None)
+    with pytest.raises(SetupError) as caught:
+        rows("tasks:rg/chain_sum")
+    assert caught.value.hint == "pip install 'grpo-cli[tasks]'"

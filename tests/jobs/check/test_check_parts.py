@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_cli.data.rows import Row
+from grpo_cli.errors import DataError, Exit, Mistake, SetupError
+from grpo_cli.jobs.check.findings import Finding, Level, exit_code, failed
+from grpo_cli.jobs.check.lengths import Lengths, histogram
+from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.reading import read_rows
+from grpo_cli.jobs.check.sizes import read_sizes
+from grpo_cli.jobs.check.tokens import ModelFiles, UnknownTokens, counter, model_files
+from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
+from grpo_cli.recipe import Model
+from grpo_verifiers import Outcome, Sample, Verdict, Verifier
+from tests.builders.data_builders import Data, Source, question, write_lines
+
+TINY = Model(path="builtin:tiny")
+
+
+def finding(level: Level, code: Exit = Exit.DATA) -> Finding:
+    return Finding("x", level, "", code=code)
+
+
+def row(text: str, **fields: Any) -> Row:
+    return Row(text, text, [{"role": "user", "content": text}], fields, f"a.jsonl:{text}")
+
+
+@pytest.mark.parametrize(
+    ("findings", "code"),
+    [
+        ([], 0),
+        ([finding(Level.OK), finding(Level.NOTE), finding(Level.UNKNOWN)], 0),
+        ([finding(Level.WARN)], 1),
+        ([finding(Level.WARN), finding(Level.FAIL)], 3),
+        ([finding(Level.FAIL), finding(Level.FAIL, Exit.SETUP)], 4),
+    ],
+)
+def test_the_worst_finding_gives_the_exit_code(findings: list[Finding], code: int) -> None:
+    assert exit_code(findings) == code
+
+
+def test_a_failure_keeps_its_code_and_shows_ten_mistakes() -> None:
+    assert failed("x", SetupError("no sandbox", hint="do")).code == Exit.SETUP
+    many = failed("x", DataError([Mistake(f"a:{i}", "bad") for i in range(12)]))
+    assert many.message == "12 mistakes"
+    assert (many.lines[0], many.lines[-1], len(many.lines)) == ("a:0: bad", "… and 2 more", 11)
+
+
+def test_few_rows_are_all_looked_at(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [question(i) for i in range(30)])
+    read = read_rows(Data([Source("a.jsonl")]), "train", tmp_path, most=30)
+    assert (len(read.rows), read.total, read.is_exact, read.is_sample) == (30, 30, True, False)
+
+
+def test_a_long_file_is_counted_and_sampled_over_its_whole_length(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [question(i) for i in range(20_000)])
+    read = read_rows(Data([Source("a.jsonl")]), "train", tmp_path, most=100)
+    assert (read.total, read.is_exact, read.how) == (20_000, True, "spread evenly")
+    assert 80 <= len(read.rows) <= 120
+    lines = [int(r.place.split(":")[1]) for r in read.rows]
+    assert lines[0] < 500 and lines[-1] > 19_500
+
+
+def test_a_broken_line_among_the_sampled_ones_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"oops, this is no JSON\n" * 40_000)
+    with pytest.raises(DataError) as caught:
+        read_rows(Data([Source("a.jsonl")]), "train", tmp_path, most=100)
+    assert 80 <= len(caught.value.mistakes) <= 120
+
+
+def test_limit_and_skip_bound_the_sample(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [question(i) for i in range(20_000)])
+    read = read_rows(Data([Source("a.jsonl", skip=5_000, limit=1_000)]), "train", tmp_path, most=100)
+    assert read.total == 1_000
+    assert all(5_001 <= int(r.place.split(":")[1]) <= 6_000 for r in read.rows)
+
+
+def test_other_files_are_read_from_the_front_and_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("question,answer\n" + "q,1\n" * 50)
+    read = read_rows(Data([Source("a.csv")]), "train", tmp_path, most=20)
+    assert (len(read.rows), read.total, read.is_exact, read.how) == (20, 20, False, "the first 20")
+
+
+def test_a_weight_counts_in_the_total(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [question(i) for i in range(10)])
+    assert read_rows(Data([Source("a.jsonl", weight=2.5)]), "train", tmp_path, most=99).total == 25
+
+
+def test_the_histogram_holds_every_count_in_at_most_nine_bars() -> None:
+    counts = [1, 1, 2, 90, 1000]
+    lines = histogram(counts)
+    assert len(lines) <= 9
+    assert sum(int(line.split()[-1].replace(",", "")) for line in lines) == len(counts)
+    assert histogram([7]) == ("7   ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇ 1",)
+
+
+def test_quantiles_are_counts_that_occur() -> None:
+    lengths = Lengths.of([4, 1, 3, 2], 4)
+    assert (lengths.quantile(0.5), lengths.quantile(0.95), lengths.quantile(0.0), lengths.mean) == (
+        2,
+        4,
+        1,
+        2.5,
+    )
+
+
+def test_a_sample_of_prompts_says_of_how_many() -> None:
+    from grpo_cli.jobs.check.lengths import check_lengths
+    from grpo_cli.recipe import Recipe
+
+    recipe = Recipe.model_validate(
+        {
+            "model": "x",
+            "data": {"train": "a.jsonl", "prompt": "{q}"},
+            "verify": {"math": {}},
+            "train": {"steps": 1},
+        }
+    )
+    found = check_lengths(Lengths.of([5, 9, 700], 30), recipe, context=1_000)
+    assert found.level is Level.WARN
+    assert found.message == (
+        "3 of 30 prompts 9 tokens at the median, p95 700, longest 700;"
+        " 1 of 3 are over 488 (context 1,000 - `sample.max_tokens`) and dropped"
+    )
+
+
+def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
+    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.tokens import encode
+
+    tokenizer = byte_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    rows = [row("412+989=?"), row("wie grün?"), row("\\boxed{1}")]
+    expected = [len(encode(tokenizer, one)) for one in rows]
+    assert counter(TINY, model_files(TINY))(rows) == expected
+    saved = Model(path=str(tmp_path))
+    assert counter(saved, model_files(saved))(rows) == expected
+
+
+def test_a_model_that_lies_nowhere_has_unknown_tokens() -> None:
+    with pytest.raises(UnknownTokens, match=r"no `tokenizer.json`"):
+        counter(Model(path="nobody/nothing-here"), ModelFiles(None, None, None))
+
+
+def test_a_template_that_needs_transformers_gives_unknown_tokens(tmp_path: Path) -> None:
+    from grpo_cli.policy.tiny import byte_level
+
+    byte_level().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "chat_template.jinja").write_text("{% generation %}x{% endgeneration %}")
+    model = Model(path=str(tmp_path))
+    with pytest.raises(UnknownTokens, match="needs transformers"):
+        counter(model, model_files(model))
+
+
+def test_chat_rows_need_a_chat_template(tmp_path: Path) -> None:
+    from grpo_cli.policy.tiny import byte_level
+
+    byte_level().save(str(tmp_path / "tokenizer.json"))
+    model = Model(path=str(tmp_path))
+    count = counter(model, model_files(model))
+    with pytest.raises(UnknownTokens, match=r"`data.plain: true`"):
+        count([row("x")])
+    assert count([Row("x", "abc", None, {})]) == [3]
+
+
+def test_parameters_are_added_up_as_the_model_has_them() -> None:
+    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+
+    sizes = read_sizes(TINY, model_files(TINY))
+    assert sizes is not None
+    model = tiny_llama(byte_tokenizer(), seed=0)
+    assert sizes.parameters == sum(p.numel() for p in model.parameters()) == 357_984
+
+
+def test_adapter_parameters_are_those_of_peft() -> None:
+    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+    from grpo_cli.policy.model import attach_lora
+    from grpo_cli.recipe import Lora
+
+    sizes = read_sizes(TINY, model_files(TINY))
+    adapted = attach_lora(tiny_llama(byte_tokenizer(), seed=0), Lora(r=4))
+    assert sizes is not None
+    assert sizes.lora_parameters(4) == sum(p.numel() for p in adapted.parameters() if p.requires_grad)
+
+
+def test_safetensors_headers_count_before_the_config_does(tmp_path: Path) -> None:
+    from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+
+    tiny_llama(byte_tokenizer(), seed=0).save_pretrained(tmp_path)
+    model = Model(path=str(tmp_path))
+    sizes = read_sizes(model, model_files(model))
+    assert sizes is not None
+    assert (sizes.parameters, sizes.source, sizes.context) == (357_984, "safetensors headers", 512)
+
+
+def test_a_config_of_another_kind_gives_no_sizes(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"n_embd": 12}))
+    model = Model(path=str(tmp_path))
+    assert read_sizes(model, model_files(model)) is None
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    pass
+
+
+class Says(Verifier):
+    """Calls right what `accepts` accepts."""
+
+    Options = NoOptions
+
+    def __init__(self, accepts: Any) -> None:
+        super().__init__(NoOptions())
+        self.accepts = accepts
+
+    def compile(self, row: Mapping[str, Any]) -> str:
+        return str(row["answer"])
+
+    def gold_text(self, row: Mapping[str, Any]) -> str:
+        return str(row["answer"])
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        return [
+            Verdict(Outcome.RIGHT, 1.0) if self.accepts(s.completion, s.gold) else Verdict(Outcome.WRONG, 0.0)
+            for s in samples
+        ]
+
+
+def refusals(accepts: Any) -> Finding:
+    verifiers = {"v": Says(accepts)}
+    audit, golds = check_golds(
+        "train", [row(str(i), answer=str(i)) for i in range(50)], verifiers, False, None
+    )
+    assert audit is not None and golds.level is Level.OK
+    (found,) = check_refusals(audit, verifiers)
+    return found
+
+
+def test_a_verifier_that_tells_golds_apart_is_fine() -> None:
+    found = refusals(lambda completion, gold: completion == gold)
+    assert (found.level, found.data["right"]) == (Level.OK, 0)
+
+
+def test_a_verifier_that_always_says_yes_is_found_out() -> None:
+    assert refusals(lambda completion, gold: True).message == "calls an empty completion right"
+
+
+def test_a_verifier_that_says_yes_to_any_answer_is_found_out() -> None:
+    found = refusals(lambda completion, gold: completion != "")
+    assert (found.level, found.data["right"]) == (Level.WARN, 49)
+
+
+def test_bad_golds_are_a_failure_or_a_note_as_the_recipe_says() -> None:
+    rows = [row("1", answer="1"), row("2", answer="13")]
+    verifiers = {"v": Says(lambda completion, gold: completion == gold != "13")}
+    _, refused = check_golds("train", rows, verifiers, drops=False, budget_s=None)
+    _, noted = check_golds("train", rows, verifiers, drops=True, budget_s=None)
+    assert (refused.level, noted.level) == (Level.FAIL, Level.NOTE)
+    assert refused.lines[0].startswith("a.jsonl:2: `verify.v` cannot use this row")
+
+
+def test_a_slow_verifier_is_sampled_over_all_rows_and_the_count_is_said() -> None:
+    rows = [row(str(i), answer=str(i)) for i in range(1_000)]
+    verifiers = {"v": Says(lambda completion, gold: completion == gold)}
+    audit, found = check_golds("train", rows, verifiers, drops=False, budget_s=0.0)
+    assert audit is not None
+    assert found.message == "all of 250 of 1,000 train rows pass their own verifier"
+    assert (audit.rows[0].id, audit.rows[-1].id) == ("0", "996")
+    _, found = check_golds("train", rows, verifiers, drops=False, budget_s=None)
+    assert found.message == "all of 1,000 train rows pass their own verifier"
+
+
+def test_rows_that_are_all_bad_are_one_failure() -> None:
+    _, found = check_golds(
+        "train", [row("1", answer="1")], {"v": Says(lambda *_: False)}, drops=True, budget_s=None
+    )
+    assert (found.level, found.hint) == (Level.FAIL, "every row has one: look at `data.answer` first")
+
+
+def test_held_out_rows_among_the_training_rows_are_a_warning() -> None:
+    duplicates, overlap = check_likeness(
+        [row("a b c d"), row("e f g h")], [row("a b c d")], "2 training rows"
+    )
+    assert duplicates.level is Level.OK
+    assert (overlap.level, overlap.data["exact"]) == (Level.WARN, 1)
+    assert overlap.message == "1 exact of 1 held-out rows stand among 2 training rows"

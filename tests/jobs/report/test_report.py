@@ -1,0 +1,171 @@
+"""The report without a browser: what is read, how runs become arms, and that no text can act."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import DataError, SetupError
+from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
+from grpo_cli.jobs.report.outcome import verdict
+from grpo_cli.jobs.report.page import build_page, embedded, write_report
+from grpo_cli.jobs.report.pictures import groups, rewards
+from grpo_cli.jobs.report.reading import probes, read_samples, spread, surprises_of
+from grpo_cli.run.folder import RunFolder
+from tests.builders.report_runs import HOSTILE, make_run, sample
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_embedded_json_cannot_end_its_element() -> None:
+    text = embedded({"x": [*HOSTILE, "\u2028"]})
+    assert "<" not in text
+    assert text.isascii()
+    assert json.loads(text)["x"][0] == HOSTILE[0]
+
+
+def test_hostile_text_stands_escaped_and_the_policy_names_both_scripts(tmp_path: Path) -> None:
+    page = build_page(arms_of([collect(make_run(tmp_path, "hostile"))]), "plotly")
+    assert page.count("<script") == 3
+    assert page.count("</script>") == 3
+    assert "<img" not in page
+    assert "gsm8k&lt;b&gt;.yaml" in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert "default-src 'none'" in policy[1]
+    assert policy[1].count("'sha256-") == 2
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+
+
+def test_the_outcome_is_paired_and_says_what_it_could_have_seen(tmp_path: Path) -> None:
+    said = verdict(collect(make_run(tmp_path, "learns", hostile=False)))
+    assert re.search(r"held-out pass@1 0\.\d{3} ±\.100 → 0\.\d{3} ±\.100 \(n 16\), step 0 → 20", said)
+    assert re.search(r"Paired on \d+ prompts: \+0\.\d{3} ±\.\d{3}, p", said)
+    assert "80 % power" in said
+
+
+def test_a_run_that_was_measured_once_claims_nothing(tmp_path: Path) -> None:
+    assert "nothing can be said" in verdict(collect(make_run(tmp_path, "short", steps=4)))
+
+
+def test_runs_that_differ_in_their_seed_share_an_arm(tmp_path: Path) -> None:
+    runs = [collect(make_run(tmp_path, f"s{s}", seed=s, steps=2)) for s in range(2)]
+    other = collect(make_run(tmp_path, "other", lr="1e-5", steps=2))
+    assert [(a.label, len(a.runs)) for a in arms_of([*runs, other])] == [("lr=1e-06", 2), ("lr=1e-05", 1)]
+    assert differing_keys([r.recipe for r in (*runs, other)]) == ["train.lr"]
+
+
+def test_figures_take_their_numbers_from_the_metrics(tmp_path: Path) -> None:
+    run = collect(make_run(tmp_path, "a"))
+    figure = groups(run)
+    assert figure is not None
+    mixed = next(t for t in figure.traces if t["name"] == "mixed")
+    assert mixed["y"] == [m["group/mixed"] / m["group/count"] for m in run.steps]
+    reward = rewards(run, {})
+    assert reward is not None
+    assert reward.traces[0]["y"] == [m["reward/total/mean"] for m in run.steps]
+
+
+def test_a_number_that_is_not_finite_is_a_gap(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "a", steps=1)
+    folder.write_metrics({"step": 2, "group/count": 4, "reward/total/mean": float("nan")})
+    figure = rewards(collect(folder), {})
+    assert figure is not None
+    assert figure.traces[0]["y"][-1] is None
+
+
+def test_spread_keeps_the_ends() -> None:
+    assert spread(list(range(100)), 5) == [0, 25, 50, 74, 99]
+    assert spread([1, 2], 5) == [1, 2]
+
+
+def test_surprises_are_the_lone_ones_the_longest_and_the_failures() -> None:
+    import random
+
+    rng = random.Random(0)
+    group = [(i, sample(rng, 1, "r", 0, 0.0, False)) for i in range(1, 8)]
+    group.append((8, sample(rng, 1, "r", 0, 1.0, False)))
+    kinds = {kind: line for kind, _, line, _ in surprises_of(group)}
+    assert kinds["lone right in a wrong group"] == 8
+    assert {"longest", "shortest right", "verifier error", "over limit"} <= kinds.keys()
+
+
+def test_probes_begin_with_those_that_gained_lost_and_never_moved() -> None:
+    rates: dict[str, list[float | None]] = {
+        "up": [0.0, 1.0],
+        "down": [1.0, 0.0],
+        "never": [0.0, 0.0],
+        "always": [1.0, 1.0],
+    }
+    assert probes(list(rates), rates) == ["up", "down", "never", "always"]
+
+
+def test_every_sample_names_its_file_and_line(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "a")
+    reading = read_samples(folder)
+    for entry in reading.surprises:
+        name, line = entry["place"].rsplit(":", 1)
+        stored = json.loads(
+            (folder.path / name)
+            .read_text(encoding="utf-8", errors="surrogatepass")
+            .split("\n")[int(line) - 1]
+        )
+        assert stored["row"] == entry["row"]
+    assert reading.files_read == reading.files == 20
+    assert len(reading.prompts) == 16
+
+
+def test_a_run_without_evaluations_or_samples_still_has_a_report(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "bare", "{broken", {})
+    with pytest.raises(DataError, match="no metrics yet"):
+        collect(folder)
+    folder.write_metrics({"step": 1, "group/count": 2, "reward/total/mean": 0.5})
+    page = write_report(arms_of([collect(folder)]), folder.path / "report.html")
+    assert "Outcome" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_into_a_place_that_is_no_folder_is_a_setup_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="cannot be written"):
+        write_report(arms_of([collect(make_run(tmp_path, "a", steps=1))]), tmp_path / "file" / "report.html")
+
+
+def test_recipes_are_compared_by_dotted_key() -> None:
+    assert flat_recipe("a: {b: 1, c: {}}\nd: [1]\n") == {"a.b": 1, "a.c": {}, "d": [1]}
+    assert flat_recipe("{broken") == {}
+
+
+def grpo(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environ = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}", "PYTHONUTF8": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "grpo_cli", *args],
+        cwd=cwd,
+        env=environ,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def test_the_command_prints_where_the_page_is(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs", "a", steps=2)
+    done = grpo("report", "last", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "runs/a/report.html\n", "")
+    assert (tmp_path / "runs/a/report.html").stat().st_size > 1_000_000
+
+
+def test_several_runs_need_a_place(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_run(tmp_path / "runs", name, steps=1)
+    done = grpo("report", "a", "b", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == "error: --out: several runs need a place for their common report\n\nhint: --out report.html\n"
+    )

@@ -1,0 +1,168 @@
+"""What a verdict of the maths verifier says, and what its options change."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+from grpo_verifiers import BadGold, BadOption, Outcome, build
+from grpo_verifiers.maths.extract import extract as find_answer
+
+ROOT = Path(__file__).resolve().parents[3]
+DATA = Path(os.environ.get("GRPO_DATA", ROOT.parent / "shared" / "data"))
+
+
+def reason(gold: object, answer: str, **options: object) -> str:
+    return build("math", **options).verify("\\boxed{" + answer + "}", {"answer": gold}).reason
+
+
+def is_right(gold: object, answer: str, **options: object) -> bool:
+    return (
+        build("math", **options).verify("\\boxed{" + answer + "}", {"answer": gold}).outcome is Outcome.RIGHT
+    )
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ("no box here", "no_box"),
+        ("\\boxed{}", "empty_box"),
+        ("\\boxed{5", "unterminated_box"),
+        ("<think>\\boxed{5}", "in_thinking"),
+        ("\\boxed{5} or 6", "hedge"),
+        ("\\boxed{5 \\text{ or } 6}", "hedge"),
+        ("The answer is not \\boxed{5}", "denied"),
+        ("\\boxed{(5,6)}", "kind"),
+        ("\\boxed{" + "1+" * 4000 + "1}", "too_long"),
+        ("\\boxed{6}", "unequal"),
+        ("\\boxed{5}", "equal:rational"),
+        ("\\boxed{\\text{your answer}}", "placeholder"),
+        (None, "not_text"),
+    ],
+)
+def test_every_verdict_says_why(response: object, expected: str) -> None:
+    verdict = build("math").verify(response, {"answer": "5"})  # type: ignore[arg-type]
+    assert verdict.reason == expected
+
+
+def test_the_extracted_text_comes_with_the_verdict() -> None:
+    assert build("math").verify("so \\boxed{ \\frac12 }.", {"answer": "0.5"}).answer == "\\frac12"
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [None, "", "   ", True, [], "\\boxed{}", "\\frac{1}{2", {"a": 1}, "?", float("nan"), "\\frac{1}{0}"],
+)
+def test_a_gold_without_a_kind_is_a_data_error(gold: object) -> None:
+    with pytest.raises(BadGold):
+        build("math").compile({"answer": gold})
+
+
+def test_a_gold_survives_pickling_and_verifies_itself() -> None:
+    maths = build("math")
+    gold = maths.compile({"answer": "\\frac{\\pi}{2}"})
+    assert pickle.loads(pickle.dumps(gold)) == gold
+    text = maths.gold_text({"answer": "\\frac{\\pi}{2}"})
+    assert text is not None
+    assert maths.verify(text, {"answer": "\\frac{\\pi}{2}"}).score == 1.0
+
+
+def test_a_list_of_golds_accepts_any_of_them() -> None:
+    assert is_right(["\\frac12", "50\\%"], "0.5")
+    assert not is_right(["5", "6"], "7")
+
+
+def test_numbers_are_golds() -> None:
+    assert is_right(12, "12")
+    assert is_right(0, "0")
+    assert is_right(0.5, "\\frac{1}{2}")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "gold", "answer", "by_default", "changed"),
+    [
+        ("units", "ignore", "5\\text{ cm}", "5\\text{ m}", False, True),
+        ("units", "convert", "24\\text{ inches}", "2\\text{ feet}", False, True),
+        ("percent", "value", "50", "50\\%", True, False),
+        ("percent", "sign", "0.5", "50\\%", True, False),
+        ("tolerance", 1e-3, "\\pi", "3.1416", False, True),
+        ("round_gold", False, "3.14", "\\pi", True, False),
+        ("order", "kept", "1,2", "2,1", True, False),
+        ("order", "free", "(1,2)", "(2,1)", False, True),
+        ("max_chars", 3, "12345", "12344+1", True, False),
+    ],
+)
+def test_an_option_changes_what_counts(
+    option: str, value: object, gold: str, answer: str, by_default: bool, changed: bool
+) -> None:
+    assert is_right(gold, answer) is by_default
+    assert is_right(gold, answer, **{option: value}) is changed
+
+
+def test_extract_decides_where_the_answer_is_looked_for() -> None:
+    line, box = "The answer is 5.", "\\boxed{5}"
+    for extract, from_line, from_box in (
+        ("boxed", 0.0, 1.0),
+        ("answer_line", 1.0, 0.0),
+        ("last_box_or_line", 1.0, 1.0),
+    ):
+        maths = build("math", extract=extract)
+        assert (maths.verify(line, {"answer": "5"}).score, maths.verify(box, {"answer": "5"}).score) == (
+            from_line,
+            from_box,
+        )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"extract": "last"},
+        {"tolerance": 2.0},
+        {"max_chars": 0},
+        {"units": "si"},
+        {"seconds": 0},
+        {"extracts": "boxed"},
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(BadOption):
+        build("math", **bad)
+
+
+@pytest.mark.data
+@pytest.mark.data
+@pytest.mark.skipif(
+    not DATA.is_dir() and os.environ.get("CI") != "true", reason="needs GSM8K and MATH-500 in GRPO_DATA"
+)
+@pytest.mark.parametrize("name", ["gsm8k_test.jsonl", "gsm8k_train.jsonl", "math500.jsonl"])
+def test_every_gold_verifies_against_itself(name: str) -> None:
+    maths = build("math")
+    with (DATA / name).open() as file:
+        answers = [json.loads(line)["answer"] for line in file]
+    failed = [
+        a for a in answers if maths.verify(f"\\boxed{{{a}}}", {"answer": a}).outcome is not Outcome.RIGHT
+    ]
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "} % \\boxed{1} ",
+        "<!-- \\boxed{",
+        "&lt;think ",
+        "<|channel|>",
+        "\\phantom{\\boxed{1}} ",
+        "\\boxed{1} vs ",
+    ],
+)
+def test_a_megabyte_of_one_mark_is_read_in_linear_time(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    start = time.process_time()
+    find_answer(text)
+    assert time.process_time() - start < 0.8
