@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import pass_at_k
+from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict
 
 Stats = dict[str, float | int | None]
@@ -194,15 +195,6 @@ def repetition(completion: str, most: int = 512) -> float:
     words = completion[-16 * most :].split()[-most:]
     runs = list(zip(words, words[1:], words[2:], words[3:], strict=False))
     return 1 - len(set(runs)) / len(runs) if runs else 0.0
-
-
-def has_thought(completion: str) -> bool:
-    """Whether a completion holds a closed, non-empty thinking block; the opening tag may stand in the prompt."""
-    end = completion.find("</think>")
-    if end < 0:
-        return False
-    start = completion.rfind("<think>", 0, end)
-    return bool(completion[start + len("<think>") if start >= 0 else 0 : end].strip())
 
 
 def mean(values: Sequence[float]) -> float | None:

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.step import has_thought, percentile, repetition, step_stats, timing_stats
+from grpo_cli.statistics.step import percentile, repetition, step_stats, timing_stats
+from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
 
 MARKS = {

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from grpo_verifiers.maths.extract import after_thinking, extract
+from grpo_verifiers.maths.extract import extract
+from grpo_verifiers.thinking import after_thinking
 from grpo_verifiers.verdict import Verdict, no_answer, over_limit
 from grpo_verifiers.verifier import Sample, Verifier
 
@@ -42,7 +43,7 @@ class Found(NamedTuple):
 def find_answer(completion: str, where: Where) -> Found:
     """The answer a completion states, after its thinking."""
     if where in ("whole", "last_line"):
-        text, is_open = after_thinking(completion)
+        text, is_open, _ = after_thinking(completion)
         if is_open:
             return Found((), "in_thinking")
         lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -17,7 +17,8 @@ from grpo_cli.policy.tokens import encode
 from grpo_cli.reward.judge import Judge, Judgement, Task
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
-from grpo_cli.statistics.step import has_thought, mean
+from grpo_cli.statistics.step import mean
+from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from grpo_verifiers.answers import AnswerVerifier, Example
 from grpo_verifiers.kinds.instruction_checks import Args, BadInstruction, obeys, read_instruction
-from grpo_verifiers.maths.extract import after_thinking
+from grpo_verifiers.thinking import after_thinking
 from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
 
@@ -52,7 +52,7 @@ class InstructionsVerifier(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Check each instruction on the text after the thinking."""
-        text, is_open = after_thinking(sample.completion)
+        text, is_open, _ = after_thinking(sample.completion)
         if is_open:
             return no_answer("in_thinking")
         if not text.strip():

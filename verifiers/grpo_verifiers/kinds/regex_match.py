@@ -17,8 +17,8 @@ from typing import Any, Literal
 import regex
 
 from grpo_verifiers.answers import NO_GOLD, Example
-from grpo_verifiers.maths.extract import after_thinking
 from grpo_verifiers.processes.pool import Done, Limits, Pool
+from grpo_verifiers.thinking import AfterThinking, after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 
@@ -120,8 +120,10 @@ class RegexVerifier(Verifier):
         began = time.perf_counter()
         if len(sample.completion) > self.options.max_chars:
             return over_limit("too_long")
-        text, is_open = (
-            after_thinking(sample.completion) if self._drops_thinking else (sample.completion, False)
+        text, is_open, _ = (
+            after_thinking(sample.completion)
+            if self._drops_thinking
+            else AfterThinking(sample.completion, False)
         )
         if is_open:
             return no_answer("in_thinking")

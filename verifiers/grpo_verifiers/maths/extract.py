@@ -10,17 +10,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.thinking import after_thinking
+
 _MOST_UNSEEN = 200
 LOOK_BACK = 20_000
 """How far from the end the fallbacks look, in characters."""
 
-_NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
-_THINKING = re.compile(
-    rf"(?:<|&lt;)\s*(?P<end>/?)\s*(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
-    r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
-    r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
-    re.IGNORECASE,
-)
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
 _BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -101,8 +96,8 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
     if "\x08oxed" in text:
         text = text.replace("\x08oxed", "\\boxed")  # "\boxed" written in a string that was not raw
     if "<" in text or "◁" in text or "[" in text or "&lt;" in text:
-        text, open_ended = after_thinking(text)
-        if open_ended:
+        text, is_open, _ = after_thinking(text)
+        if is_open:
             return Extraction((), "in_thinking")
     if mode != "answer_line":
         found = _last_box(text)
@@ -114,24 +109,6 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
     if found is not None:
         return found
     return Extraction((), "no_box" if mode != "answer_line" else "no_line")
-
-
-def after_thinking(text: str) -> tuple[str, bool]:
-    """What follows the last end of thinking, and whether a later thinking was opened and never closed."""
-    start, is_open = 0, False
-    for match in _THINKING.finditer(text):
-        word, channel = match["word"], match["channel"]
-        if channel is not None:
-            ends = channel.lower() == "final"
-        elif word is not None:
-            ends = word.lower() != "begin_of_thought"
-        else:
-            ends = bool(match["end"] or match["end2"] or match["end3"] or match["end4"])
-        if ends:
-            start, is_open = match.end(), False
-        else:
-            is_open = True
-    return (text[start:] if start else text), is_open
 
 
 class _Box(NamedTuple):

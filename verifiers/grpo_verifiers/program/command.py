@@ -18,6 +18,7 @@ from grpo_verifiers.sandbox.lanes import Lanes, Slot
 from grpo_verifiers.sandbox.programs import Limits, Ran, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
+from grpo_verifiers.thinking import answer_text
 from grpo_verifiers.verdict import Verdict, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadOption, Sample
 
@@ -175,7 +176,7 @@ def _found(argv: Sequence[str]) -> list[str]:
 
 def source_of(completion: str, tags: Sequence[str]) -> str | None:
     """The last block of the language, else the last untagged one, else the text itself if it has no blocks."""
-    text = extract.answer_part(completion)
+    text = answer_text(completion)
     found = extract.blocks(text)
     if not found:
         return text if text.strip() else None

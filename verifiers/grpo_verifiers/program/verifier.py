@@ -14,6 +14,7 @@ from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import extract
 from grpo_verifiers.sandbox.lanes import Lanes, Slot
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
+from grpo_verifiers.thinking import answer_text
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadOption, Sample
 
@@ -81,18 +82,19 @@ class CodeVerifier(SandboxedVerifier):
         task: Task = sample.gold
         if len(sample.completion) > MOST_SOURCE:
             return over_limit("source_size")
-        if not extract.answer_part(sample.completion).strip():
+        answer = answer_text(sample.completion)
+        if not answer.strip():
             return no_answer("empty")
         if task.needs_scratch and lanes.tier != "namespaces":
             return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
 
         def run(slot: Slot) -> Verdict:
             try:
-                trial = run_task(task, sample.completion, slot, self.options, self._order(task))
+                trial = run_task(task, answer, slot, self.options, self._order(task))
             except TestsBroken as err:
                 return error("tests_broken", str(err)[:300], time.perf_counter() - started)
             self._learn(task, trial)
-            return _verdict(task, trial, _shown(sample.completion), time.perf_counter() - started)
+            return _verdict(task, trial, _shown(answer), time.perf_counter() - started)
 
         return self.in_a_slot(lanes, run, started)
 
@@ -128,9 +130,8 @@ def _check(options: CodeOptions) -> None:
         raise BadOption("max_tests", "`max_tests` is below 1")
 
 
-def _shown(completion: str) -> str:
-    """The program as it is shown to people: the last Python block, else the answer part."""
-    text = extract.answer_part(completion)
+def _shown(text: str) -> str:
+    """The program as it is shown to people: the last Python block, else the answer."""
     found = extract.python_blocks(text)
     return (found[-1] if found else text).strip()[:20_000]
 

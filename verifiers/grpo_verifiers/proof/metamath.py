@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.thinking import answer_text
 from grpo_verifiers.verdict import Verdict, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
@@ -204,7 +205,7 @@ def _statement(value: Any, name: str, database: Database) -> Symbols:
 
 def proof_text(completion: str) -> str | None:
     """The last block tagged as a proof, else the last untagged one, else the text itself if it has no blocks."""
-    text = extract.answer_part(completion)
+    text = answer_text(completion)
     found = extract.blocks(text)
     if not found:
         return text if text.strip() else None

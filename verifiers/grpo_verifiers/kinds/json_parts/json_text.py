@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from grpo_verifiers.maths.extract import after_thinking
+from grpo_verifiers.thinking import after_thinking
 
 _FENCE = re.compile(r"```([\w+-]{0,20})[ \t]{0,20}\r?\n(.*?)```", re.S)
 _HEDGE = re.compile(
@@ -66,7 +66,7 @@ def _depth(value: Any) -> int:
 
 def find_json(completion: str, how: str) -> tuple[str | None, str]:
     """The text of the value that a completion states, or why there is none."""
-    text, is_open = after_thinking(completion)
+    text, is_open, _ = after_thinking(completion)
     if is_open:
         return None, "in_thinking"
     if how == "whole":

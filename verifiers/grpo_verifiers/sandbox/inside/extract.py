@@ -1,4 +1,4 @@
-"""Which part of a completion is the program. Runs inside the sandbox: parsing hostile text can take an interpreter down."""
+"""Which part of an answer is the program. Runs inside the sandbox: parsing hostile text can take an interpreter down."""
 
 from __future__ import annotations
 
@@ -17,15 +17,6 @@ class Block:
 
     tag: str
     text: str
-
-
-def answer_part(completion: str) -> str:
-    """The text after the last thinking block; nothing if the thinking was never closed."""
-    text = completion.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    _, closed, after = text.rpartition("</think>")
-    if closed:
-        return after
-    return "" if text.lstrip().startswith("<think>") else text
 
 
 def blocks(text: str) -> list[Block]:
@@ -114,9 +105,11 @@ def suits(tree: ast.Module, entry: str | None) -> bool:
     return bool(tree.body) if not entry else defines(tree, entry) or defines(tree, "Solution")
 
 
-def program(completion: str, entry: str | None, prompt_code: str) -> types.CodeType | None:
-    """The program of a completion, None if there is none. Without an entry point any block that parses will do."""
-    text = answer_part(completion)
+def program(text: str, entry: str | None, prompt_code: str) -> types.CodeType | None:
+    """The program of an answer (the thinking is off, line ends are plain), None if there is none.
+
+    Without an entry point any block that parses will do.
+    """
     if not text.strip():
         return None
     if entry and prompt_code and text.lstrip("\n")[:1] in (" ", "\t") and f"def {entry}" not in text:

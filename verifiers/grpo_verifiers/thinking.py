@@ -1,0 +1,194 @@
+r"""Where a completion stops thinking and starts to answer: the one definition, for every verifier and for the metric `think`.
+
+Read by it (only what follows the last end of thinking counts, nothing where a thinking is never closed): `math`,
+`numeric`, `exact`, `set`, `choice`, `equation`, `reasoning_gym`, `json`, `instructions`, `code`, `sql`, `command`,
+`metamath`, `coq`, and `regex` where it compares a group. Given the whole text: `format` (the tags are what it checks),
+`regex` that only searches, `python` (the function's author decides) and `reward_model`.
+
+Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
+`◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, and channels (`<|channel|>final` ends it, any other opens it).
+A chat template may have opened the thinking, so an end without a beginning counts.
+
+A tag that is only text is none: one within quotes or backticks on its line, in a fenced block of the answer, or as a
+pair in a fenced block of the thinking. A fence that the thinking left open does not hide the tag that starts a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
+_TAG = re.compile(
+    rf"(?:<|&lt;)\s*(?P<end>/?)\s*(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
+    r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
+    r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
+    re.IGNORECASE,
+)
+# a fence may also stand right behind a tag, which the scan then sees to have been one
+_FENCE = re.compile(r"(?:^|(?<=[>▷\]]))[^\S\n]*(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+# no quote starts behind a word, a bracket that closes or a backslash: don't, f(x)', \"
+_QUOTED = re.compile(r"(?<![\w)\]}\\])[rbfuRBFU]{0,2}([\"'`])(?:\\.|(?!\1)[^\\\n])*\1(?!\w)")
+_QUOTES = ('"', "'", "`")
+_MOST_INDENT = 100
+_SPECIAL = re.compile(r"<\|start\|>\s*assistant|<\|[^|>\n]{1,40}\|>")
+
+
+class AfterThinking(NamedTuple):
+    """The text that is the answer, whether a thinking was opened last and never closed, and whether one was closed that said anything."""
+
+    text: str
+    is_open: bool
+    has_thought: bool = False
+
+
+class _Tag(NamedTuple):
+    start: int
+    end: int
+    ends: bool
+
+
+class _Fence(NamedTuple):
+    start: int
+    end: int
+    marks: str
+    info: str
+
+
+def after_thinking(text: str) -> AfterThinking:
+    """What follows the last end of thinking: the whole text where there is none. Takes time linear in the text."""
+    tags = [_Tag(m.start(), m.end(), _is_end(m)) for m in _TAG.finditer(text)]
+    if not tags:
+        return AfterThinking(text, False)
+    tags = [tag for tag, quoted in zip(tags, _quoted(text, tags), strict=True) if not quoted]
+    fences = []
+    if "```" in text or "~~~" in text:
+        fences = [_Fence(m.start(), m.end(), m["marks"], m["info"].strip()) for m in _FENCE.finditer(text)]
+        fences = [f for f in fences if "`" not in f.info]
+    scan = _Scan(text)
+    scan.read(tags, fences)
+    if scan.fence is not None and not scan.in_answer and scan.hid_a_tag:
+        # that fence was never closed, so nothing says that what follows it is quoted
+        unclosed = scan.fence
+        scan = _Scan(text)
+        scan.read(tags, [f for f in fences if f.start < unclosed.start])
+    return scan.found()
+
+
+def has_thought(text: str) -> bool:
+    """Whether a completion holds a closed, non-empty thinking; its beginning may stand in the prompt."""
+    return after_thinking(text).has_thought
+
+
+def answer_text(completion: str) -> str:
+    """The text after the thinking with plain line ends, for verifiers of programs; "" where the thinking was never closed."""
+    text = completion.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+    found = after_thinking(text)
+    return "" if found.is_open else found.text
+
+
+def _is_end(match: re.Match[str]) -> bool:
+    word, channel = match["word"], match["channel"]
+    if channel is not None:
+        return channel.lower() == "final"
+    if word is not None:
+        return word.lower() != "begin_of_thought"
+    return bool(match["end"] or match["end2"] or match["end3"] or match["end4"])
+
+
+def _quoted(text: str, tags: list[_Tag]) -> Iterator[bool]:
+    """Of each tag, in order, whether it stands within quotes or backticks on its line; each line is read once."""
+    line_end, spans = -1, list[tuple[int, int]]()
+    for tag in tags:
+        if tag.start > line_end:
+            line_start = text.rfind("\n", 0, tag.start) + 1
+            line_end = text.find("\n", tag.end)
+            line_end = len(text) if line_end < 0 else line_end
+            spans = []
+            if any(text.find(q, line_start, tag.start) >= 0 for q in _QUOTES):
+                spans = [m.span() for m in _QUOTED.finditer(text, line_start, line_end)]
+            spans.reverse()
+        while spans and spans[-1][1] <= tag.start:
+            spans.pop()
+        yield bool(spans) and spans[-1][0] < tag.start and tag.end < spans[-1][1]
+
+
+class _Scan:
+    """One pass over tags and fences. Until the first tag nobody knows whether the template opened a thinking."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._is_open = self._has_thought = self.in_answer = self.hid_a_tag = False
+        self._answer_at = self._thought_at = 0
+        self.fence: _Fence | None = None
+        self._pairs = 0  # beginnings that the fence quotes, less ends
+        self._hidden: _Tag | None = None  # an end in this thinking's fences, for want of a better one
+        self._tag_end = -1
+
+    def read(self, tags: list[_Tag], fences: list[_Fence]) -> None:
+        """Take tags and fences in the order of the text."""
+        at = 0
+        for tag in tags:
+            while at < len(fences) and fences[at].start < tag.start:
+                self._take_fence(fences[at])
+                at += 1
+            self._take_tag(tag)
+        for fence in fences[at:]:
+            self._take_fence(fence)
+        if self._is_open and self._hidden is not None:
+            self._end(self._hidden)
+
+    def found(self) -> AfterThinking:
+        """The answer as far as it was read."""
+        text = self._text[self._answer_at :] if self._answer_at else self._text
+        return AfterThinking(text, self._is_open, self._has_thought)
+
+    def _take_fence(self, fence: _Fence) -> None:
+        starts_line = fence.start == 0 or self._text[fence.start - 1] == "\n"
+        if not starts_line and fence.start != self._tag_end:
+            return
+        if self.fence is None:
+            self.fence, self._pairs, self.hid_a_tag = fence, 0, False
+        elif fence.marks.startswith(self.fence.marks) and not fence.info:
+            self.fence = None
+
+    def _take_tag(self, tag: _Tag) -> None:
+        if self.fence is not None and self._is_quoted_by_fence(tag):
+            self.hid_a_tag = True
+        elif tag.ends:
+            self._end(tag)
+        else:
+            self._begin(tag)
+
+    def _is_quoted_by_fence(self, tag: _Tag) -> bool:
+        if self.in_answer:
+            return True
+        if not tag.ends:
+            self._pairs += 1
+            return True
+        if self._pairs:
+            self._pairs -= 1
+            return True
+        near = max(0, tag.start - _MOST_INDENT)
+        line = self._text[self._text.rfind("\n", near, tag.start) + 1 or near : tag.start]
+        if not line.strip(" \t`~"):
+            return False
+        self._hidden = tag
+        return True
+
+    def _begin(self, tag: _Tag) -> None:
+        if not self._is_open:
+            self._thought_at = tag.end
+        self._is_open, self.in_answer = True, False
+        self._leave(tag)
+
+    def _end(self, tag: _Tag) -> None:
+        said = self._text[self._thought_at : tag.start]
+        self._has_thought = self._has_thought or bool(_SPECIAL.sub("", said).strip())
+        self._answer_at = self._thought_at = tag.end
+        self._is_open, self.in_answer = False, True
+        self._leave(tag)
+
+    def _leave(self, tag: _Tag) -> None:
+        self.fence, self._hidden, self._tag_end = None, None, tag.end
