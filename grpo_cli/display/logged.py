@@ -1,4 +1,4 @@
-"""What every display does beside showing: the plain lines go to the run's `train.log`, and health notes are said."""
+"""What every display does beside showing: the plain lines go to the run's `train.log`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from typing import Any, TextIO
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.protocol import Display
-from grpo_cli.findings.health import Health
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.follow import is_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
 
@@ -59,7 +57,6 @@ class LoggedDisplay:
         self._early = io.StringIO()
         self._early_lock = threading.Lock()
         self._log = PlainDisplay(self._early)
-        self._health = Health()
         self._folder = ""
         self._has_stepped = False
 
@@ -84,26 +81,19 @@ class LoggedDisplay:
         self.shown.progress(noun, done, total)
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
-        """Logged and shown, with what is wrong from this step on."""
+        """Logged and shown."""
         if not self._has_stepped:
             self._has_stepped = True
             self._recall(int(metrics.get("step") or 0))
         self._log.step(metrics, view)
         self.shown.step(metrics, view)
-        for finding in self._health.step(metrics):
-            self.note("warn", finding.text, f"{finding.hint}  [{finding.code}]")
 
     def _recall(self, step: int) -> None:
         """A resumed run goes on with its own past: curves, starts and means are those of an unbroken one."""
-        if step <= 1 or not (Path(self._folder) / "metrics.jsonl").is_file():
-            return
-        earlier = [m for m in RunFolder(Path(self._folder)).metrics() if int(m.get("step") or 0) < step]
-        for metrics in earlier:
-            if is_step(metrics):
-                self._health.step(metrics)
         recall = getattr(self.shown, "recall", None)
-        if recall is not None:
-            recall(earlier)
+        if recall is None or step <= 1 or not (Path(self._folder) / "metrics.jsonl").is_file():
+            return
+        recall([m for m in RunFolder(Path(self._folder)).metrics() if int(m.get("step") or 0) < step])
 
     def evaluated(self, metrics: Metrics) -> None:
         """Logged and shown."""

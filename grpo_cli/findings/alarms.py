@@ -7,38 +7,18 @@ it is a function of the recorded lines, so that a resumed run, `grpo doctor` and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over
 from grpo_cli.findings.gold import gap_alarm
-from grpo_cli.findings.health import Finding, History, Metrics
-from grpo_cli.findings.trends import Bounds, length_hack_at
-from grpo_cli.statistics.step import mean
+from grpo_cli.findings.trends import length_hack_at
+from grpo_cli.run.info import Metrics
 
 MONITORS = {"W70": "gold", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
 """Which monitor of `monitor.on_alarm` an alarm belongs to."""
 
 KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean")  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Where a monitor begins to speak; the windows are steps."""
-
-    window: int = 10
-    entropy_left: float = 0.25
-    unsolved: float = 0.25
-    gain: float = 0.02
-    repeated: float = 0.3
-    growth: float = 2.0
-    full: float = 0.95
-    rise: float = 0.1
-    flat: float = 0.05
-    flat_steps: int = 20
-    silent_steps: int = 10
-    silent_evaluations: int = 3
 
 
 class Alarms:
@@ -47,8 +27,8 @@ class Alarms:
     `parts` are the rewarded verifiers beside the primary one.
     """
 
-    def __init__(self, parts: Sequence[str] = (), bars: Bars | None = None) -> None:
-        self.parts, self.bars = parts, bars or Bars()
+    def __init__(self, parts: Sequence[str] = (), limits: Limits | None = None) -> None:
+        self.parts, self.limits = parts, limits or Limits()
         self._history: list[dict[str, Any]] = []
         self._lengths: list[float | None] = []
         self._rights: list[float | None] = []
@@ -59,24 +39,24 @@ class Alarms:
         """What is newly alarming after this step."""
         keys = (*KEPT, *(f"reward/{name}/mean" for name in self.parts))
         self._history.append({key: metrics[key] for key in keys if metrics.get(key) is not None})
-        history, width = self._history, self.bars.window
-        self._lengths.append(_over(history[-width:], "length/mean", width))
-        self._rights.append(_over(history[-width:], "right", width))
+        history, width = self._history, self.limits.window
+        self._lengths.append(mean_over(history[-width:], "length/mean", width))
+        self._rights.append(mean_over(history[-width:], "right", width))
         found = [
-            entropy_gone(history, self.bars),
-            length_hack_at(history, self._lengths, self._rights, len(history) - 1, Bounds(window=width)),
-            repeats_itself(history, self.bars),
-            saturated(history, self.bars, self.parts),
+            entropy_gone(history, self.limits),
+            length_hack_at(history, self._lengths, self._rights, len(history) - 1, self.limits),
+            repeats_itself(history, self.limits),
+            saturated(history, self.limits, self.parts),
         ]
         return self._raised(
-            [f for f in found if f is not None], ("W33", "W22", "W23", "W44"), self.bars.silent_steps
+            [f for f in found if f is not None], ("W33", "W22", "W23", "W44"), self.limits.silent_steps
         )
 
     def evaluated(self, metrics: Metrics) -> list[Finding]:
         """What is newly alarming after this evaluation."""
         self._evaluations.append(metrics)
         found = gold_gap(self._evaluations)
-        return self._raised([found] if found else [], ("W70",), self.bars.silent_evaluations)
+        return self._raised([found] if found else [], ("W70",), self.limits.silent_evaluations)
 
     def recall(self, lines: Iterable[Metrics]) -> list[Finding]:
         """See the lines of `metrics.jsonl` that an earlier process of this run wrote; what was raised in them."""
@@ -123,34 +103,38 @@ def gold_gap(evaluations: History) -> Finding | None:
     said = gap_alarm(evaluations)
     if said is None:
         return None
-    return _finding(
+    return finding_at(
         "W70", evaluations, said, "read the samples that only the training verifier likes, and mend it"
     )
 
 
-def entropy_gone(history: History, bars: Bars) -> Finding | None:
+def entropy_gone(history: History, limits: Limits) -> Finding | None:
     """W33: entropy is below a quarter of the start, the reward has stopped rising, and much is still unsolved.
 
     A policy that has learned its task has little entropy too: there hardly any group is all wrong.
     """
     start, now = (
-        _over(history[:3], sampled_or_trained, 1),
-        _over(history[-bars.window :], sampled_or_trained, bars.window),
+        mean_over(history[:3], sampled_or_trained, 1),
+        mean_over(history[-limits.window :], sampled_or_trained, limits.window),
     )
-    wrong = _over(history[-bars.window :], "group/all_wrong", bars.window)
-    groups = _over(history[-bars.window :], "group/count", bars.window)
-    reward = _over(history[-bars.window :], "reward/total/mean", bars.window)
-    earlier = history[: len(history) - bars.flat_steps][-bars.window :]
-    before = _over(earlier, "reward/total/mean", bars.window)
+    wrong = mean_over(history[-limits.window :], "group/all_wrong", limits.window)
+    groups = mean_over(history[-limits.window :], "group/count", limits.window)
+    reward = mean_over(history[-limits.window :], "reward/total/mean", limits.window)
+    earlier = history[: len(history) - limits.stalled_steps][-limits.window :]
+    before = mean_over(earlier, "reward/total/mean", limits.window)
     if not start or now is None or wrong is None or not groups or reward is None or before is None:
         return None
-    if now >= bars.entropy_left * start or wrong < bars.unsolved * groups or reward > before + bars.gain:
+    if (
+        now >= limits.stalled_entropy_left * start
+        or wrong < limits.unsolved * groups
+        or reward > before + limits.flat_gain
+    ):
         return None
     text = (
         f"entropy is {now:.2g}, {start:.2g} at the start; the reward has stopped at {reward:.2f} and"
         f" {wrong / groups:.0%} of the groups are all wrong"
     )
-    return _finding(
+    return finding_at(
         "W33",
         history,
         text,
@@ -158,39 +142,43 @@ def entropy_gone(history: History, bars: Bars) -> Finding | None:
     )
 
 
-def repeats_itself(history: History, bars: Bars) -> Finding | None:
+def repeats_itself(history: History, limits: Limits) -> Finding | None:
     """W23: completions repeat themselves: a third of their four-word runs, and twice as many as at the start."""
-    start = _over(history[: bars.window], "repetition", bars.window)
-    now = _over(history[-bars.window :], "repetition", bars.window)
-    if start is None or now is None or now < bars.repeated or now < bars.growth * start:
+    start = mean_over(history[: limits.window], "repetition", limits.window)
+    now = mean_over(history[-limits.window :], "repetition", limits.window)
+    if start is None or now is None or now < limits.repeated or now < limits.repeated_growth * start:
         return None
     text = f"{now:.0%} of the four-word runs in a completion repeat an earlier one, {start:.0%} at the start"
-    return _finding(
+    return finding_at(
         "W23", history, text, "read the longest samples; `shaping.repetition` takes reward off such answers"
     )
 
 
-def saturated(history: History, bars: Bars, parts: Sequence[str]) -> Finding | None:
+def saturated(history: History, limits: Limits, parts: Sequence[str]) -> Finding | None:
     """W44: a side reward (a format, say) rose until it is full, and no more answers are right than at the start."""
     right = (
-        _over(history[: bars.window], "right", bars.window),
-        _over(history[-bars.window :], "right", bars.window),
+        mean_over(history[: limits.window], "right", limits.window),
+        mean_over(history[-limits.window :], "right", limits.window),
     )
     if (
         right[0] is None
         or right[1] is None
-        or len(history) < bars.flat_steps
-        or right[1] > right[0] + bars.flat
+        or len(history) < limits.stalled_steps
+        or right[1] > right[0] + limits.right_gain
     ):
         return None
     for name in parts:
         key = f"reward/{name}/mean"
-        start = _over(history[: bars.window], key, bars.window)
-        last = [m.get(key) for m in history[-bars.flat_steps :]]
-        if start is None or any(v is None or v < bars.full for v in last) or start > bars.full - bars.rise:
+        start = mean_over(history[: limits.window], key, limits.window)
+        last = [m.get(key) for m in history[-limits.stalled_steps :]]
+        if (
+            start is None
+            or any(v is None or v < limits.full for v in last)
+            or start > limits.full - limits.rise
+        ):
             continue
-        text = f"`{name}` is full for {bars.flat_steps} steps, {start:.0%} at the start; right samples went from {right[0]:.0%} to {right[1]:.0%}"
-        return _finding(
+        text = f"`{name}` is full for {limits.stalled_steps} steps, {start:.0%} at the start; right samples went from {right[0]:.0%} to {right[1]:.0%}"
+        return finding_at(
             "W44", history, text, f"lower `verify.{name}.weight`, or make it a condition (`combine.gate`)"
         )
     return None
@@ -204,14 +192,3 @@ def sampled_or_trained(metrics: Metrics) -> float | None:
     """The entropy of a step over all samples, where the engine's log-probs gave it; else over the rows trained on."""
     sampled: float | None = metrics.get("entropy/sampled")
     return metrics.get("entropy") if sampled is None else sampled
-
-
-def _over(history: History, key: Any, least: int) -> float | None:
-    """Mean of a metric over these steps; None where fewer than `least` measured it."""
-    found = [key(m) if callable(key) else m.get(key) for m in history]
-    known = [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v)]
-    return mean(known) if len(known) >= least else None
-
-
-def _finding(code: str, history: History, text: str, hint: str) -> Finding:
-    return Finding(code, int(history[-1].get("step") or 0), text, hint)

@@ -1,22 +1,19 @@
-"""`grpo doctor RUN`: every finding of a run with its evidence, the completions behind it, and a command to go on with."""
+"""What stands behind the findings of a run: the metrics they speak of, completions that show them, a command to go on with."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from grpo_cli.findings.health import Finding
+from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import RunData, collect
 from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean
-from grpo_cli.text import visible
 
-SCHEMA = 1
 WIDTH = 5
 """Steps that each number of the evidence is a mean over."""
 EVIDENCE: dict[str, tuple[str, ...]] = {
@@ -159,35 +156,6 @@ def _recipe(run: RunData) -> str:
     if named and not named[0].startswith("-"):
         return shlex.quote(named[0])
     return shlex.quote(str(run.folder.path / "recipe.yaml"))
-
-
-def lines_of(found: Sequence[Diagnosis], run: Path) -> list[str]:
-    """What a person reads; model text cannot steer the terminal."""
-    if not found:
-        return ["no finding"]
-    lines: list[str] = []
-    for one in found:
-        f = one.finding
-        lines += [f"{f.code}  step {f.step}  {visible(f.text)}", f"     hint: {f.hint}"]
-        lines += [f"     {e.key:<20} {_number(e.start):>8} → {_number(e.now)}" for e in one.evidence]
-        if one.samples:
-            held_out = "held-out " if split_of(f.code) == "eval" else ""
-            lines.append(f"     {held_out}samples of step {one.samples_step}:")
-        lines += [f"       {_sample(record)}" for record in one.samples]
-        lines += [f"     next: {visible(one.next)}", ""]
-    codes = ", ".join(dict.fromkeys(one.finding.code for one in found))
-    return [*lines, f"{len(found)} finding{'s' if len(found) > 1 else ''} in {visible(str(run))}: {codes}"]
-
-
-def _sample(record: SampleRecord, most: int = 90) -> str:
-    text = visible(" ".join(record.completion[-4 * most :].split()))[-most:]
-    outcome = record.outcome.value if record.outcome is not None else "no verdict"
-    cut = ", cut off" if record.truncated else ""
-    return f"{visible(record.row[:12])}  {outcome}  {record.tokens} tokens{cut}  …{text}"
-
-
-def _number(value: float | None) -> str:
-    return "—" if value is None else f"{value:.3g}"
 
 
 def _mean(history: Sequence[Mapping[str, Any]], key: str) -> float | None:

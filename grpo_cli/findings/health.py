@@ -1,59 +1,28 @@
-"""What a look at the last steps finds wrong: pure rules with a code, a sentence and a hint.
-
-A rule reads a window, never one step, so that noise stays silent; thresholds are options (`Limits`). Rules speak of what
-can be seen in the metrics alone; a missing metric makes a rule silent. Codes: W1x groups, W2x lengths, W3x policy,
-W4x verifiers, W5x numbers.
-"""
+"""What a look at the last steps of a run finds wrong while it goes on: advice, said as it begins."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from grpo_cli.findings.finding import (
+    Finding,
+    History,
+    Limits,
+    all_of_last,
+    finding_at,
+    median_of_last,
+    two_medians,
+)
+from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import mean, percentile
-
-Metrics = Mapping[str, Any]
-History = Sequence[Metrics]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Where a rule begins to speak. The windows are steps; the numbers are practice, not measured on our runs."""
-
-    window: int = 10
-    no_mixed_steps: int = 5
-    all_wrong: float = 0.5
-    all_right: float = 0.25
-    truncated: float = 0.1
-    entropy_left: float = 0.2
-    entropy_fall: float = 0.35
-    entropy_bend: float = 1.75
-    flat_steps: int = 30
-    flat_gain: float = 0.02
-    kl_growth: float = 3.0
-    kl_floor: float = 0.05
-    verifier_trouble: float = 0.01
-    slow_verify_steps: int = 5
-    grad_factor: float = 10.0
-    again_after: int = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong, at the step where it was seen."""
-
-    code: str
-    step: int
-    text: str
-    hint: str
 
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
     """What is wrong after the last of these steps."""
     limits = limits or Limits()
-    return [found for rule in RULES if (found := rule(history, limits)) is not None]
+    return [said for rule in RULES if (said := rule(history, limits)) is not None]
 
 
 @dataclass
@@ -90,10 +59,10 @@ def over_run(history: History, limits: Limits | None = None) -> list[Finding]:
 
 def no_mixed_group(history: History, limits: Limits) -> Finding | None:
     """W10: nothing to learn from in several steps running."""
-    last = _last(history, "group/mixed", limits.no_mixed_steps)
+    last = all_of_last(history, "group/mixed", limits.no_mixed_steps)
     if last is None or any(last):
         return None
-    return _found(
+    return finding_at(
         "W10",
         history,
         f"no mixed group for {len(last)} steps: nothing to learn from",
@@ -125,8 +94,8 @@ def _too_many(
     code: str, kind: str, words: str, limit: float, hint: str, history: History, limits: Limits
 ) -> Finding | None:
     last, counts = (
-        _last(history, f"group/{kind}", limits.window),
-        _last(history, "group/count", limits.window),
+        all_of_last(history, f"group/{kind}", limits.window),
+        all_of_last(history, "group/count", limits.window),
     )
     if last is None or counts is None or not all(counts):
         return None
@@ -134,16 +103,16 @@ def _too_many(
     if (mean(shares) or 0.0) < limit or sorted(shares)[len(shares) // 2] < limit:
         return None
     typical = round(percentile(last, 0.5) or 0)
-    return _found(code, history, f"{typical} of {counts[-1]} groups {words} for {len(last)} steps", hint)
+    return finding_at(code, history, f"{typical} of {counts[-1]} groups {words} for {len(last)} steps", hint)
 
 
 def truncated(history: History, limits: Limits) -> Finding | None:
     """W20: answers are cut off, and a cut answer is a wrong one."""
-    last = _last(history, "truncated", limits.window)
+    last = all_of_last(history, "truncated", limits.window)
     share = mean(last) if last else None
     if share is None or share <= limits.truncated:
         return None
-    return _found(
+    return finding_at(
         "W20",
         history,
         f"{100 * share:.0f}% of completions truncated",
@@ -153,13 +122,13 @@ def truncated(history: History, limits: Limits) -> Finding | None:
 
 def right_shrinks(history: History, limits: Limits) -> Finding | None:
     """W21: right answers get shorter while the reward falls."""
-    now, before = _two_windows(history, "length/right", limits.flat_steps, limits.window)
-    reward_now, reward_before = _two_windows(history, "reward/total/mean", limits.flat_steps, limits.window)
+    now, before = two_medians(history, "length/right", limits.flat_steps, limits.window)
+    reward_now, reward_before = two_medians(history, "reward/total/mean", limits.flat_steps, limits.window)
     if now is None or before is None or reward_now is None or reward_before is None:
         return None
     if now > 0.7 * before or reward_now > reward_before - limits.flat_gain:
         return None
-    return _found(
+    return finding_at(
         "W21",
         history,
         f"right answers shrank from {before:.0f} to {now:.0f} tokens while the reward fell",
@@ -174,13 +143,13 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
     fall must be steeper, in logarithms, than the one before it.
     """
     start = history[0].get("entropy") if history else None
-    now, before = _two_windows(history, "entropy", limits.window, 3)
-    reward_now, reward_before = _two_windows(history, "reward/total/mean", limits.window, 3)
+    now, before = two_medians(history, "entropy", limits.window, 3)
+    reward_now, reward_before = two_medians(history, "reward/total/mean", limits.window, 3)
     if not start or now is None or before is None or reward_now is None or reward_before is None:
         return None
     if now > limits.entropy_left * start or now > limits.entropy_fall * before:
         return None
-    _, earlier = _two_windows(history, "entropy", 2 * limits.window, 3)
+    _, earlier = two_medians(history, "entropy", 2 * limits.window, 3)
     apart = limits.window
     if earlier is None:  # the run is younger: its own start, so many steps before
         earlier, apart = start, len(history) - limits.window - 2
@@ -189,7 +158,7 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
         return None
     if reward_now > reward_before + limits.flat_gain:
         return None
-    return _found(
+    return finding_at(
         "W30",
         history,
         f"entropy fell from {before:.2f} to {now:.2f} in {limits.window} steps, reward did not rise",
@@ -199,9 +168,9 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
 
 def kl_without_gain(history: History, limits: Limits) -> Finding | None:
     """W31: the policy moves away from the reference and the reward stays where it is."""
-    now = _some(history, "kl", limits.window)  # a monitored KL is not measured at every step
-    before = _some(history[: -limits.flat_steps], "kl", limits.window)
-    reward_now, reward_before = _two_windows(history, "reward/total/mean", limits.flat_steps, limits.window)
+    now = median_of_last(history, "kl", limits.window)  # a monitored KL is not measured at every step
+    before = median_of_last(history[: -limits.flat_steps], "kl", limits.window)
+    reward_now, reward_before = two_medians(history, "reward/total/mean", limits.flat_steps, limits.window)
     if now is None or before is None or reward_now is None or reward_before is None:
         return None
     if (
@@ -210,7 +179,7 @@ def kl_without_gain(history: History, limits: Limits) -> Finding | None:
         or reward_now > reward_before + limits.flat_gain
     ):
         return None
-    return _found(
+    return finding_at(
         "W31",
         history,
         f"kl grew from {before:.3g} to {now:.3g} in {limits.flat_steps} steps, reward flat",
@@ -220,11 +189,14 @@ def kl_without_gain(history: History, limits: Limits) -> Finding | None:
 
 def verifier_trouble(history: History, limits: Limits) -> Finding | None:
     """W40: verifiers fail or run into limits."""
-    errors, over = _last(history, "error", limits.window), _last(history, "over_limit", limits.window)
+    errors, over = (
+        all_of_last(history, "error", limits.window),
+        all_of_last(history, "over_limit", limits.window),
+    )
     failed, burst = mean(errors) if errors else None, mean(over) if over else None
     if max(failed or 0.0, burst or 0.0) <= limits.verifier_trouble:
         return None
-    return _found(
+    return finding_at(
         "W40", history, f"verifiers: {100 * (failed or 0):.1f}% errors, {100 * (burst or 0):.1f}% over limit in {limits.window} steps",
         "see `reason` in the samples; errors are no zeros, they leave the group",
     )  # fmt: skip
@@ -232,14 +204,14 @@ def verifier_trouble(history: History, limits: Limits) -> Finding | None:
 
 def slow_verifier(history: History, limits: Limits) -> Finding | None:
     """W41: more time for verifying than for generating."""
-    verify = _last(history, "time/verify", limits.slow_verify_steps)
-    generate = _last(history, "time/generate", limits.slow_verify_steps)
+    verify = all_of_last(history, "time/verify", limits.slow_verify_steps)
+    generate = all_of_last(history, "time/generate", limits.slow_verify_steps)
     if verify is None or generate is None:
         return None
     typical_verify, typical_generate = percentile(verify, 0.5) or 0.0, percentile(generate, 0.5) or 0.0
     if typical_verify <= typical_generate or typical_verify < 0.5:
         return None
-    return _found(
+    return finding_at(
         "W41",
         history,
         f"verifying takes {typical_verify:.1f}s a step, generating {typical_generate:.1f}s",
@@ -257,7 +229,7 @@ def gradient_spike(history: History, limits: Limits) -> Finding | None:
     usual = percentile(norms[-4 * limits.window - 1 : -1], 0.5) or 0.0
     if usual <= 0 or norms[-1] <= limits.grad_factor * usual or norms[-1] < 1e-6:
         return None
-    return _found(
+    return finding_at(
         "W50",
         history,
         f"gradient norm {norms[-1]:.3g}, usually {usual:.3g}",
@@ -275,7 +247,7 @@ def not_finite(history: History, limits: Limits) -> Finding | None:
     ]
     if not bad:
         return None
-    return _found(
+    return finding_at(
         "W51",
         history,
         f"not finite: {', '.join(f'`{key}`' for key in bad)}",
@@ -289,31 +261,3 @@ RULES: tuple[Rule, ...] = (
     slow_verifier, many_all_wrong, many_all_right,
 )  # fmt: skip
 """Worst first."""
-
-
-def _found(code: str, history: History, text: str, hint: str) -> Finding:
-    return Finding(code, int(history[-1].get("step") or 0), text, hint)
-
-
-def _last(history: History, key: str, steps: int) -> list[float] | None:
-    """A metric over the last steps; None if there are fewer, or one was not measured."""
-    if len(history) < steps:
-        return None
-    values = [m.get(key) for m in history[-steps:]]
-    known = [v for v in values if v is not None and math.isfinite(v)]
-    return known if len(known) == steps else None
-
-
-def _two_windows(history: History, key: str, apart: int, width: int) -> tuple[float | None, float | None]:
-    """Medians of a metric over the last `width` steps, and over as many `apart` steps earlier."""
-    now = _last(history, key, width)
-    before = _last(history[: len(history) - apart], key, width) if len(history) > apart else None
-    if now is None or before is None:
-        return None, None
-    return percentile(now, 0.5), percentile(before, 0.5)
-
-
-def _some(history: History, key: str, steps: int) -> float | None:
-    """Median of what was measured in the last steps, however little; None if nothing was, or there are fewer steps."""
-    values = [m.get(key) for m in history[-steps:]] if len(history) >= steps else []
-    return percentile([v for v in values if v is not None and math.isfinite(v)], 0.5)

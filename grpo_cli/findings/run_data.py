@@ -8,13 +8,13 @@ from typing import Any
 
 from grpo_cli.errors import DataError
 from grpo_cli.findings.alarms import alarms_over_run
-from grpo_cli.findings.health import Finding, over_run
+from grpo_cli.findings.finding import Finding
+from grpo_cli.findings.health import over_run
 from grpo_cli.findings.trends import trends
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_evaluation, is_step
-from grpo_cli.run.info import RunInfo, info_of
+from grpo_cli.run.info import Metrics, RunInfo, info_of
 
-Metrics = Mapping[str, Any]
 NOT_AN_ARM = ("train.seed", "run.", "eval.every", "launch.", "stop.", "gate")
 """Keys that may differ inside one arm."""
 

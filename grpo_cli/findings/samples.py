@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from grpo_cli.findings.health import Finding
+from grpo_cli.findings.finding import Finding
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import repetition

@@ -7,47 +7,28 @@ were. Codes continue those of `health`: W22, W32, W42, W43, W52.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from grpo_cli.findings.health import Finding, History, Metrics
+from grpo_cli.findings.finding import Finding, History, Limits, finite, median, smooth, step_of, two_ends
+from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import mean, percentile
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Where a rule begins to speak. Windows are steps; the numbers were set on simulated runs, see the tests."""
-
-    window: int = 10
-    longer: float = 1.5
-    gain: float = 0.05
-    kl: float = 0.5
-    kl_growth: float = 5.0
-    broken_steps: int = 5
-    usual_share: float = 0.1
-    same_length: float = 1.3
-    drift: float = 0.15
-    lost: float = 0.5
-    policy_growth: float = 3.0
-
 
 MOST_LOOKS = 400
 """Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""
 
 
-def trends(history: History, bounds: Bounds | None = None) -> list[Finding]:
+def trends(history: History, limits: Limits | None = None) -> list[Finding]:
     """What the whole run shows, each finding at the step where it can first be seen, earliest first."""
-    bounds = bounds or Bounds()
-    found = [finding for rule in RULES for finding in rule(history, bounds)]
+    limits = limits or Limits()
+    found = [finding for rule in RULES for finding in rule(history, limits)]
     return sorted(found, key=lambda finding: finding.step)
 
 
-def length_hack(history: History, bounds: Bounds) -> list[Finding]:
+def length_hack(history: History, limits: Limits) -> list[Finding]:
     """W22: answers grow by half and more, and no more of them are right than when they were short."""
-    lengths, right = _smooth(history, "length/mean", bounds.window), _smooth(history, "right", bounds.window)
+    lengths, right = smooth(history, "length/mean", limits.window), smooth(history, "right", limits.window)
     for i in range(0, len(history), max(1, len(history) // MOST_LOOKS)):
-        if (found := length_hack_at(history, lengths, right, i, bounds)) is not None:
+        if (found := length_hack_at(history, lengths, right, i, limits)) is not None:
             return [found]
     return []
 
@@ -57,7 +38,7 @@ def length_hack_at(
     lengths: Sequence[float | None],
     right: Sequence[float | None],
     i: int,
-    bounds: Bounds,
+    limits: Limits,
 ) -> Finding | None:
     """W22 as seen after step i; `lengths` and `right` are means over the window that ends at each step."""
     now, right_now, best = lengths[i], right[i], -1.0
@@ -68,74 +49,76 @@ def length_hack_at(
         if before is None or right_before is None:
             continue
         best = max(best, right_before)  # what was gained on the way counts, also where it was lost again
-        if j > i - bounds.window or now < bounds.longer * before or best > right_before + bounds.gain:
+        if j > i - limits.window or now < limits.longer * before or best > right_before + limits.right_gain:
             continue
         text = (
-            f"answers grew from {before:.0f} to {now:.0f} tokens since step {_step(history[j])},"
+            f"answers grew from {before:.0f} to {now:.0f} tokens since step {step_of(history[j])},"
             f" right ones went from {right_before:.0%} to {right_now:.0%}"
         )
-        return Finding("W22", _step(history[i]), text, "read the longest samples: what does length earn?")
+        return Finding("W22", step_of(history[i]), text, "read the longest samples: what does length earn?")
     return None
 
 
-def kl_blow_up(history: History, bounds: Bounds) -> list[Finding]:
+def kl_blow_up(history: History, limits: Limits) -> list[Finding]:
     """W32: the policy is far from where it started, and went there suddenly."""
-    known = [(m, value) for m in history if (value := _finite(m.get("kl"))) is not None]
+    known = [(m, value) for m in history if (value := finite(m.get("kl"))) is not None]
     for i in range(3, len(known)):
         usual = percentile([value for _, value in known[:i]], 0.5) or 0.0
         metrics, now = known[i]
-        if now > bounds.kl and now > bounds.kl_growth * usual:
+        if now > limits.kl_far and now > limits.kl_jump * usual:
             text = f"kl to the start is {now:.2g}, its median until then {usual:.2g}"
             return [
                 Finding(
-                    "W32", _step(metrics), text, "go back to an earlier checkpoint with a lower `train.lr`"
+                    "W32", step_of(metrics), text, "go back to an earlier checkpoint with a lower `train.lr`"
                 )
             ]
     return []
 
 
-def broken_verifier(history: History, bounds: Bounds) -> list[Finding]:
+def broken_verifier(history: History, limits: Limits) -> list[Finding]:
     """W42: from one step to the next a verifier says the same of everything, and the completions did not change."""
     found = []
     for name in _verifiers(history):
         shares = [_share_right(m, name) for m in history]
-        for i in range(bounds.window, len(history) - bounds.broken_steps + 1):
-            before, after = shares[i - bounds.window : i], shares[i : i + bounds.broken_steps]
+        for i in range(limits.window, len(history) - limits.broken_steps + 1):
+            before, after = shares[i - limits.window : i], shares[i : i + limits.broken_steps]
             known_before = [s for s in before if s is not None]
-            if len(known_before) < bounds.window // 2:
+            if len(known_before) < limits.window // 2:
                 continue
             usual = mean(known_before) or 0.0
             silent = all(s is None for s in after)
             known = [s for s in after if s is not None]
-            all_wrong = len(known) == len(after) and max(known) <= 0.01 and usual >= bounds.usual_share
-            all_right = len(known) == len(after) and min(known) >= 0.99 and usual <= 1 - bounds.usual_share
+            all_wrong = len(known) == len(after) and max(known) <= 0.01 and usual >= limits.usual_share
+            all_right = len(known) == len(after) and min(known) >= 0.99 and usual <= 1 - limits.usual_share
             jump = max(abs(usual - known[0]), 0.0) if known else 1.0
             # a policy that learns, or falls apart, gets there over several steps
             steady = abs((mean(known_before[-3:]) or 0.0) - usual) <= 0.3 * jump
-            if not (silent or ((all_wrong or all_right) and steady)) or not _same_text(history, i, bounds):
+            if not (silent or ((all_wrong or all_right) and steady)) or not _same_text(history, i, limits):
                 continue
             what = "no verdict at all" if silent else "nothing right" if all_wrong else "everything right"
-            text = f"`{name}` finds {what} from step {_step(history[i])} on, {usual:.0%} right before; lengths are the same"
+            text = f"`{name}` finds {what} from step {step_of(history[i])} on, {usual:.0%} right before; lengths are the same"
             found.append(
-                Finding("W42", _step(history[i]), text, "score samples from before and after that step again")
+                Finding(
+                    "W42", step_of(history[i]), text, "score samples from before and after that step again"
+                )
             )
             break
     return found
 
 
-def cancelling_verifiers(history: History, bounds: Bounds) -> list[Finding]:
+def cancelling_verifiers(history: History, limits: Limits) -> list[Finding]:
     """W43: one part of the reward rises, another falls by as much, and the total stays."""
-    width = bounds.window
+    width = limits.window
     if len(history) < 2 * width:
         return []
-    parts = {name: _ends(history, f"reward/{name}/mean", width) for name in _verifiers(history)}
-    total = _ends(history, "reward/total/mean", width)
+    parts = {name: two_ends(history, f"reward/{name}/mean", width) for name in _verifiers(history)}
+    total = two_ends(history, "reward/total/mean", width)
     moves = {name: ends[1] - ends[0] for name, ends in parts.items() if ends is not None}
     if total is None or len(moves) < 2:
         return []
     up, down = max(moves, key=lambda n: moves[n]), min(moves, key=lambda n: moves[n])
     least = min(moves[up], -moves[down])
-    if least < bounds.drift or abs(total[1] - total[0]) > 0.25 * least:
+    if least < limits.drift or abs(total[1] - total[0]) > 0.25 * least:
         return []
     text = (
         f"`{up}` rose by {moves[up]:.2f} and `{down}` fell by {-moves[down]:.2f}:"
@@ -144,43 +127,43 @@ def cancelling_verifiers(history: History, bounds: Bounds) -> list[Finding]:
     return [
         Finding(
             "W43",
-            _step(history[-1]),
+            step_of(history[-1]),
             text,
             "make one a condition of the other (`combine`), or change weights",
         )
     ]
 
 
-def rate_too_high(history: History, bounds: Bounds) -> list[Finding]:
+def rate_too_high(history: History, limits: Limits) -> list[Finding]:
     """W52: half of what was learned is lost again, and the policy shows why: gradients, clipping, entropy or KL."""
-    right, best, at = _smooth(history, "right", bounds.window), 0.0, 0
+    right, best, at = smooth(history, "right", limits.window), 0.0, 0
     for i, now in enumerate(right):
-        apart = right[i - bounds.window] if i >= bounds.window else None
+        apart = right[i - limits.window] if i >= limits.window else None
         if apart is not None and apart >= best:
-            best, at = apart, i - bounds.window
-        if now is None or i < 2 * bounds.window:
+            best, at = apart, i - limits.window
+        if now is None or i < 2 * limits.window:
             continue
-        if best < bounds.usual_share or now > bounds.lost * best:
+        if best < limits.usual_share or now > limits.lost * best:
             continue
-        signs = _policy_signs(history, at, i, bounds)
+        signs = _policy_signs(history, at, i, limits)
         if signs:
             text = (
-                f"right samples fell from {best:.0%} (step {_step(history[at])}) to {now:.0%}, with"
+                f"right samples fell from {best:.0%} (step {step_of(history[at])}) to {now:.0%}, with"
                 f" {' and '.join(signs)}"
             )
             return [
                 Finding(
-                    "W52", _step(history[i]), text, "lower `train.lr`, and start from the checkpoint before"
+                    "W52", step_of(history[i]), text, "lower `train.lr`, and start from the checkpoint before"
                 )
             ]
     return []
 
 
-Rule = Callable[[History, Bounds], list[Finding]]
+Rule = Callable[[History, Limits], list[Finding]]
 RULES: tuple[Rule, ...] = (length_hack, kl_blow_up, broken_verifier, cancelling_verifiers, rate_too_high)
 
 
-def _policy_signs(history: History, at: int, now: int, bounds: Bounds) -> list[str]:
+def _policy_signs(history: History, at: int, now: int, limits: Limits) -> list[str]:
     """What moved in the policy between two steps, in words."""
     signs = []
     for key, words, floor in (
@@ -191,23 +174,23 @@ def _policy_signs(history: History, at: int, now: int, bounds: Bounds) -> list[s
     ):
         # the best step may lie after the first bad update: the longer look back is not touched by it
         looks = (
-            _median(history[: at + 1], key),
-            _median(history[max(0, at - bounds.window + 1) : at + 1], key),
+            median(history[: at + 1], key),
+            median(history[max(0, at - limits.window + 1) : at + 1], key),
         )
         before = min((look for look in looks if look is not None), default=None)
-        after = _median(history[now - bounds.window + 1 : now + 1], key)
-        if after is not None and before is not None and after > max(floor, bounds.policy_growth * before):
+        after = median(history[now - limits.window + 1 : now + 1], key)
+        if after is not None and before is not None and after > max(floor, limits.policy_growth * before):
             signs.append(f"{words} {before:.2g} → {after:.2g}")
     return signs
 
 
-def _same_text(history: History, at: int, bounds: Bounds) -> bool:
+def _same_text(history: History, at: int, limits: Limits) -> bool:
     """Whether completions are as long after a step as before it."""
-    before = _median(history[at - bounds.window : at], "length/mean")
-    after = _median(history[at : at + bounds.broken_steps], "length/mean")
+    before = median(history[at - limits.window : at], "length/mean")
+    after = median(history[at : at + limits.broken_steps], "length/mean")
     if not before or not after:
         return False
-    return 1 / bounds.same_length < after / before < bounds.same_length
+    return 1 / limits.same_length < after / before < limits.same_length
 
 
 def _share_right(metrics: Metrics, name: str) -> float | None:
@@ -224,31 +207,3 @@ def _verifiers(history: History) -> list[str]:
             if key.startswith(ends[0]) and key.endswith(ends[1]):
                 names[key[len(ends[0]) : -len(ends[1])]] = None
     return list(names)
-
-
-def _smooth(history: History, key: str, width: int) -> list[float | None]:
-    """The mean over the `width` steps that end at each step; None where fewer than that were measured."""
-    values = [_finite(m.get(key)) for m in history]
-    out: list[float | None] = []
-    for i in range(len(values)):
-        known = [v for v in values[max(0, i - width + 1) : i + 1] if v is not None]
-        out.append(mean(known) if len(known) == width else None)
-    return out
-
-
-def _ends(history: History, key: str, width: int) -> tuple[float, float] | None:
-    first = [v for m in history[:width] if (v := _finite(m.get(key))) is not None]
-    last = [v for m in history[-width:] if (v := _finite(m.get(key))) is not None]
-    return (mean(first) or 0.0, mean(last) or 0.0) if first and last else None
-
-
-def _median(history: Sequence[Metrics], key: str) -> float | None:
-    return percentile([v for m in history if (v := _finite(m.get(key))) is not None], 0.5)
-
-
-def _finite(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _step(metrics: Metrics) -> int:
-    return int(metrics.get("step") or 0)

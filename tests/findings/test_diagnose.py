@@ -12,9 +12,10 @@ from typer.main import get_command
 
 from grpo_cli.app import app
 from grpo_cli.errors import DataError
-from grpo_cli.findings.evidence import EVIDENCE, diagnose, lines_of
+from grpo_cli.findings.evidence import EVIDENCE, diagnose
 from grpo_cli.findings.run_data import collect
 from grpo_cli.findings.samples import PICKS
+from grpo_cli.jobs.doctor.run_page import lines_of
 from grpo_cli.jobs.explain.findings import describe, render, rules
 from grpo_cli.jobs.report.outcome import findings_html
 from grpo_cli.run.folder import RunFolder

@@ -26,6 +26,10 @@ def doctor(
       grpo doctor --json | jq .sandbox.tier
       grpo doctor last
     """
-    from grpo_cli.jobs.doctor import report as room
+    if run is not None:
+        from grpo_cli.jobs.doctor.run_page import examine_run
 
-    raise typer.Exit(room.examine_run(run, dir, json) if run else room.examine_machine(least, json, dir))
+        raise typer.Exit(examine_run(run, dir, json))
+    from grpo_cli.jobs.doctor.report import examine_machine
+
+    raise typer.Exit(examine_machine(least, json, dir))

@@ -1,4 +1,4 @@
-"""What `grpo doctor` prints. The sandbox table is the self-test that a run makes before its first verdict, in every tier."""
+"""What `grpo doctor` prints of this machine. The sandbox table is the self-test that a run makes before its first verdict, in every tier."""
 
 from __future__ import annotations
 
@@ -135,19 +135,3 @@ def _sandbox_lines(chosen: str | None, tried: Mapping[str, tiers.Tier | str], wh
 
 def _cell(check: tiers.Check | None) -> str:
     return "—" if check is None else f"{check.asked} / {check.got}" + (" !" if check.is_breach else "")
-
-
-def examine_run(named: str, folder: str, as_json: bool) -> int:
-    """Print the findings of a run with what stands behind them; the exit code."""
-    from grpo_cli.findings.evidence import SCHEMA, diagnose, lines_of
-    from grpo_cli.run.find import find_run
-    from grpo_cli.run.records import dump_line
-
-    run = find_run(named, folder)
-    found = diagnose(run)
-    if as_json:
-        told = {"schema": SCHEMA, "run": str(run.path), "findings": [one.as_json() for one in found]}
-        print(dump_line(told), end="")
-    else:
-        print("\n".join(lines_of(found, run.path)))
-    return int(Exit.BAR_MISSED if found else Exit.OK)

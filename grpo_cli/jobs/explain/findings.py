@@ -10,6 +10,7 @@ from typing import Any
 
 from grpo_cli.findings import alarms, health, samples, trends
 from grpo_cli.findings.evidence import EVIDENCE
+from grpo_cli.findings.finding import Limits
 
 Rule = Callable[..., Any]
 
@@ -30,10 +31,8 @@ def describe(code: str) -> dict[str, Any]:
     source = inspect.getsource(rule)
     bounds = {
         field.name: field.default
-        for owner in (health.Limits, trends.Bounds, alarms.Bars)
-        for field in dataclasses.fields(owner)
-        if rule.__module__ == owner.__module__
-        and re.search(rf"\b(limits|bounds|bars)\.{field.name}\b", source)
+        for field in dataclasses.fields(Limits)
+        if re.search(rf"\blimits\.{field.name}\b", source)
     }
     return {
         "finding": code,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grpo_cli.display.watch.run import card_of
-from grpo_cli.findings.health import Finding
+from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import Arm, RunData, diff_from_defaults
 from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
 from grpo_cli.jobs.report.arms import arms_html, held_out_shares

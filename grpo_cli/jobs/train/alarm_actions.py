@@ -1,4 +1,4 @@
-"""What a run does about an alarm: keep the evidence, say so, and pause or roll back where the recipe asks.
+"""What a run does about its findings: a health note is said; of an alarm the evidence is kept too, and the recipe may have it pause or roll back.
 
 Rank 0 alone looks. An alarm at which the run already stopped once does not stop it again: `acted` in `run.json` names it.
 """
@@ -15,12 +15,14 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.errors import Exit, TrainingError
 from grpo_cli.findings.alarms import MONITORS, Alarms
 from grpo_cli.findings.evidence import diagnosis
-from grpo_cli.findings.health import Finding, Metrics
+from grpo_cli.findings.finding import Finding
+from grpo_cli.findings.health import Health
 from grpo_cli.findings.run_data import collect
 from grpo_cli.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.info import Status
+from grpo_cli.run.follow import is_step
+from grpo_cli.run.info import Metrics, Status
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.job import Job, Outcome
@@ -39,7 +41,7 @@ class Alarmed:
         self.run, self.display, self.looks = run, display, looks
         self.actions = recipe.monitor.on_alarm
         parts = [name for name, spec in recipe.verify.items() if spec.weight and not spec.primary]
-        self.alarms = Alarms(parts)
+        self.alarms, self.health = Alarms(parts), Health()
         self.raised: list[Finding] = []
         self.action: str | None = None
         self.told: set[tuple[str, int]] = set()
@@ -48,11 +50,17 @@ class Alarmed:
             self.told = {(alarm["code"], alarm["step"]) for act in acted for alarm in act["alarms"]}
             lines = run.metrics()
             last = max((int(m["step"]) for m in lines), default=0)
+            for metrics in filter(is_step, lines):
+                self.health.step(metrics)
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 
     def step(self, metrics: Metrics) -> None:
         """A step was recorded."""
-        for finding in self.alarms.step(metrics) if self.looks else ():
+        if not self.looks:
+            return
+        for finding in self.health.step(metrics):
+            self.display.note("warn", finding.text, f"{finding.hint}  [{finding.code}]")
+        for finding in self.alarms.step(metrics):
             self._raise(finding)
 
     def evaluated(self, metrics: Metrics) -> None:

@@ -69,7 +69,7 @@ def test_a_roll_back_that_died_on_the_way_is_finished_once(tmp_path: Path) -> No
     assert run.manifest()[PENDING] is None
 
 
-def alarmed(run: RunFolder, on_alarm: Any) -> Alarmed:
+def alarmed(run: RunFolder, on_alarm: Any, *, looks: bool = True) -> Alarmed:
     recipe = Recipe.model_validate(
         {
             "model": "builtin:tiny",
@@ -79,7 +79,7 @@ def alarmed(run: RunFolder, on_alarm: Any) -> Alarmed:
             "monitor": {"gold": "gold", "on_alarm": on_alarm},
         }
     )
-    return Alarmed(recipe, run, make_display("none"), looks=True)
+    return Alarmed(recipe, run, make_display("none"), looks=looks)
 
 
 def gap(step: int, low: float) -> dict[str, Any]:
@@ -113,3 +113,32 @@ def test_an_alarm_stops_a_run_once_also_where_it_died_before_it_could_stop(tmp_p
     assert alarmed(run, "pause").wanted is None  # looked at: a resume goes on
     run.write_metrics(gap(30, 0.3))
     assert alarmed(run, "pause").wanted is None  # and the alarm still stands
+
+
+def cut_off(step: int) -> dict[str, Any]:
+    return {"step": step, "group/count": 16, "truncated": 0.4}
+
+
+def test_a_health_note_is_said_with_its_code_by_the_rank_that_looks(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "run", hostile=False)
+    run.move_aside(0)
+    said: list[tuple[str, str, str]] = []
+    for looks in (True, False):
+        watching = alarmed(run, "warn", looks=looks)
+        watching.display.note = lambda *words: said.append(words)  # type: ignore[method-assign]
+        for step in range(1, 11):
+            watching.step(cut_off(step))
+    assert said == [
+        ("warn", "40% of completions truncated", "raise `sample.max_tokens`, or shape with `overlong`  [W20]")
+    ]
+
+
+def test_health_goes_on_with_the_steps_that_an_earlier_process_recorded(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "run", hostile=False)
+    run.move_aside(0)
+    for step in range(1, 10):
+        run.write_metrics(cut_off(step))
+    watching, said = alarmed(run, "warn"), list[str]()
+    watching.display.note = lambda level, text, hint="": said.append(text)  # type: ignore[method-assign]
+    watching.step(cut_off(10))
+    assert said == ["40% of completions truncated"]

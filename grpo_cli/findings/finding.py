@@ -1,0 +1,145 @@
+"""What every rule is made of: the finding it returns, the limits it goes by, and the windows of a run's history it reads.
+
+A rule reads a window, never one step, so that noise stays silent; a metric that was not measured makes it silent too. Codes:
+W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows, W7x the gold verifier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grpo_cli.run.info import Metrics
+from grpo_cli.statistics.step import mean, percentile
+
+History = Sequence[Metrics]
+"""The lines of a run's steps or evaluations, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, at the step where it was seen."""
+
+    code: str
+    step: int
+    text: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where each rule begins to speak; windows are steps, shares lie in [0, 1].
+
+    The numbers of `health` are practice; those of `alarms` and `trends` were set on simulated runs, see their tests.
+    """
+
+    window: int = 10
+    # groups
+    no_mixed_steps: int = 5
+    all_wrong: float = 0.5
+    all_right: float = 0.25
+    unsolved: float = 0.25
+    # lengths and text
+    truncated: float = 0.1
+    longer: float = 1.5
+    repeated: float = 0.3
+    repeated_growth: float = 2.0
+    # entropy: what is left of the start in a fast fall, and in a stall
+    entropy_left: float = 0.2
+    entropy_fall: float = 0.35
+    entropy_bend: float = 1.75
+    stalled_entropy_left: float = 0.25
+    # kl
+    kl_growth: float = 3.0
+    kl_floor: float = 0.05
+    kl_far: float = 0.5
+    kl_jump: float = 5.0
+    # reward and right samples: gains below these are none
+    flat_gain: float = 0.02
+    flat_steps: int = 30
+    right_gain: float = 0.05
+    stalled_steps: int = 20
+    # verifiers
+    verifier_trouble: float = 0.01
+    slow_verify_steps: int = 5
+    broken_steps: int = 5
+    usual_share: float = 0.1
+    same_length: float = 1.3
+    full: float = 0.95
+    rise: float = 0.1
+    drift: float = 0.15
+    # numbers
+    grad_factor: float = 10.0
+    lost: float = 0.5
+    policy_growth: float = 3.0
+    # how often the same is said
+    again_after: int = 50
+    silent_steps: int = 10
+    silent_evaluations: int = 3
+
+
+def step_of(metrics: Metrics) -> int:
+    """The step of a line; 0 where it names none."""
+    return int(metrics.get("step") or 0)
+
+
+def finding_at(code: str, history: History, text: str, hint: str) -> Finding:
+    """A finding at the last of these steps."""
+    return Finding(code, step_of(history[-1]), text, hint)
+
+
+def finite(value: object) -> float | None:
+    """A number that is one, else None."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def measured(history: History, key: str) -> list[float]:
+    """The finite values of a metric over these steps, however few."""
+    return [value for metrics in history if (value := finite(metrics.get(key))) is not None]
+
+
+def all_of_last(history: History, key: str, steps: int) -> list[float] | None:
+    """A metric over the last steps; None if there are fewer, or one was not measured."""
+    if len(history) < steps:
+        return None
+    values = [m.get(key) for m in history[-steps:]]
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    return known if len(known) == steps else None
+
+
+def two_medians(history: History, key: str, apart: int, width: int) -> tuple[float | None, float | None]:
+    """Medians of a metric over the last `width` steps, and over as many `apart` steps earlier; both or neither."""
+    now = all_of_last(history, key, width)
+    before = all_of_last(history[: len(history) - apart], key, width) if len(history) > apart else None
+    if now is None or before is None:
+        return None, None
+    return percentile(now, 0.5), percentile(before, 0.5)
+
+
+def median(history: History, key: str) -> float | None:
+    """Median of what was measured in these steps; None of nothing."""
+    return percentile(measured(history, key), 0.5)
+
+
+def median_of_last(history: History, key: str, steps: int) -> float | None:
+    """Median of what was measured in the last steps, however little; None if nothing was, or there are fewer steps."""
+    return median(history[-steps:], key) if len(history) >= steps else None
+
+
+def mean_over(history: History, read: str | Callable[[Metrics], float | None], least: int) -> float | None:
+    """Mean of a metric, or of what `read` says of each step; None where fewer than `least` steps measured it."""
+    values = [m.get(read) if isinstance(read, str) else read(m) for m in history]
+    known = [value for found in values if (value := finite(found)) is not None]
+    return mean(known) if len(known) >= least else None
+
+
+def smooth(history: History, key: str, width: int) -> list[float | None]:
+    """The mean over the `width` steps that end at each step; None where fewer than that were measured."""
+    return [mean_over(history[max(0, i - width + 1) : i + 1], key, width) for i in range(len(history))]
+
+
+def two_ends(history: History, key: str, width: int) -> tuple[float, float] | None:
+    """Means over the first and the last steps, of what was measured; None where one of them has nothing."""
+    first, last = mean(measured(history[:width], key)), mean(measured(history[-width:], key))
+    return None if first is None or last is None else (first, last)
