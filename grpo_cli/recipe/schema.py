@@ -18,6 +18,7 @@ from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.sections import recipe as models
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_verifiers import BadOption
 from grpo_verifiers.registry import KINDS
 
 Schema = dict[str, Any]
@@ -96,7 +97,11 @@ def _verifiers(top: Schema, defs: Schema) -> None:
     own = defs.pop("Verify")["properties"]
     own.pop("options")
     for kind in KINDS:
-        options = options_class(kind)
+        try:
+            options = options_class(kind)
+        except BadOption as err:  # a package's own kind that cannot be loaded must not take the others away
+            defs[f"verify_{kind}"] = {"type": "object", "description": str(err)}
+            continue
         hints, shown = typing.get_type_hints(options), {}
         for field in dataclasses.fields(options):
             part = TypeAdapter(hints[field.name]).json_schema(ref_template=f"#/$defs/{kind}_{{model}}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of
+from grpo_verifiers.registry import kind_class
 
 if TYPE_CHECKING:
     from grpo_cli.recipe import Recipe, Verify
@@ -50,7 +51,7 @@ def own_options(spec: Verify, base: Path | None) -> dict[str, Any]:
 def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
     """A warning for each verifier that is a learned score and no check; `specs` have a `kind`."""
     said = "`{}` is a learned proxy: check samples by eye, a policy learns what it overrates"
-    return [said.format(name) for name, spec in specs.items() if spec.kind == "reward_model"]
+    return [said.format(name) for name, spec in specs.items() if kind_class(spec.kind).is_learned]
 
 
 class Judge:

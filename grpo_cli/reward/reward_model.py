@@ -44,6 +44,7 @@ class RewardModelVerifier(Verifier):
     Options: ClassVar[type] = RewardModelOptions
     options: RewardModelOptions
     columns: tuple[str, ...] = ()
+    is_learned = True
 
     def __init__(self, options: RewardModelOptions) -> None:
         super().__init__(options)

@@ -14,8 +14,6 @@ from queue import SimpleQueue
 from grpo_cli.reward.judge import Judge, Judgement, Task
 from grpo_cli.rollout.engine import Completion, OnFinish
 
-IN_PROCESSES = {"code", "python", "sql", "command", "metamath", "coq"}
-
 Finished = tuple[int, int, Completion]
 
 
@@ -30,7 +28,7 @@ class EarlyJudge:
     @classmethod
     def where_it_pays(cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> EarlyJudge | None:
         """One, if any of the recipe's verifiers works in processes."""
-        pays = any(spec.kind in IN_PROCESSES for spec in judge.specs.values())
+        pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
         return cls(judge, decode) if pays else None
 
     @contextmanager

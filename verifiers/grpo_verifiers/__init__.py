@@ -7,7 +7,7 @@
 `build(kind, **options)` makes a verifier; `as_reward(verifier)` turns it into a reward function for TRL.
 """
 
-from grpo_verifiers.registry import KINDS, build
+from grpo_verifiers.registry import KINDS, build, register
 from grpo_verifiers.reward import as_reward
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier
@@ -23,4 +23,5 @@ __all__ = [
     "Verifier",
     "as_reward",
     "build",
+    "register",
 ]

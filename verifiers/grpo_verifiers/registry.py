@@ -1,49 +1,135 @@
-"""Names of verifiers and how to build one. Modules are imported when a kind is first built."""
+"""Names of verifiers and how to build one. Modules are imported when a kind is first built.
+
+A package of yours adds a kind with an entry point in the group `grpo.verifiers`, a program with `register`:
+
+    [project.entry-points."grpo.verifiers"]
+    chess = "my_package.chess:ChessVerifier"
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import warnings
+from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Any
 
 from grpo_verifiers.verifier import BadOption, Verifier
 
-KINDS: dict[str, str] = {
-    "math": "grpo_verifiers.kinds.maths_answer:MathVerifier",
-    "regex": "grpo_verifiers.kinds.regex_match:RegexVerifier",
-    "code": "grpo_verifiers.program:CodeVerifier",
-    "python": "grpo_verifiers.kinds.python_function:PythonVerifier",
-    "sql": "grpo_verifiers.program.sql:SqlVerifier",
-    "command": "grpo_verifiers.program.command:CommandVerifier",
-    "metamath": "grpo_verifiers.proof.metamath:MetamathVerifier",
-    "coq": "grpo_verifiers.proof.coq:CoqVerifier",
-    "json": "grpo_verifiers.kinds.json_value:JsonVerifier",
-    "choice": "grpo_verifiers.kinds.choice:ChoiceVerifier",
-    "numeric": "grpo_verifiers.kinds.numeric:NumericVerifier",
-    "exact": "grpo_verifiers.kinds.exact:ExactVerifier",
-    "set": "grpo_verifiers.kinds.set_of:SetVerifier",
-    "format": "grpo_verifiers.kinds.format_tags:FormatVerifier",
-    "equation": "grpo_verifiers.kinds.equation:EquationVerifier",
-    "instructions": "grpo_verifiers.kinds.instructions:InstructionsVerifier",
-    "reasoning_gym": "grpo_verifiers.kinds.reasoning_gym:GymVerifier",
-    "reward_model": "grpo_cli.reward.reward_model:RewardModelVerifier",  # needs torch, so it lives with the trainer
-}
+GROUP = "grpo.verifiers"
+
+
+class Kinds(MutableMapping[str, str]):
+    """Kind → `module:class`. Entry points are looked for when a name is not at hand, or all are asked for: that takes a while.
+
+    A name that is already known keeps its meaning, whatever a package says.
+    """
+
+    def __init__(self, own: dict[str, str]) -> None:
+        self._places = dict(own)
+        self._is_complete = False
+
+    def __getitem__(self, kind: str) -> str:
+        if kind not in self._places:
+            self._complete()
+        return self._places[kind]
+
+    def __setitem__(self, kind: str, place: str) -> None:
+        self._places[kind] = place
+
+    def __delitem__(self, kind: str) -> None:
+        del self._places[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        self._complete()
+        return iter(list(self._places))
+
+    def __len__(self) -> int:
+        self._complete()
+        return len(self._places)
+
+    def add(self, kind: str, place: str) -> None:
+        """Add a kind without a look at entry points.
+
+        Raises:
+            ValueError: the name stands for another class already, or `place` is no `module:class`.
+        """
+        if not all(place.partition(":")):
+            raise ValueError(f"`{place}` is no `module:class`")
+        known = self._places.setdefault(kind, place)
+        if known != place:
+            raise ValueError(f"verifier `{kind}` is `{known}` already, not `{place}`")
+
+    def _complete(self) -> None:
+        if self._is_complete:
+            return
+        from importlib.metadata import entry_points  # takes longer to import than all of this package
+
+        for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+            known = self._places.setdefault(point.name, point.value)
+            if known != point.value:
+                warnings.warn(
+                    f"verifier `{point.name}` is `{known}`; `{point.value}` of the same name is left out",
+                    stacklevel=3,
+                )
+        self._is_complete = True
+
+
+KINDS = Kinds(
+    {
+        "math": "grpo_verifiers.kinds.maths_answer:MathVerifier",
+        "regex": "grpo_verifiers.kinds.regex_match:RegexVerifier",
+        "code": "grpo_verifiers.program:CodeVerifier",
+        "python": "grpo_verifiers.kinds.python_function:PythonVerifier",
+        "sql": "grpo_verifiers.program.sql:SqlVerifier",
+        "command": "grpo_verifiers.program.command:CommandVerifier",
+        "metamath": "grpo_verifiers.proof.metamath:MetamathVerifier",
+        "coq": "grpo_verifiers.proof.coq:CoqVerifier",
+        "json": "grpo_verifiers.kinds.json_value:JsonVerifier",
+        "choice": "grpo_verifiers.kinds.choice:ChoiceVerifier",
+        "numeric": "grpo_verifiers.kinds.numeric:NumericVerifier",
+        "exact": "grpo_verifiers.kinds.exact:ExactVerifier",
+        "set": "grpo_verifiers.kinds.set_of:SetVerifier",
+        "format": "grpo_verifiers.kinds.format_tags:FormatVerifier",
+        "equation": "grpo_verifiers.kinds.equation:EquationVerifier",
+        "instructions": "grpo_verifiers.kinds.instructions:InstructionsVerifier",
+        "reasoning_gym": "grpo_verifiers.kinds.reasoning_gym:GymVerifier",
+    }
+)
+
+
+def register(kind: str, place: str) -> None:
+    """Add a kind that no entry point names; `place` is `module:class` and is imported when the kind is first built.
+
+    Raises:
+        ValueError: the name stands for another class already, or `place` is no `module:class`.
+    """
+    KINDS.add(kind, place)
 
 
 def kind_class(kind: str) -> type[Verifier]:
     """The class of a kind.
 
     Raises:
-        BadOption: no such kind; the message holds the nearest name.
+        BadOption: no such kind, with the nearest name; or one whose class cannot be imported or is no verifier.
     """
     try:
-        module, name = KINDS[kind].split(":")
+        place = KINDS[kind]
     except KeyError:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         did = f"; did you mean `{near[0]}`?" if near else ""
         raise BadOption("kind", f"unknown verifier `{kind}`{did} known: {', '.join(sorted(KINDS))}") from None
-    found: type[Verifier] = getattr(import_module(module), name)
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except Exception as err:
+        why = " ".join(f"{type(err).__name__}: {err}".split())[:300]
+        raise BadOption("kind", f"verifier `{kind}` cannot be loaded from `{place}`: {why}") from err
+    if not (isinstance(found, type) and issubclass(found, Verifier)):
+        raise BadOption("kind", f"verifier `{kind}`: `{place}` is no subclass of `grpo_verifiers.Verifier`")
+    if not dataclasses.is_dataclass(getattr(found, "Options", None)):
+        raise BadOption("kind", f"verifier `{kind}`: `{place}` has no dataclass `Options`")
     return found
 
 

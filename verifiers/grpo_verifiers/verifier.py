@@ -50,6 +50,16 @@ class Verifier(ABC):
     columns: tuple[str, ...] = ("answer",)
     """Row fields that `compile` reads; a row without them is a data error."""
 
+    runs_elsewhere: bool = False
+    """Whether a batch is judged in processes of its own, as many as the machine has cores for.
+
+    Such a verifier can judge while this process generates, and copies of it in several processes would only fight for
+    cores. One that computes here, or has a single worker for its hard cases, leaves it False.
+    """
+
+    is_learned: bool = False
+    """Whether the score comes from a learned model: a proxy, not a check, and every copy holds the model's weights."""
+
     def __init__(self, options: Any) -> None:
         self.options = options
 

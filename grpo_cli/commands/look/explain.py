@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from grpo_cli.errors import UsageError
+from grpo_cli.errors import SetupError, UsageError
 
 if TYPE_CHECKING:
     from grpo_verifiers.verifier import Verifier
@@ -72,9 +72,13 @@ def verifier_names() -> Iterable[str]:
 
 def describe_verifier(kind: str) -> dict[str, Any]:
     """Summary, columns, options and examples of a verifier, from its class."""
+    from grpo_verifiers import BadOption
     from grpo_verifiers.registry import kind_class
 
-    cls = kind_class(kind)
+    try:
+        cls = kind_class(kind)
+    except BadOption as err:
+        raise SetupError(str(err), hint="mend or remove the package that brings it") from err
     columns = cls.columns if isinstance(cls.columns, tuple) else ()
     return {
         "kind": kind,

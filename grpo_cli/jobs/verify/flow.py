@@ -57,14 +57,16 @@ def score_all(
         SetupError: a scoring process died.
     """
     parts = chunks(lines, 1 if stream else CHUNK_LINES)
-    yield from _scored(parts, Scorer(plan, keys, verifiers).score, plan, keys, 1 if stream else jobs)
+    # copies of verifiers with processes of their own would fight for cores, copies of models for memory
+    alone = stream or any(verifier.runs_elsewhere or verifier.is_learned for verifier in verifiers.values())
+    yield from _scored(parts, Scorer(plan, keys, verifiers).score, plan, keys, 1 if alone else jobs)
 
 
 def _scored(
     parts: Iterator[list[Line]], alone: Callable[[list[Line]], Scored], plan: Plan, keys: Keys, jobs: int
 ) -> Iterator[Scored]:
     first: list[list[Line]] = []
-    if jobs > 1 and not plan.has_own_processes:
+    if jobs > 1:
         for part in parts:
             first.append(part)
             if len(first) > ALONE_CHUNKS:

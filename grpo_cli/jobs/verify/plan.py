@@ -18,9 +18,6 @@ from grpo_verifiers.shaping import Shaped, build_term
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe
 
-OWN_PROCESSES = frozenset({"python", "code", "sql", "command", "coq", "reasoning_gym", "reward_model"})
-"""Kinds that spread a batch over processes themselves; more of ours around them would only fight for cores."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -59,11 +56,6 @@ class Plan:
     def primary(self) -> str:
         """Name of the verifier that says what right means."""
         return primary_of(self.terms)
-
-    @property
-    def has_own_processes(self) -> bool:
-        """Whether a verifier runs its own workers."""
-        return any(entry.kind in OWN_PROCESSES for entry in self.entries.values())
 
     @property
     def proxies(self) -> list[str]:

@@ -60,7 +60,10 @@ def _check(name: str, one: dict[str, Any]) -> list[Finding]:
         near = nearest(kind, KINDS)
         hint = (f"did you mean `{near}`? " if near else "") + f"known: {', '.join(sorted(KINDS))}"
         return [Finding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)]
-    options = options_class(kind)
+    try:
+        options = options_class(kind)
+    except BadOption as err:  # a package's own kind that cannot be loaded
+        return [Finding(("verify", name, "kind"), str(err))]
     hints = typing.get_type_hints(options)
     names = [f.name for f in dataclasses.fields(options)]
     found = []

@@ -57,6 +57,7 @@ class PythonVerifier(Verifier):
     Options = PythonOptions
     options: PythonOptions
     columns: tuple[str, ...] = ()
+    runs_elsewhere = True
 
     def __init__(self, options: PythonOptions) -> None:
         super().__init__(options)

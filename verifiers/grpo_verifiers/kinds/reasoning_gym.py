@@ -50,6 +50,7 @@ class GymVerifier(Verifier):
     Options: ClassVar[type] = GymOptions
     options: GymOptions
     columns: tuple[str, ...] = ("question", "answer", "metadata")
+    runs_elsewhere = True
 
     def __init__(self, options: GymOptions) -> None:
         super().__init__(options)

@@ -21,6 +21,8 @@ TRIES = 2
 class SandboxedVerifier(Verifier):
     """Subclasses find their tier and judge one sample; `options.lanes` is how many run at a time (0: cores less GPUs)."""
 
+    runs_elsewhere = True
+
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._lock = threading.Lock()
