@@ -29,7 +29,7 @@ from grpo_cli.distributed.signals import Presses, stop_signals
 from grpo_cli.errors import Exit, SetupError
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe import Launch
+    from grpo_cli.recipe.sections.recipe import Launch
 
 CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 PR_SET_PDEATHSIG = 1

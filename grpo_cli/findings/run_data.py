@@ -166,7 +166,8 @@ def _leaves(value: Any, path: str) -> list[tuple[str, Any]]:
 def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
     """Keys that were set to something else than their default, as (key, default, value); None where that is unknown."""
     from grpo_cli.errors import UserError
-    from grpo_cli.recipe import Recipe
+    from grpo_cli.recipe.reading.dump import to_yaml
+    from grpo_cli.recipe.sections.recipe import Recipe
 
     recipe = run.recipe
     model = {"path": recipe.get("model.path")}
@@ -181,7 +182,7 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
         plain = Recipe.model_validate(
             {"grpo": 1, "model": model, "data": data, "verify": verify, "train": train}
         )
-        defaults = flat_recipe(plain.resolved())
+        defaults = flat_recipe(to_yaml(plain))
     except (UserError, ValueError):  # an older recipe, or one whose verifiers need options
         return None
     return [

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_cli.findings.alarms import sampled_or_trained
-from grpo_cli.recipe import Stop
+from grpo_cli.recipe.sections.recipe import Stop
 
 ENTROPY_SHARE = 0.05
 """Entropy below this share of its first value is a collapse."""

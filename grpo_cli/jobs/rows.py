@@ -14,7 +14,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.model import Loaded
 from grpo_cli.policy.tokens import encode
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 
 MOST_TOKENS_A_BYTE = 11

@@ -10,8 +10,8 @@ from typing import Any
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_cli.policy.model import Loaded, load_model, prepare_tokenizer
-from grpo_cli.recipe import Model, Recipe, find
-from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.reading.load import find, load
+from grpo_cli.recipe.sections.recipe import Model, Recipe
 from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_valid
 
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.reading.dump import to_yaml
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.find import find_run as find_named
 from grpo_cli.run.folder import RunFolder
 
@@ -67,7 +68,7 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return differing_keys(as_written_now(run.recipe_text), recipe.resolved())
+        return differing_keys(as_written_now(run.recipe_text), to_yaml(recipe))
     except (OSError, ValueError, YAMLError) as err:
         message = str(err).partition("\n")[0]
         raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err
@@ -94,7 +95,7 @@ def as_written_now(text: str) -> str:
     from ruamel.yaml import YAML
 
     try:
-        return Recipe.model_validate(YAML(typ="safe").load(text)).resolved()
+        return to_yaml(Recipe.model_validate(YAML(typ="safe").load(text)))
     except ValidationError:
         return text
 

@@ -16,7 +16,7 @@ from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of
 from grpo_verifiers.registry import kind_class
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe import Recipe, Verify
+    from grpo_cli.recipe.sections.recipe import Recipe, Verify
 
 
 @dataclass(frozen=True, slots=True)

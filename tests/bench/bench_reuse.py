@@ -76,7 +76,7 @@ def few_rows(folder: Path) -> str:
     """The quickstart with rows of its own for the warm-up, so that `data.train.limit` leaves that as it is."""
     from ruamel.yaml import YAML
 
-    from grpo_cli.recipe import find
+    from grpo_cli.recipe.reading.load import find
 
     yaml, file = YAML(typ="safe"), folder / "few.yaml"
     recipe = yaml.load(find("quickstart").read_text())

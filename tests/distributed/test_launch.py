@@ -10,7 +10,7 @@ from grpo_cli.distributed import launch
 from grpo_cli.distributed.launch import Nodes, choose_world
 from grpo_cli.distributed.network import check_port_free
 from grpo_cli.errors import SetupError
-from grpo_cli.recipe import Launch
+from grpo_cli.recipe.sections.recipe import Launch
 
 TWO = Launch(nodes=2, rendezvous="node17:29500")
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.findings.stopping import LASTING, Deadline, StopRules, seconds
-from grpo_cli.recipe import Stop
+from grpo_cli.recipe.sections.recipe import Stop
 
 
 def step(entropy: float = 1.0, with_signal: int = 3) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import shipped_recipes
+from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.layers import stack
-from grpo_cli.recipe.reading.load import check, load
+from grpo_cli.recipe.reading.load import check, load, shipped_recipes
 from grpo_cli.recipe.reading.source import parse
 
 TRIES = int(os.environ.get("RECIPE_FUZZ", "150"))
@@ -100,7 +100,7 @@ def load_or_refuse(text: str, sets: list[str], folder: Path) -> None:
         err.render().encode("utf-8", "surrogatepass")
         return
     again = folder / "again.yaml"
-    again.write_text(recipe.resolved(), encoding="utf-8")
+    again.write_text(to_yaml(recipe), encoding="utf-8")
     assert load(again) == recipe
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from grpo_cli.errors import DataError, Exit
-from grpo_cli.recipe import Recipe, plan
-from grpo_cli.recipe.arithmetic import idle_reuse
+from grpo_cli.recipe.arithmetic import idle_reuse, plan
+from grpo_cli.recipe.sections.recipe import Recipe
 
 
 def recipe(

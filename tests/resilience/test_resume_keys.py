@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.resume import NEWEST, differing_keys, find_run
 from grpo_cli.run.folder import RunFolder
 
@@ -38,7 +39,7 @@ def made(folder: Path, *sets: str) -> Recipe:
 def test_the_number_of_processes_may_differ_if_asked_for_and_the_strategy_may_not(tmp_path: Path) -> None:
     sharded = ("launch.strategy=fsdp2", "launch.gpus=2")
     recipe = made(tmp_path, *sharded)
-    run = str(RunFolder.create(tmp_path / "runs", "run", recipe.resolved(), {}, label="r").path)
+    run = str(RunFolder.create(tmp_path / "runs", "run", to_yaml(recipe), {}, label="r").path)
     more = made(tmp_path, "launch.strategy=fsdp2", "launch.gpus=4")
     assert str(find_run(more, run, anyway=True).path) == run
     with pytest.raises(RecipeError, match=r"differs from the run's in `launch.gpus`"):
@@ -55,7 +56,7 @@ def test_what_an_alarm_does_is_no_change() -> None:
 
 def test_a_run_from_before_a_key_existed_is_taken_up(tmp_path: Path) -> None:
     recipe = made(tmp_path)
-    now = recipe.resolved()
+    now = to_yaml(recipe)
     before = "".join(
         line for line in now.splitlines(True) if line.split(":")[0].strip() not in ("reuse", "strategy")
     )
@@ -66,7 +67,7 @@ def test_a_run_from_before_a_key_existed_is_taken_up(tmp_path: Path) -> None:
 
 def test_a_run_whose_recipe_no_longer_loads_is_refused_by_its_keys(tmp_path: Path) -> None:
     recipe = made(tmp_path)
-    run = RunFolder.create(tmp_path / "runs", "run", recipe.resolved() + "gone: 1\n", {}, label="r")
+    run = RunFolder.create(tmp_path / "runs", "run", to_yaml(recipe) + "gone: 1\n", {}, label="r")
     with pytest.raises(RecipeError, match="differs from the run's in `gone`"):
         find_run(recipe, str(run.path))
 
@@ -75,7 +76,7 @@ def test_a_bare_resume_of_a_changed_recipe_names_the_nearest_run_and_its_keys(tm
     root = f"run.dir={tmp_path}/runs"
     for name, steps in (("near", 9), ("far", 8)):
         recipe = made(tmp_path, root, f"train.steps={steps}")
-        RunFolder.create(tmp_path / "runs", name, recipe.resolved(), {}, label="r")
+        RunFolder.create(tmp_path / "runs", name, to_yaml(recipe), {}, label="r")
     with pytest.raises(RecipeError, match=r"runs/near`, differs in `train.lr`$") as refused:
         find_run(made(tmp_path, root, "train.lr=3e-5"), NEWEST)
     assert f"grpo train --resume {tmp_path}/runs/near" in refused.value.hint
@@ -87,7 +88,7 @@ def test_a_bare_resume_of_a_changed_recipe_names_the_nearest_run_and_its_keys(tm
 
 def test_a_run_may_be_named_without_its_folder(tmp_path: Path) -> None:
     recipe = made(tmp_path, f"run.dir={tmp_path}/runs")
-    run = RunFolder.create(tmp_path / "runs", "mine", recipe.resolved(), {}, label="r")
+    run = RunFolder.create(tmp_path / "runs", "mine", to_yaml(recipe), {}, label="r")
     assert find_run(recipe, "mine").path == run.path
 
 
@@ -96,8 +97,8 @@ def test_a_run_whose_recipe_is_no_text_is_refused_by_name_and_passed_over_else(
     tmp_path: Path, content: bytes | None
 ) -> None:
     recipe = made(tmp_path, f"run.dir={tmp_path}/runs")
-    good = RunFolder.create(tmp_path / "runs", "good", recipe.resolved(), {}, label="r")
-    bad = RunFolder.create(tmp_path / "runs", "bad", recipe.resolved(), {}, label="r")
+    good = RunFolder.create(tmp_path / "runs", "good", to_yaml(recipe), {}, label="r")
+    bad = RunFolder.create(tmp_path / "runs", "bad", to_yaml(recipe), {}, label="r")
     os.utime(bad.path / "run.json", (2e9, 2e9))
     if content is None:
         (bad.path / "recipe.yaml").unlink()

@@ -1,4 +1,4 @@
-from grpo_cli.recipe import Verify
+from grpo_cli.recipe.sections.recipe import Verify
 from grpo_cli.reward.judge import proxy_warnings
 
 

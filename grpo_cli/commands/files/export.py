@@ -27,6 +27,7 @@ def export(
     pin_one_gpu()
     import torch
 
+    from grpo_cli.recipe.reading.dump import to_yaml
     from grpo_cli.resilience.opened import find_place, open_model
 
     place = find_place(checkpoint, None, [])
@@ -35,7 +36,7 @@ def export(
     try:
         model.save_pretrained(out)
         loaded.tokenizer.save_pretrained(out)
-        (out / "recipe.yaml").write_text(place.recipe.resolved())
+        (out / "recipe.yaml").write_text(to_yaml(place.recipe))
     except OSError as err:
         raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
     print(out)

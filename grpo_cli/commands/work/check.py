@@ -47,8 +47,7 @@ def check(
     """
     from grpo_cli.jobs.check.findings import exit_code
     from grpo_cli.jobs.check.recipe import Check
-    from grpo_cli.recipe import find
-    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.load import find, load
 
     began = time.perf_counter()
     checked = Check(load(recipe, sets or []), Path() if recipe == "-" else find(recipe).parent, most, full)

@@ -46,8 +46,8 @@ def probe(
       grpo probe my.yaml --set 'gate.pass@1=[0.05, 0.9]' --json | jq .go
     """
     from grpo_cli.commands.work.train import pin_one_gpu, quiet_libraries
-    from grpo_cli.recipe import Gate, find
-    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.sections.recipe import Gate
 
     checked = load(recipe, sets or [])
     base = Path() if recipe == "-" else find(recipe).parent

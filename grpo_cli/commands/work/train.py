@@ -56,9 +56,8 @@ def train(
       grpo train my.yaml --resume
       grpo train --resume runs/1127-my-k3f9
     """
-    from grpo_cli.recipe import find
     from grpo_cli.recipe.checking.strategy import check_processes
-    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.load import find, load
 
     if recipe is None:
         if resume is None:
@@ -126,8 +125,9 @@ def show_plan(recipe: Any, base: Path) -> None:
     """Rows, golds and batch arithmetic on stdout; nothing is written and torch is not loaded."""
     from grpo_cli.data.audit import audit_golds
     from grpo_cli.data.rows import load_rows
-    from grpo_cli.recipe import plan
+    from grpo_cli.recipe.arithmetic import plan
     from grpo_cli.recipe.checking.strategy import STRATEGIES
+    from grpo_cli.recipe.reading.dump import to_yaml
     from grpo_cli.reward.judge import Judge
 
     judge = Judge.of(recipe, base)
@@ -138,7 +138,7 @@ def show_plan(recipe: Any, base: Path) -> None:
     finally:
         judge.close()
     arithmetic = plan(recipe, len(audit.rows)).text()
-    print(recipe.resolved())
+    print(to_yaml(recipe))
     print(arithmetic)
     if recipe.launch.strategy != "ddp":
         print(f"{recipe.launch.strategy}: {STRATEGIES[recipe.launch.strategy]}")

@@ -44,8 +44,7 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
         SetupError: a verifier cannot run here.
     """
     from grpo_cli.data.rows import load_rows
-    from grpo_cli.recipe import find
-    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.load import find, load
 
     recipe = load(source, sets)
     base = Path() if source == "-" else find(source).parent

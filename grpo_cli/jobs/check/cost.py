@@ -11,8 +11,9 @@ from pathlib import Path
 from grpo_cli.jobs.check.findings import Finding, Level
 from grpo_cli.jobs.check.lengths import Lengths
 from grpo_cli.jobs.check.sizes import Sizes
-from grpo_cli.recipe import BatchPlan, Recipe
+from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
+from grpo_cli.recipe.sections.recipe import Recipe
 
 GIB = 1 << 30
 ADAM_BYTES = 4 + 4 + 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from grpo_cli.jobs.check.findings import Finding, Level
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe
 
 BARS = 8
 WIDTH = 30

@@ -21,8 +21,8 @@ from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
 from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.jobs.check.tokens import UnknownTokens, counter, full_counter, model_files
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
-from grpo_cli.recipe import BatchPlan, Recipe, plan
-from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
+from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 from grpo_verifiers.combine import Rule
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.jobs.check.tokens import ModelFiles, model_files, pretrained
-from grpo_cli.recipe import Model
+from grpo_cli.recipe.sections.recipe import Model
 
 MOST_HEADER_BYTES = 100_000_000
 

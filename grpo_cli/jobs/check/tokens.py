@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from grpo_cli.data.rows import Row
-from grpo_cli.recipe import Model
+from grpo_cli.recipe.sections.recipe import Model
 
 BATCH = 512
 Count = Callable[[Sequence[Row]], list[int]]

@@ -22,7 +22,7 @@ from grpo_cli.jobs.rows import Split, fit_split, load_split
 from grpo_cli.policy.coldstart import warm_up
 from grpo_cli.policy.model import device_name, load_model, pick_device
 from grpo_cli.policy.threads import choose_threads
-from grpo_cli.recipe import Eval, Gate, Recipe
+from grpo_cli.recipe.sections.recipe import Eval, Gate, Recipe
 from grpo_cli.reward.judge import Judge
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.run.records import SampleRecord

@@ -18,7 +18,7 @@ from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.health import Health
 from grpo_cli.findings.run_data import collect
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_step

@@ -34,8 +34,9 @@ from grpo_cli.policy.coldstart import warm_up
 from grpo_cli.policy.model import Loaded, device_name, load_model, pick_device
 from grpo_cli.policy.threads import choose_threads
 from grpo_cli.policy.tokens import encode
-from grpo_cli.recipe import Gate, Recipe, plan
-from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse
+from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan
+from grpo_cli.recipe.reading.dump import to_yaml
+from grpo_cli.recipe.sections.recipe import Gate, Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.resilience.heartbeat import Beating, Heartbeat
 from grpo_cli.resilience.interrupt import Interrupted, Interrupts
@@ -402,7 +403,7 @@ class Job:
         folder = self.folder.path / "checkpoints"
         state = {"stop_rules": self.stop_rules.state()}
         self.folder.sync()
-        saved = checkpoint.seal(written, folder, trainer, self.recipe.resolved(), state)
+        saved = checkpoint.seal(written, folder, trainer, to_yaml(self.recipe), state)
         best = best_gold(folder, self.evaluations)
         checkpoint.keep_newest(folder, self.recipe.run.keep, spare=best.path if best else None)
         self.display.note("good", f"saved {saved.path}")

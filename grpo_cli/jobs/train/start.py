@@ -8,7 +8,8 @@ from pathlib import Path
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.reward.judge import Judge, proxy_warnings
 from grpo_cli.run.about import git_commit, versions
@@ -21,7 +22,7 @@ def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, d
     manifest = {
         "recipe": label,
         "argv": sys.argv,
-        "recipe_sha": recipe.sha(),
+        "recipe_sha": recipe_sha(recipe),
         "versions": versions(),
         "device": device,
         "seed": recipe.train.seed,
@@ -30,7 +31,7 @@ def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, d
         "warnings": proxy_warnings(recipe.verify),
         "base": str((base or Path()).resolve()),
     }
-    return RunFolder.create(recipe.run.dir, recipe.run.name, recipe.resolved(), manifest, label=label)
+    return RunFolder.create(recipe.run.dir, recipe.run.name, to_yaml(recipe), manifest, label=label)
 
 
 def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: bool) -> RunInfo:
@@ -38,7 +39,7 @@ def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: b
     return RunInfo(
         run=run.name,
         recipe=label,
-        sha=recipe.sha(),
+        sha=recipe_sha(recipe),
         model=recipe.model.path,
         folder=str(run.path),
         log=str(run.log_path) if logs else "",

@@ -213,8 +213,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> Plan:
     Raises:
         RecipeError: the recipe has mistakes.
     """
-    from grpo_cli.recipe import find
-    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.recipe.reading.load import find, load
 
     recipe = load(source, sets)
     folders = import_folders(Path() if source == "-" else find(source).parent.resolve())

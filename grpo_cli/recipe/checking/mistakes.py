@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import math
-import types
-import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from grpo_cli.recipe.docs import field_docs
-from grpo_cli.recipe.reading.source import Path
+from grpo_cli.recipe.paths import Path, dotted
+from grpo_cli.recipe.sections.at_path import inner_section, key_names, section
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -65,11 +64,6 @@ RANGES = {
 def findings(err: ValidationError) -> list[Finding]:
     """One finding for each thing pydantic refused."""
     return [_finding(e) for e in err.errors(include_url=False)]
-
-
-def dotted(path: Iterable[str | int]) -> str:
-    """`a.b.0` for messages."""
-    return ".".join(str(p) for p in path)
 
 
 def shown(value: Any) -> str:
@@ -192,62 +186,10 @@ def _purpose(path: Path) -> str:
     return ""
 
 
-def key_names(model: type[BaseModel]) -> list[str]:
-    """The keys of a section as a user writes them."""
-    return [
-        field.alias or name
-        for name, field in model.model_fields.items()
-        if name != "options" or model.__name__ == "Source"
-    ]
-
-
-def section(path: Path) -> type[BaseModel] | None:
-    """The model class at a path, through lists and named entries."""
-    model: type[BaseModel] | None = Recipe
-    for part in path:
-        if isinstance(part, int) or part.isdecimal():
-            continue
-        if model is None:
-            return None
-        fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        if part in fields:
-            model = _inner(fields[part].annotation)
-        elif model.__name__ not in {"Verify", "Shaping"}:
-            return None
-    return model
-
-
-def takes_text(path: Path) -> bool:
-    """Whether the key at a path takes text and nothing else (but null)."""
-    model = section(path[:-1])
-    fields = {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
-    field = fields.get(str(path[-1]))
-    return field is not None and _is_text(field.annotation)
-
-
-def _is_text(annotation: Any) -> bool:
-    if typing.get_origin(annotation) is typing.Annotated:
-        return _is_text(typing.get_args(annotation)[0])
-    args = typing.get_args(annotation)
-    if args and (typing.get_origin(annotation) in (typing.Union, types.UnionType)):
-        return all(arg is type(None) or _is_text(arg) for arg in args)
-    return annotation is str
-
-
-def _inner(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return annotation if issubclass(annotation, BaseModel) else None
-    for arg in reversed(typing.get_args(annotation)):
-        found = _inner(arg)
-        if found is not None:
-            return found
-    return None
-
-
 def _homes(key: str) -> list[str]:
     homes = [""] if key in key_names(Recipe) else []
     for name, field in Recipe.model_fields.items():
-        model = _inner(field.annotation)
+        model = inner_section(field.annotation)
         if model is not None and key in key_names(model):
             homes.append(name)
     return homes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from grpo_cli.recipe.checking.mistakes import Finding, shown, unknown
 from grpo_cli.recipe.checking.strategy import check_strategy
-from grpo_cli.recipe.reading.source import Path
+from grpo_cli.recipe.paths import Path
 from grpo_cli.recipe.sections.recipe import Recipe
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.checking.mistakes import Finding
-from grpo_cli.recipe.reading.source import Path
+from grpo_cli.recipe.paths import Path
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from grpo_cli.data.template import TemplateError, column_or_template, parse
-from grpo_cli.recipe.checking.mistakes import Finding, dotted
-from grpo_cli.recipe.reading.source import Path
+from grpo_cli.recipe.checking.mistakes import Finding
+from grpo_cli.recipe.paths import Path, dotted
 
 
 def check_templates(data: dict[str, Any]) -> list[Finding]:

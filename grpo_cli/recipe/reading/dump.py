@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from io import StringIO
 from typing import Any
 
@@ -23,7 +24,10 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def to_yaml(recipe: Recipe) -> str:
-    """Every field but `extends`; verifier options stand beside the verifier's own keys."""
+    """YAML of everything, defaults and presets written out; loading it gives an equal recipe.
+
+    Every field but `extends` is said; verifier options stand beside the verifier's own keys.
+    """
     data = plain(recipe)
     out = StringIO()
     yaml = YAML(typ="safe", pure=True)
@@ -34,6 +38,11 @@ def to_yaml(recipe: Recipe) -> str:
     yaml.allow_unicode = True
     yaml.dump(data, out)
     return out.getvalue()
+
+
+def recipe_sha(recipe: Recipe) -> str:
+    """SHA-256 of the text, in hexadecimal digits: two recipes that mean the same have the same."""
+    return hashlib.sha256(to_yaml(recipe).encode()).hexdigest()
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_cli.errors import Mistake
-from grpo_cli.recipe.checking.mistakes import takes_text
-from grpo_cli.recipe.reading.shorthand import widen
-from grpo_cli.recipe.reading.source import Document, Path, Spot, ancestors, parse
+from grpo_cli.recipe.paths import Path, ancestors
+from grpo_cli.recipe.reading.source import Document, Spot, parse
+from grpo_cli.recipe.sections.at_path import takes_text
+from grpo_cli.recipe.sections.shorthand import widen
 
 
 @dataclass(frozen=True, slots=True)

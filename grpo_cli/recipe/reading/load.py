@@ -12,13 +12,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from grpo_cli.errors import Mistake, RecipeError
-from grpo_cli.recipe.checking.mistakes import Finding, dotted, findings, nearest
+from grpo_cli.recipe.checking.mistakes import Finding, findings, nearest
 from grpo_cli.recipe.checking.options import check_shaping, check_verifiers
 from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.checking.templates import check_templates
 from grpo_cli.recipe.checking.trl_fields import check_trl
+from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.reading.layers import Layers, stack
-from grpo_cli.recipe.reading.source import Document, Path, parse
+from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.sections.recipe import Recipe, complete
 
 STDIN = "<stdin>"

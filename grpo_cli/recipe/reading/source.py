@@ -6,7 +6,6 @@ a key said twice is a mistake. Lines and columns count from 1. Aliases share dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +14,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from grpo_cli.errors import Mistake
-
-Path = tuple[str | int, ...]
+from grpo_cli.recipe.paths import Path
 
 MOST_VALUES = 50_000
 WIDTH = 100
@@ -184,9 +182,3 @@ def _spot(node: Node) -> Spot:
     start, end = node.start_mark, node.end_mark
     last = end.column if end.line == start.line else start.column + 1
     return Spot(start.line + 1, start.column + 1, max(last, start.column + 1) + 1)
-
-
-def ancestors(path: Path) -> Iterator[Path]:
-    """The path, then its parents, down to the root."""
-    for end in range(len(path), -1, -1):
-        yield path[:end]

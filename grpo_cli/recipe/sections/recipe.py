@@ -6,13 +6,11 @@ between fields. Building a `Recipe` from a plain dict checks names, types and ra
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from grpo_cli.recipe.presets import fill
-from grpo_cli.recipe.reading.shorthand import widen, widen_checked
 from grpo_cli.recipe.sections.course import (
     Demonstration,
     Eval,
@@ -28,6 +26,7 @@ from grpo_cli.recipe.sections.fields import Section
 from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
 from grpo_cli.recipe.sections.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Reuse, Sample, Train
 from grpo_cli.recipe.sections.rewards import Combine, Shaping, Verify
+from grpo_cli.recipe.sections.shorthand import widen, widen_checked
 
 __all__ = [
     "Algorithm",
@@ -92,16 +91,6 @@ class Recipe(Section):
     @classmethod
     def _fill(cls, value: Any) -> Any:
         return complete(value) if isinstance(value, dict) else value
-
-    def resolved(self) -> str:
-        """YAML of everything, defaults and presets written out; loading it gives an equal recipe."""
-        from grpo_cli.recipe.reading.dump import to_yaml
-
-        return to_yaml(self)
-
-    def sha(self) -> str:
-        """Hash of the resolved text."""
-        return hashlib.sha256(self.resolved().encode()).hexdigest()
 
 
 def complete(data: dict[str, Any]) -> dict[str, Any]:

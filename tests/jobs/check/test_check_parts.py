@@ -17,7 +17,7 @@ from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.sizes import read_sizes
 from grpo_cli.jobs.check.tokens import ModelFiles, UnknownTokens, counter, model_files
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
-from grpo_cli.recipe import Model
+from grpo_cli.recipe.sections.recipe import Model
 from grpo_verifiers import Outcome, Sample, Verdict, Verifier
 from tests.builders.data_builders import Data, Source, question, write_lines
 
@@ -113,7 +113,7 @@ def test_quantiles_are_counts_that_occur() -> None:
 
 def test_a_sample_of_prompts_says_of_how_many() -> None:
     from grpo_cli.jobs.check.lengths import check_lengths
-    from grpo_cli.recipe import Recipe
+    from grpo_cli.recipe.sections.recipe import Recipe
 
     recipe = Recipe.model_validate(
         {
@@ -182,7 +182,7 @@ def test_parameters_are_added_up_as_the_model_has_them() -> None:
 def test_adapter_parameters_are_those_of_peft() -> None:
     from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
     from grpo_cli.policy.model import attach_lora
-    from grpo_cli.recipe import Lora
+    from grpo_cli.recipe.sections.recipe import Lora
 
     sizes = read_sizes(TINY, model_files(TINY))
     adapted = attach_lora(tiny_llama(byte_tokenizer(), seed=0), Lora(r=4))

@@ -10,7 +10,7 @@ import pytest
 from grpo_cli.jobs.probe.result import Probe, summarise
 from grpo_cli.jobs.probe.text import gate_lines, probe_object, table
 from grpo_cli.jobs.probe.verdict import bars, causes
-from grpo_cli.recipe import Gate
+from grpo_cli.recipe.sections.recipe import Gate
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import Forecast, agreeing, forecast, group_that_pays
 from grpo_verifiers.verdict import Outcome, Verdict

@@ -15,7 +15,7 @@ from grpo_cli.jobs.train.alarm_actions import (
     best_valid_gold,
     finish_roll_back,
 )
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import keep_newest
 from grpo_cli.run.folder import RunFolder
 from tests.builders.report_runs import make_run

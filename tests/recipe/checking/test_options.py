@@ -7,6 +7,7 @@ import pytest
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.checking.options import check_verifiers, describe, options_class
+from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
 from grpo_verifiers import registry
 from grpo_verifiers.registry import KINDS
@@ -93,7 +94,7 @@ def test_resolved_options_stand_beside_the_verifiers_own_keys(tmp_path: Path) ->
     from grpo_cli.recipe.reading.load import load
 
     recipe = load("quickstart", ["verify.math.tolerance=0.1"])
-    assert "    tolerance: 0.1\n" in recipe.resolved()
+    assert "    tolerance: 0.1\n" in to_yaml(recipe)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import RecipeError
-from grpo_cli.recipe import Recipe
+from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.sections.recipe import Recipe
 
 BASE = """\
 model: some/model
@@ -134,7 +135,7 @@ def test_a_recipe_can_be_built_from_plain_data() -> None:
     }
     recipe = Recipe.model_validate(data)
     assert recipe.data.train[0].source == "f" and recipe.verify["math"].kind == "math"
-    assert recipe.sha() == Recipe.model_validate(data).sha()
+    assert recipe_sha(recipe) == recipe_sha(Recipe.model_validate(data))
 
 
 def test_a_wrong_value_does_not_breed_more_mistakes(base: Path) -> None:
@@ -157,5 +158,5 @@ def test_a_function_is_looked_for_beside_the_recipe_that_names_it(base: Path) ->
     assert "path" not in load(base, ["verify.mine={kind: python, function: a.py:f}"]).verify["mine"].options
     moved = base.parent / "run" / "recipe.yaml"
     moved.parent.mkdir()
-    moved.write_text(recipe.resolved())
+    moved.write_text(to_yaml(recipe))
     assert load(moved) == recipe
