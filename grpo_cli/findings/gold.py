@@ -16,7 +16,6 @@ from typing import Any
 
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import paired_clustered
-from grpo_verifiers.verdict import Outcome
 
 ALARM_Z = 3.0
 WIDE = 0.10
@@ -32,11 +31,11 @@ def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> 
     pairs: dict[Any, tuple[list[float], list[float]]] = {}
     for record in records:
         verdict = record.verdicts.get(gold)
-        if record.outcome in (None, Outcome.ERROR) or verdict is None or verdict.score is None:
+        if not record.is_judged or verdict is None or verdict.score is None:
             continue
         golds, proxies = pairs.setdefault(record.group, ([], []))
         golds.append(float(verdict.score >= right_at))
-        proxies.append(float(record.outcome is Outcome.RIGHT))
+        proxies.append(float(record.is_right))
     if not pairs:
         return {"eval/gold/pass@1": None, "eval/gold/gap": None, "eval/gold/z": None, "eval/gold/n": 0}
     gap = paired_clustered([g for g, _ in pairs.values()], [p for _, p in pairs.values()]).difference

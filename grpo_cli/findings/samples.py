@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from grpo_cli.findings.finding import Finding
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.groups import GroupCounts, Kind, group_samples
 from grpo_cli.statistics.step import repetition
 from grpo_verifiers.verdict import Outcome
 
@@ -65,16 +66,17 @@ def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | 
 Pick = Callable[[Sequence[SampleRecord]], list[SampleRecord]]
 
 
-def _group_with(records: Sequence[SampleRecord], all_right: bool) -> list[SampleRecord]:
-    groups: dict[str, list[SampleRecord]] = defaultdict(list)
-    for record in records:
-        groups[str(record.group)].append(record)
-    flat = [g for g in groups.values() if all((r.outcome is Outcome.RIGHT) is all_right for r in g)]
-    return [group[0] for group in flat]
+def _groups_of(*kinds: Kind) -> Pick:
+    """One sample of each group of these kinds."""
 
+    def pick(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+        groups = list(group_samples(records).values())
+        of_kind = {
+            kind: [g for g in groups if GroupCounts.of(r.outcome for r in g).kind == kind] for kind in kinds
+        }
+        return [next(r for r in group if r.is_judged) for kind in kinds for group in of_kind[kind]]
 
-def _flat(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    return _group_with(records, False) + _group_with(records, True)
+    return pick
 
 
 def _without_verdict(records: Sequence[SampleRecord]) -> list[SampleRecord]:
@@ -83,7 +85,7 @@ def _without_verdict(records: Sequence[SampleRecord]) -> list[SampleRecord]:
 
 
 def _shortest_right(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    return sorted((r for r in records if r.outcome is Outcome.RIGHT), key=lambda r: r.tokens)
+    return sorted((r for r in records if r.is_right), key=lambda r: r.tokens)
 
 
 def _torn(records: Sequence[SampleRecord]) -> list[SampleRecord]:
@@ -105,24 +107,23 @@ def _fooling(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     return [
         r
         for r in _torn(records)
-        if r.outcome is Outcome.RIGHT
-        and any(v.outcome not in (Outcome.RIGHT, Outcome.ERROR) for v in r.verdicts.values())
+        if r.is_right and any(v.outcome not in (Outcome.RIGHT, Outcome.ERROR) for v in r.verdicts.values())
     ]
 
 
 PICKS: dict[str, Pick] = {
-    "W10": _flat,
-    "W11": lambda records: _group_with(records, False),
-    "W12": lambda records: _group_with(records, True),
+    "W10": _groups_of("all_wrong", "all_right"),
+    "W11": _groups_of("all_wrong"),
+    "W12": _groups_of("all_right"),
     "W20": lambda records: [r for r in records if r.truncated],
     "W21": _shortest_right,
     "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
     "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
-    "W33": lambda records: _group_with(records, False),
+    "W33": _groups_of("all_wrong"),
     "W40": _without_verdict,
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
     "W43": _torn,
-    "W44": lambda records: [r for r in _torn(records) if r.outcome is not Outcome.RIGHT],
+    "W44": lambda records: [r for r in _torn(records) if not r.is_right],
     "W70": _fooling,
 }
 """Where a code is missing the samples of least reward are shown."""

@@ -52,6 +52,16 @@ class SampleRecord:
     tokens: int = 0
     truncated: bool = False
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether the primary verifier gave a verdict."""
+        return self.outcome not in (None, Outcome.ERROR)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the primary verifier calls it right."""
+        return self.outcome is Outcome.RIGHT
+
     def as_json(self) -> dict[str, Any]:
         """The line as a dict; non-finite numbers become the strings `NaN`, `Infinity` and `-Infinity`."""
         line: dict[str, Any] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,25 @@ def agreeing(n: int, right: int, size: int) -> tuple[float, float]:
     return math.comb(n - right, size) / ways, math.comb(right, size) / ways
 
 
+def expected_dead(counts: Mapping[tuple[int, int], int], size: int) -> float | None:
+    """The share of dead groups alone, of how often each (judged, right) occurs: for millions of groups, without an interval.
+
+    Unbiased where most groups have at least `size` verdicts; else of the beta fit to the groups with two verdicts or more.
+    None where no group has two.
+    """
+    large = [(sum(agreeing(n, c, size)), times) for (n, c), times in counts.items() if n >= size]
+    many = sum(times for _, times in large)
+    if large and 2 * many >= sum(counts.values()):
+        return math.fsum(dead * times for dead, times in large) / many
+    pairs = [(n, c, times) for (n, c), times in counts.items() if n >= 2]
+    total = sum(times for *_, times in pairs)
+    if not total:
+        return None
+    first = math.fsum(c / n * times for n, c, times in pairs) / total
+    second = math.fsum(c * (c - 1) / (n * (n - 1)) * times for n, c, times in pairs) / total
+    return sum(dead_of_moments(first, second, size))
+
+
 def _measured(counts: Counts, size: int) -> Forecast:
     parts = [agreeing(n, c, size) for n, c in counts]
     wrong = math.fsum(w for w, _ in parts) / len(parts)
@@ -138,6 +157,11 @@ def _beta_dead(counts: Counts, size: int) -> tuple[float, float]:
     """E[(1-p)^G] and E[p^G] under the beta distribution with the prompts' mean and (unbiased) second moment."""
     first = math.fsum(c / n for n, c in counts) / len(counts)
     second = math.fsum(c * (c - 1) / (n * (n - 1)) for n, c in counts) / len(counts)
+    return dead_of_moments(first, second, size)
+
+
+def dead_of_moments(first: float, second: float, size: int) -> tuple[float, float]:
+    """E[(1-p)^G] and E[p^G] of a beta distributed p with these moments E[p] and E[p^2]."""
     spread = second - first * first
     if first - second <= 1e-9:  # every prompt always right or always wrong
         return 1 - first, first

@@ -2,19 +2,17 @@
 
 What a reader would get wrong is the denominator. Every mean here names its own:
 samples whose verifier failed carry no score, so they are in no reward mean and no group verdict, and are counted
-under `error`. A group is all wrong, mixed or all right by its primary verdicts; it has *signal* when its rewards
-differ, which another verifier may cause alone. None means not measured, never 0.
+under `error`. Counts, kinds and signal of groups are those of `groups`. None means not measured, never 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.estimate import pass_at_k
+from grpo_cli.statistics.groups import GroupCounts, count_kinds, group_samples, has_signal, mean_pass_at_k
 from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict
 
@@ -23,31 +21,13 @@ Stats = dict[str, float | int | None]
 MOST_REASONS = 8
 """Reason codes kept by name for each verifier in one step; the rest is summed under `other`."""
 
-SPREAD = 1e-9
-"""Rewards closer than this are equal: weighted sums of the same scores may differ in the last bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The samples of one prompt as counts: `judged` have a primary verdict, `right` of them are right."""
-
-    size: int
-    judged: int
-    right: int
-    rewards: tuple[float, ...]
-
-    @property
-    def has_signal(self) -> bool:
-        """Whether its rewards differ."""
-        return len(self.rewards) > 1 and self.rewards[-1] - self.rewards[0] > SPREAD
-
 
 def step_stats(samples: Sequence[SampleRecord], group_size: int, ks: Sequence[int] = (1,)) -> Stats:
     """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`."""
     groups = group_samples(samples)
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
     out |= reward_stats(samples)
-    out |= group_stats([_summary(group) for group in groups.values()], group_size, ks)
+    out |= group_stats(list(groups.values()), group_size, ks)
     out["unique_answers"] = mean(
         [share for group in groups.values() if (share := _unique_share(group)) is not None]
     )
@@ -60,41 +40,33 @@ def step_stats(samples: Sequence[SampleRecord], group_size: int, ks: Sequence[in
     return out
 
 
-def group_samples(samples: Iterable[SampleRecord]) -> dict[tuple[int, str], list[SampleRecord]]:
-    """Samples by step and group id: the same row drawn twice in a step makes two groups."""
-    groups: dict[tuple[int, str], list[SampleRecord]] = defaultdict(list)
-    for sample in samples:
-        groups[sample.step, str(sample.group)].append(sample)
-    return groups
-
-
-def group_stats(groups: Sequence[Group], group_size: int, ks: Sequence[int]) -> Stats:
+def group_stats(groups: Sequence[Sequence[SampleRecord]], group_size: int, ks: Sequence[int]) -> Stats:
     """Counts of groups, the k-of-G histogram and pass@k.
 
     `group/no_verdict` groups have no primary verdict at all and are in none of the three kinds; a group with some
     verdicts missing (`group/partial`) is judged, and put into the histogram, by those it has.
     `group/signal` is a share of all groups; `pass@k` a mean over the groups with at least k verdicts.
     """
-    judged = [g for g in groups if g.judged]
-    wrong = sum(g.right == 0 for g in judged)
-    right = sum(g.right == g.judged for g in judged)
-    signal = sum(g.has_signal for g in groups)
+    counts = [GroupCounts.of(s.outcome for s in group) for group in groups]
+    pairs = Counter((c.judged, c.right) for c in counts)
+    kinds = count_kinds(pairs)
+    signal = sum(has_signal(group) for group in groups)
     out: Stats = {
         "group/count": len(groups),
         "group/size": group_size,
-        "group/all_wrong": wrong,
-        "group/mixed": len(judged) - wrong - right,
-        "group/all_right": right,
-        "group/no_verdict": len(groups) - len(judged),
-        "group/partial": sum(g.judged < g.size for g in judged),
+        "group/all_wrong": kinds["all_wrong"],
+        "group/mixed": kinds["mixed"],
+        "group/all_right": kinds["all_right"],
+        "group/no_verdict": kinds["no_verdict"],
+        "group/partial": sum(0 < c.judged < c.size for c in counts),
         "group/with_signal": signal,
         "group/signal": signal / len(groups) if groups else None,
     }
-    counts = Counter(g.right for g in judged)
-    for k in range(max([group_size, *counts]) + 1):
-        out[f"group/hist/{k}"] = counts[k]
+    rights = Counter(c.right for c in counts if c.judged)
+    for k in range(max([group_size, *rights]) + 1):
+        out[f"group/hist/{k}"] = rights[k]
     for k in sorted(set(ks)):
-        out[f"pass@{k}"] = mean([pass_at_k(g.judged, g.right, k) for g in judged if g.judged >= k])
+        out[f"pass@{k}"] = mean_pass_at_k(pairs, k)
     return out
 
 
@@ -165,10 +137,8 @@ def length_stats(samples: Sequence[SampleRecord]) -> Stats:
         "length/mean": mean(lengths),
         "length/p95": percentile(lengths, 0.95),
         "length/max": max(lengths, default=None),
-        "length/right": mean([s.tokens for s in samples if s.outcome is Outcome.RIGHT]),
-        "length/wrong": mean(
-            [s.tokens for s in samples if s.outcome not in (None, Outcome.RIGHT, Outcome.ERROR)]
-        ),
+        "length/right": mean([s.tokens for s in samples if s.is_right]),
+        "length/wrong": mean([s.tokens for s in samples if s.is_judged and not s.is_right]),
         "length/terminated": mean([s.tokens for s in samples if not s.truncated]),
         "truncated": mean([float(s.truncated) for s in samples]),
     }
@@ -219,14 +189,6 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     low = math.floor(place)
     high = min(low + 1, len(ranked) - 1)
     return ranked[low] + (ranked[high] - ranked[low]) * (place - low)
-
-
-def _summary(samples: Sequence[SampleRecord]) -> Group:
-    judged = [s for s in samples if s.outcome not in (None, Outcome.ERROR)]
-    right = sum(s.outcome is Outcome.RIGHT for s in judged)
-    return Group(
-        len(samples), len(judged), right, tuple(sorted(s.reward for s in samples if s.reward is not None))
-    )
 
 
 def _unique_share(samples: Sequence[SampleRecord]) -> float | None:

@@ -432,7 +432,7 @@ def test_samples_of_a_run_are_read_back_to_the_same_numbers(tmp_path: Path) -> N
                 {"numeric": verdict},
                 verdict.outcome,
                 verdict.score,
-                0.0,
+                None,
                 5,
             )
         )

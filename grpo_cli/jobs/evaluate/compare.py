@@ -21,7 +21,6 @@ from grpo_cli.rollout.make import make_engine
 from grpo_cli.run.records import SampleRecord, dump_line
 from grpo_cli.statistics.estimate import Comparison, mcnemar_exact, min_detectable, paired_clustered
 from grpo_cli.train.trl_config import uses_bf16
-from grpo_verifiers.verdict import Outcome
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,8 @@ def shares(measured: Measured) -> list[list[float]]:
     groups: dict[Any, list[float]] = {}
     for record in measured.records:
         group = groups.setdefault(record.group, [])
-        if record.outcome not in (None, Outcome.ERROR):
-            group.append(float(record.outcome is Outcome.RIGHT))
+        if record.is_judged:
+            group.append(float(record.is_right))
     return list(groups.values())
 
 

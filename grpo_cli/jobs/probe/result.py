@@ -14,7 +14,8 @@ from typing import Any
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import GROUPS, Forecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
-from grpo_cli.statistics.step import SPREAD, mean, percentile
+from grpo_cli.statistics.groups import GroupCounts, would_have_signal
+from grpo_cli.statistics.step import mean, percentile
 from grpo_verifiers.verdict import Outcome
 
 EXAMPLES = 2
@@ -101,10 +102,10 @@ def summarise(
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     prompts = tuple(_prompt(members) for members in groups)
     counts = [(p.judged, p.right) for p in prompts]
-    judged = [[float(_is_right(r)) for r in members if _is_judged(r)] for members in groups]
+    judged = [[float(r.is_right) for r in members if r.is_judged] for members in groups]
     forecasts = forecast(counts, sorted({*GROUPS, group}), seed)
-    cut = [r for r in records if r.truncated and _is_judged(r)]
-    reasons = Counter(v.reason for r in records if not _is_right(r) for v in r.verdicts.values() if v.reason)
+    cut = [r for r in records if r.truncated and r.is_judged]
+    reasons = Counter(v.reason for r in records if not r.is_right for v in r.verdicts.values() if v.reason)
     return Probe(
         prompts=prompts,
         samples=samples,
@@ -115,11 +116,11 @@ def summarise(
         outcomes={kind: _share(groups, lambda r, kind=kind: _kind(r) == kind) for kind in Outcome},
         reasons=dict(reasons.most_common()),
         truncated=_share(groups, lambda r: r.truncated),
-        right_when_cut=mean([float(_is_right(r)) for r in cut]),
+        right_when_cut=mean([float(r.is_right) for r in cut]),
         mean_tokens=mean([r.tokens for r in records]),
         p95_tokens=percentile([r.tokens for r in records], 0.95),
-        right_p95_tokens=percentile([r.tokens for r in records if _is_right(r)], 0.95),
-        equal_rewards=mean([float(_is_flat(members)) for members in groups]),
+        right_p95_tokens=percentile([r.tokens for r in records if r.is_right], 0.95),
+        equal_rewards=mean([float(not would_have_signal(_rewards(members))) for members in groups]),
         forecasts=tuple(forecasts),
         pays=group_that_pays(forecasts),
         examples=examples(records),
@@ -147,8 +148,8 @@ def examples(records: Sequence[SampleRecord], most: int = EXAMPLES) -> dict[str,
 
 
 def _prompt(members: Sequence[SampleRecord]) -> Prompt:
-    judged = [r for r in members if _is_judged(r)]
-    return Prompt(members[0].row, len(members), len(judged), sum(map(_is_right, judged)))
+    counts = GroupCounts.of(record.outcome for record in members)
+    return Prompt(members[0].row, counts.size, counts.judged, counts.right)
 
 
 def _share(groups: Sequence[Sequence[SampleRecord]], holds: Any) -> Interval:
@@ -160,14 +161,5 @@ def _kind(record: SampleRecord) -> Outcome:
     return record.outcome or Outcome.ERROR
 
 
-def _is_judged(record: SampleRecord) -> bool:
-    return _kind(record) is not Outcome.ERROR
-
-
-def _is_right(record: SampleRecord) -> bool:
-    return record.outcome is Outcome.RIGHT
-
-
-def _is_flat(members: Sequence[SampleRecord]) -> bool:
-    rewards = [r.reward for r in members if r.reward is not None]
-    return len(rewards) < 2 or max(rewards) - min(rewards) <= SPREAD
+def _rewards(members: Sequence[SampleRecord]) -> list[float]:
+    return [record.reward for record in members if record.reward is not None]

@@ -15,7 +15,6 @@ from grpo_cli.findings.run_data import Arm, RunData, differing_keys
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustered
 from grpo_cli.text import half, number, score, visible
-from grpo_verifiers.verdict import Outcome
 
 HEAD = ("arm", "runs", "steps", "samples a run", "tokens a run", "held-out pass@1 before", "after", "after, minus {}", "last reward")  # fmt: skip
 
@@ -145,8 +144,8 @@ def held_out_shares(folder: RunFolder, step: int) -> dict[str, list[float]]:
     """Right (1.0) or not of every judged held-out sample of a step, by row."""
     rows: dict[str, list[float]] = {}
     for sample in folder.samples(step, "eval"):
-        if sample.outcome not in (None, Outcome.ERROR):
-            rows.setdefault(sample.row, []).append(float(sample.outcome is Outcome.RIGHT))
+        if sample.is_judged:
+            rows.setdefault(sample.row, []).append(float(sample.is_right))
     return rows
 
 

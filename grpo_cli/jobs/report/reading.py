@@ -23,8 +23,6 @@ MOST_ROWS = 256
 MOST_CHARS = 4000
 PER_KIND = 5
 
-NO_VERDICT = (None, Outcome.ERROR)
-
 
 @dataclass
 class Reading:
@@ -78,9 +76,9 @@ def spread(values: Sequence[int], most: int) -> list[int]:
 
 def surprises_of(group: Sequence[tuple[int, SampleRecord]]) -> list[tuple[str, float, int, SampleRecord]]:
     """Samples of one group worth reading, as (kind, weight, line, sample); heavier is more worth it."""
-    judged = [(line, s) for line, s in group if s.outcome not in NO_VERDICT]
-    right = [(line, s) for line, s in judged if s.outcome is Outcome.RIGHT]
-    wrong = [(line, s) for line, s in judged if s.outcome is not Outcome.RIGHT]
+    judged = [(line, s) for line, s in group if s.is_judged]
+    right = [(line, s) for line, s in judged if s.is_right]
+    wrong = [(line, s) for line, s in judged if not s.is_right]
     found: list[tuple[str, float, int, SampleRecord]] = []
     if len(right) == 1 and len(wrong) >= 3:
         found.append(("lone right in a wrong group", float(len(wrong)), *right[0]))
@@ -153,14 +151,14 @@ def probes(names: Sequence[str], rates: dict[str, list[float | None]], most: int
 
 def _pair(samples: Sequence[tuple[int, SampleRecord]]) -> list[tuple[int, SampleRecord]]:
     """A right and a wrong one where there are both, else the first two."""
-    right = [pair for pair in samples if pair[1].outcome is Outcome.RIGHT]
-    wrong = [pair for pair in samples if pair[1].outcome is not Outcome.RIGHT]
+    right = [pair for pair in samples if pair[1].is_right]
+    wrong = [pair for pair in samples if not pair[1].is_right]
     return [right[0], wrong[0]] if right and wrong else list(samples[:2])
 
 
 def _rate(samples: Sequence[tuple[int, SampleRecord]]) -> float | None:
-    judged = [s for _, s in samples if s.outcome not in NO_VERDICT]
-    return mean([float(s.outcome is Outcome.RIGHT) for s in judged])
+    judged = [s for _, s in samples if s.is_judged]
+    return mean([float(s.is_right) for s in judged])
 
 
 def _shown(folder: RunFolder, step: int, split: Split, line: int, sample: SampleRecord) -> dict[str, Any]:

@@ -8,20 +8,18 @@ that goes through the prompts again and again) the counters stay, and the memory
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from grpo_cli.statistics.estimate import pass_at_k
+from grpo_cli.statistics.dead_groups import expected_dead
+from grpo_cli.statistics.groups import SPREAD, count_kinds, mean_pass_at_k
 from grpo_verifiers.verdict import Outcome
 
 KEPT = 65_536
 BYTES_A_GROUP = 150
-SPREAD = 1e-9
-"""Rewards closer than this are equal."""
 _FILTER_BITS = 1 << 26
 
 Order = Literal["auto", "contiguous", "scattered"]
@@ -29,7 +27,7 @@ Order = Literal["auto", "contiguous", "scattered"]
 
 @dataclass(slots=True)
 class Totals:
-    """Groups as counts: `(judged, right)` pairs, and how many carry signal."""
+    """Groups as counts: `(judged, right)` pairs, and of how many signal is forecast, since their rewards differ."""
 
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
@@ -45,19 +43,7 @@ class Totals:
 
     def kinds(self) -> dict[str, int]:
         """Groups all wrong, mixed, all right, and without any primary verdict."""
-        out = dict.fromkeys(("all_wrong", "mixed", "all_right", "no_verdict"), 0)
-        for (judged, right), n in self.pairs.items():
-            key = (
-                "no_verdict"
-                if judged == 0
-                else "all_wrong"
-                if right == 0
-                else "mixed"
-                if right < judged
-                else "all_right"
-            )
-            out[key] += n
-        return out
+        return count_kinds(self.pairs)
 
     def usual_size(self) -> int:
         """The commonest number of samples in a group; the larger of two equally common."""
@@ -67,52 +53,16 @@ class Totals:
         """pass@k for k = 1, 2, 4, … and the usual size, each over the groups with at least k verdicts."""
         largest = max((judged for judged, _ in self.pairs), default=0)
         ks = {1 << i for i in range(largest.bit_length())} | {self.usual_size()}
-        out = {}
-        for k in sorted(k for k in ks if 1 <= k <= largest):
-            pairs = [(pass_at_k(n, c, k), times) for (n, c), times in self.pairs.items() if n >= k]
-            total = sum(times for _, times in pairs)
-            if total:
-                out[k] = math.fsum(value * times for value, times in pairs) / total
-        return out
+        found = {k: mean_pass_at_k(self.pairs, k) for k in sorted(ks) if 1 <= k <= largest}
+        return {k: value for k, value in found.items() if value is not None}
 
     def predicted_dead(self, size: int) -> float | None:
-        """Expected share of groups of `size` samples that come out all wrong or all right, at these pass rates.
-
-        Unbiased where most groups have at least `size` verdicts; else from a beta distribution of pass rates fitted by
-        moments to the groups with two verdicts or more. None where no group has two.
-        """
-        large = [(n, c, times) for (n, c), times in self.pairs.items() if n >= size]
-        many = sum(times for _, _, times in large)
-        if large and 2 * many >= self.groups:
-            return math.fsum(_dead(n, c, size) * times for n, c, times in large) / many
-        pairs = [(n, c, times) for (n, c), times in self.pairs.items() if n >= 2]
-        total = sum(times for _, _, times in pairs)
-        if not total:
-            return None
-        mean = math.fsum(c / n * times for n, c, times in pairs) / total
-        square = math.fsum(c * (c - 1) / (n * (n - 1)) * times for n, c, times in pairs) / total
-        return _dead_of_beta(mean, square - mean * mean, size)
+        """Expected share of groups of `size` samples that come out all wrong or all right, at these pass rates."""
+        return expected_dead(self.pairs, size)
 
     def share_means(self) -> Iterable[tuple[float, int]]:
         """Each group's share of right samples, with how many groups have it."""
         return [(c / n, times) for (n, c), times in self.pairs.items() if n]
-
-
-def _dead(n: int, c: int, size: int) -> float:
-    return (math.comb(n - c, size) + math.comb(c, size)) / math.comb(n, size)
-
-
-def _dead_of_beta(mean: float, variance: float, size: int) -> float:
-    """E[p^G + (1 - p)^G] for a beta distribution with this mean and variance."""
-    if variance <= 1e-9:
-        return mean**size + (1 - mean) ** size
-    weight = mean * (1 - mean) / variance - 1
-    if weight <= 1e-9:
-        return 1.0
-    right, wrong = mean * weight, (1 - mean) * weight
-    return math.prod((right + i) / (weight + i) for i in range(size)) + math.prod(
-        (wrong + i) / (weight + i) for i in range(size)
-    )
 
 
 class Tally:
