@@ -1,19 +1,18 @@
-"""The rows of a run with the compiled golds of every verifier, and the rows that do not fit the model left out."""
+"""The rows of a job with the compiled golds of every verifier, and the rows that do not fit the model left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 from grpo_cli.data.audit import audit_golds
 from grpo_cli.data.overlong import drop_overlong
 from grpo_cli.data.rows import Row, load_rows
+from grpo_cli.data.sources import Which
+from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.model import Loaded
-from grpo_cli.policy.tokens import encode
+from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 
@@ -21,17 +20,7 @@ MOST_TOKENS_A_BYTE = 11
 """No token is shorter than a byte, and a normaliser (NFKC) makes at most 11 bytes of one."""
 
 
-@dataclass(frozen=True)
-class Split:
-    """Rows, and the golds of every verifier in the same order."""
-
-    rows: list[Row]
-    golds: dict[str, list[Any]]
-
-
-def load_split(
-    recipe: Recipe, which: Literal["train", "eval"], base: Path | None, judge: Judge, display: Display
-) -> Split:
+def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, display: Display) -> Split:
     """Rows whose golds pass their own verifiers.
 
     Raises:
@@ -47,30 +36,29 @@ def load_split(
 
 
 def fit_split(
-    recipe: Recipe, split: Split, loaded: Loaded, display: Display, served: int | None = None
+    recipe: Recipe, split: Split, which: Which, policy: Policy, display: Display, served: int | None = None
 ) -> Split:
-    """The rows whose prompt leaves room for `sample.max_tokens` in the model's context; how many do not is said.
+    """The rows whose prompt leaves room for a completion in the model's context; how many do not is said.
 
     `served`: the context of the vLLM server that generates, where one does.
     """
-    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, loaded, served))
+    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, which, policy.context, served))
     limit = min((known for known in limits if known is not None), default=None)
-    fitting = drop_overlong(split.rows, Lengths(loaded.tokenizer, split.rows, limit), limit)
+    fitting = drop_overlong(split.rows, Lengths(policy.encode, split.rows, limit), limit)
     if not fitting.dropped:
         return split
     display.note("warn", fitting.summary())
     kept = {row.id for row in fitting.rows}
-    places = [i for i, row in enumerate(split.rows) if row.id in kept]
-    return Split([split.rows[i] for i in places], {n: [g[i] for i in places] for n, g in split.golds.items()})
+    return split.take([i for i, row in enumerate(split.rows) if row.id in kept])
 
 
 class Lengths:
     """Prompt lengths in tokens; a row whose bytes alone show that it fits gets that bound and is not tokenised."""
 
-    def __init__(self, tokenizer: Any, rows: Sequence[Row], limit: int | None) -> None:
-        self.tokenizer, self.limit = tokenizer, limit
+    def __init__(self, encode: Callable[[Row], list[int]], rows: Sequence[Row], limit: int | None) -> None:
+        self.encode, self.limit = encode, limit
         # a template adds to each row no more than all that one row has
-        self.template = {_turns(row): len(encode(tokenizer, row)) for row in rows[:1]}
+        self.template = {_turns(row): len(encode(row)) for row in rows[:1]}
 
     def __call__(self, row: Row) -> int:
         template = self.template.get(_turns(row))
@@ -79,30 +67,32 @@ class Lengths:
             most = template + MOST_TOKENS_A_BYTE * sum(len(text.encode()) for text in texts)
             if most <= self.limit:
                 return most
-        return len(encode(self.tokenizer, row))
+        return len(self.encode(row))
 
 
 def _turns(row: Row) -> tuple[str, ...]:
     return tuple(m["role"] for m in row.messages or [])
 
 
-def room_for_prompts(recipe: Recipe, loaded: Loaded, served: int | None = None) -> int | None:
-    """Context (the model's, or the shorter one vLLM is started with) minus the longest completion, in tokens; None
-    where there is no limit.
+def room_for_prompts(recipe: Recipe, which: Which, own: int | None, served: int | None = None) -> int | None:
+    """Context (the model's `own`, or the shorter one vLLM is started with) minus the longest completion that rows of
+    this split may get, in tokens; None where there is no limit.
 
     Raises:
         SetupError: the completions alone do not fit.
     """
-    own = getattr(loaded.model.config, "max_position_embeddings", None)
     started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
     context = min((int(known) for known in (own, started, served) if known is not None), default=None)
     if context is None:
         return None
-    room = context - recipe.sample.max_tokens
+    key, longest = "sample.max_tokens", recipe.sample.max_tokens
+    if which == "eval" and (recipe.eval.max_tokens or 0) > longest:
+        key, longest = "eval.max_tokens", recipe.eval.max_tokens or 0
+    room = context - longest
     if room < 1:
         whose = "vLLM's context" if context != own else "the model's context"
         raise SetupError(
-            f"`sample.max_tokens` is {recipe.sample.max_tokens}, {whose} only {context} tokens",
-            hint="lower `sample.max_tokens`",
+            f"`{key}` is {longest}, {whose} only {context} tokens",
+            hint=f"lower `{key}`",
         )
     return room

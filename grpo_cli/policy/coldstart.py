@@ -17,8 +17,8 @@ import torch
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.policy.model import Loaded, cache_root
-from grpo_cli.policy.tokens import encode, end_tokens
+from grpo_cli.policy.model import cache_root
+from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import Demonstration, Phase, cache_folder, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 
@@ -42,13 +42,12 @@ class ColdStart:
 
 def warm_up(
     recipe: Recipe,
-    loaded: Loaded,
+    policy: Policy,
     rows: Sequence[Row],
     base: Path | None,
-    device: torch.device,
     on_progress: Callable[[int, int], None],
 ) -> ColdStart | None:
-    """The recipe's warm-up on a loaded model; None where it has none.
+    """The recipe's warm-up on a policy, whose weights it changes; None where it has none.
 
     Raises:
         RecipeError, DataError: as `cold_start` and `load_rows`.
@@ -61,38 +60,34 @@ def warm_up(
         else (phase, rows)
         for phase in recipe.warmup
     ]
-    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    device = policy.device.type
+    threads = torch.get_num_threads() if device == "cpu" else 0
     return cold_start(
-        loaded.model,
-        loaded.tokenizer,
+        policy,
         phases,
-        model_key=f"{recipe.model.model_dump_json()}/{device.type}/{threads}",
+        model_key=f"{recipe.model.model_dump_json()}/{device}/{threads}",
         seed=recipe.train.seed,
-        eos_id=loaded.tokenizer.eos_token_id or min(end_tokens(loaded.model, loaded.tokenizer)),
         on_progress=on_progress,
     )
 
 
 def cold_start(
-    model: Any,
-    tokenizer: Any,
+    policy: Policy,
     phases: Sequence[tuple[WarmupPhase, Sequence[Row]]],
     *,
     model_key: str,
     seed: int,
-    eos_id: int,
     on_progress: Callable[[int, int], None],
 ) -> ColdStart:
-    """Train `model` in place on demonstrations, or load the same result from the cache.
+    """Train the policy in place on demonstrations, or load the same result from the cache.
 
     Raises:
         RecipeError, DataError: a template that cannot be read, or a row that cannot fill it.
     """
     began = time.perf_counter()
     total = sum(phase.steps for phase, _ in phases)
-    made = [
-        demonstrations(tokenizer, phase, rows, seed + i, eos_id) for i, (phase, rows) in enumerate(phases)
-    ]
+    model = policy.model
+    made = [demonstrations(policy, phase, rows, seed + i) for i, (phase, rows) in enumerate(phases)]
     plans = [Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases]
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)
@@ -110,7 +105,7 @@ def cold_start(
             made[i],
             plan,
             seed=seed + i,
-            pad_id=tokenizer.pad_token_id,
+            pad_id=policy.tokenizer.pad_token_id,
             on_step=lambda step, loss, base=base: on_progress(base + step, total),  # type: ignore[misc]
         )
         done += plan.steps
@@ -118,16 +113,15 @@ def cold_start(
     return ColdStart(total, time.perf_counter() - began, count, False)
 
 
-def demonstrations(
-    tokenizer: Any, phase: WarmupPhase, rows: Sequence[Row], seed: int, eos_id: int
-) -> list[Demonstration]:
+def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed: int) -> list[Demonstration]:
     """One demonstration a row; where there are several templates each row draws one by weight."""
     try:
         templates = [parse(d.template) for d in phase.demonstration]
     except TemplateError as err:
         raise RecipeError(str(err), place="`warmup.demonstration`") from err
     weights = [d.weight for d in phase.demonstration]
-    draw = random.Random(seed + 5)
+    draw, tokenizer = random.Random(seed + 5), policy.tokenizer
+    end = tokenizer.eos_token_id or min(policy.end_ids)
     found = []
     for row in rows[: phase.limit]:
         template = draw.choices(templates, weights)[0]
@@ -136,7 +130,7 @@ def demonstrations(
         except FillError as err:
             raise DataError(f"`warmup.demonstration`: {err}", place=row.place) from err
         completion = list(tokenizer(text, add_special_tokens=False).input_ids)
-        found.append(Demonstration(encode(tokenizer, row), [*completion, eos_id]))
+        found.append(Demonstration(policy.encode(row), [*completion, end]))
     return found
 
 

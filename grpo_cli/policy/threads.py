@@ -51,6 +51,13 @@ def usable_cores() -> int:
     return max(1, cores)
 
 
+def set_threads(asked: int | None) -> None:
+    """Have torch use the threads that `choose_threads` chooses."""
+    import torch
+
+    torch.set_num_threads(choose_threads(asked)[0])
+
+
 def choose_threads(asked: int | None = None) -> tuple[int, str]:
     """(threads, why): what was asked, else `OMP_NUM_THREADS`, else the usable cores that neighbours leave idle."""
     if asked:

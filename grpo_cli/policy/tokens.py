@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
     from grpo_cli.data.rows import Row
 
 
-def encode(tokenizer: Any, row: Row) -> list[int]:
-    """The prompt's token ids: chat template where the row has messages, plain text otherwise."""
+def encode(tokenizer: Any, row: Row, chat: Mapping[str, Any] | None = None) -> list[int]:
+    """The prompt's token ids: chat template with the options `chat` where the row has messages, plain text otherwise."""
     if row.messages is not None:
         ids = tokenizer.apply_chat_template(
-            row.messages, add_generation_prompt=True, tokenize=True, return_dict=False
+            row.messages, add_generation_prompt=True, tokenize=True, return_dict=False, **(chat or {})
         )
         return list(ids)
     return list(tokenizer(row.prompt).input_ids)

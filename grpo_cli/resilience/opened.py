@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
-from grpo_cli.policy.model import Loaded, load_model, prepare_tokenizer
+from grpo_cli.policy.model import load_model, prepare_tokenizer
+from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import find, load
-from grpo_cli.recipe.sections.recipe import Model, Recipe
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_valid
 
 
@@ -51,7 +52,7 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     return Place(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
 
 
-def open_model(place: Place, device: Any) -> Loaded:
+def open_model(place: Place, device: Any) -> Policy:
     """The weights at a place: a full folder, an adapter on the recipe's own base, or a model by name.
 
     Raises:
@@ -59,7 +60,12 @@ def open_model(place: Place, device: Any) -> Loaded:
     """
     seed, spec = place.recipe.train.seed, place.recipe.model
     if place.folder is None:
-        return load_model(Model(path=place.name), device=device, seed=seed, training=False)
+        named = spec.model_copy(update={"path": place.name, "lora": None})
+        if (
+            place.name != spec.path
+        ):  # another model: what names files of the recipe's own does not hold for it
+            named = named.model_copy(update={"gguf_file": None, "revision": None})
+        return load_model(named, device=device, seed=seed, training=False)
     if not (place.folder / "adapter_config.json").is_file():
         if not (place.folder / "config.json").is_file():
             raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
@@ -72,4 +78,4 @@ def open_model(place: Place, device: Any) -> Loaded:
     base = load_model(spec.model_copy(update={"lora": None}), device=device, seed=seed, training=False)
     model = PeftModel.from_pretrained(base.model, str(place.folder))
     prepare_tokenizer(base.tokenizer, model)
-    return Loaded(model, base.tokenizer)
+    return Policy.of(model, base.tokenizer, dtype=spec.dtype)

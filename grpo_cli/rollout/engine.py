@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.method import Sample
 
 Finish = Literal["stop", "length"]
 
@@ -16,7 +19,7 @@ class Request:
     """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself.
 
     `begun` are tokens that every one of these completions starts with: they count towards `max_tokens` and are not
-    returned. Only the graph engine can go on from them.
+    returned. Only an engine that `can_continue` goes on from them.
     """
 
     prompt_ids: list[int]
@@ -55,6 +58,19 @@ class SamplingSettings:
     repetition_penalty: float = 1.0
     seed: int | None = None
 
+    @classmethod
+    def of(cls, sample: Sample, seed: int) -> SamplingSettings:
+        """What a recipe's `sample` says."""
+        return cls(
+            max_tokens=sample.max_tokens,
+            temperature=sample.temperature,
+            top_p=sample.top_p,
+            top_k=sample.top_k,
+            min_p=sample.min_p,
+            repetition_penalty=sample.repetition_penalty,
+            seed=seed,
+        )
+
     @property
     def greedy(self) -> bool:
         """The most likely token, no chance."""
@@ -78,9 +94,17 @@ OnProgress = Callable[[int, int], None]
 
 
 class Engine(Protocol):
-    """Generates from the live training weights; every call sees the latest optimizer step."""
+    """Generates from a policy's weights. What an engine can do stands in its fields; nobody asks for its name."""
 
     name: str
+    can_continue: bool
+    """Whether it goes on from `Request.begun`."""
+    exact_logps: bool
+    """Whether its log-probs are those of a forward pass in the same numbers, to 1e-4."""
+    one_stream: bool
+    """Whether all samples of a call come from one random stream, so that processes need seeds of their own."""
+    is_live: bool
+    """Whether each call sees the latest optimizer step; one that is not holds the weights it was made with."""
 
     def generate(
         self,

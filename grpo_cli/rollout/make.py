@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from grpo_cli.policy.policy import Policy
+    from grpo_cli.recipe.sections.method import Sample
+
 CPU_ROWS, CUDA_ROWS, CUDA_PREFILL = 256, 1024, 32768
 NAMES = ("auto", "graph", "transformers", "vllm")
 
@@ -54,6 +57,40 @@ def make_engine(
         if say:
             say(f"generating with `transformers`, not `graph`: {reason}")
     return TransformersEngine(model, ends, pad_id=pad_id)
+
+
+def policy_engine(name: str, policy: Policy, say: Callable[[str], None]) -> Engine:
+    """The engine `name` that generates from the live weights of a policy.
+
+    Raises:
+        RecipeError: there is no such engine.
+        SetupError: it cannot drive this model.
+    """
+    return make_engine(
+        name, policy.model, policy.tokenizer, end_ids=policy.end_ids, autocast=policy.autocast, say=say
+    )
+
+
+def measuring_engine(sample: Sample, policy: Policy, say: Callable[[str], None]) -> Engine:
+    """The engine of a job that only measures: the recipe's, or `auto` where that is vLLM and it cannot generate here.
+
+    With vLLM, what generates is said. The weights are those of now: what trains takes `policy_engine`.
+
+    Raises:
+        SetupError: as `policy_engine`.
+    """
+    if sample.engine != "vllm":
+        return policy_engine(sample.engine, policy, say)
+    from grpo_cli.rollout.vllm.offline import Unfit, open_offline
+
+    try:
+        engine: Engine = open_offline(policy, sample)
+    except Unfit as unfit:
+        engine = policy_engine("auto", policy, say)
+        say(f"generating with `{engine.name}`, not `vllm`: {unfit}")
+        return engine
+    say("generating with `vllm`")
+    return engine
 
 
 def _graph(

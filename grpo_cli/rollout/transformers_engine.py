@@ -20,6 +20,7 @@ class TransformersEngine:
     """Works with every model that has `generate`."""
 
     name = "transformers"
+    can_continue, exact_logps, one_stream, is_live = False, False, True, True
 
     def __init__(self, model: nn.Module, end_ids: Collection[int], *, pad_id: int | None = None) -> None:
         self.model, self.end_ids = model, sorted(end_ids)

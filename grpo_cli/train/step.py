@@ -211,7 +211,7 @@ class GrpoStep:
         """The recipe's sampling with a seed of this generation's own: no global random state is used."""
         s = self.recipe.sample
         seed = self.step_seed() + self.calls - 1  # a row that is sampled twice in a step gets new samples
-        if self.engine.name == "transformers":  # one random stream a call: each rank needs its own
+        if self.engine.one_stream:  # each rank needs its own
             seed += 7919 * self.ranks.rank
         return SamplingSettings(
             max_tokens=s.max_tokens,

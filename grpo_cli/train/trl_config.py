@@ -15,9 +15,6 @@ from grpo_cli.errors import SetupError
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.server import address
 
-BIG = 50_000_000
-"""Parameters from which bfloat16 autocast pays on a CPU that has it."""
-
 GPU_TOKENS_A_FORWARD = (
     32_768  # prompt and completion tokens of one micro-batch where the recipe leaves it open
 )
@@ -154,16 +151,3 @@ def vllm_fields(recipe: Recipe) -> dict[str, Any]:
 
 def _scheduler(name: str) -> str:
     return "constant_with_warmup" if name == "constant" else name
-
-
-def uses_bf16(recipe: Recipe, device: torch.device, parameters: int) -> bool:
-    """Whether forward passes run in bfloat16 (autocast), in training and generation alike."""
-    dtype = recipe.model.dtype
-    if dtype != "auto":
-        return dtype == "bfloat16"
-    return device.type == "cuda" or (parameters >= BIG and cpu_has_bf16())
-
-
-def cpu_has_bf16() -> bool:
-    """Whether bfloat16 is faster than float32 here (AVX512-BF16: 1.3 times on SmolLM2-135M)."""
-    return bool(torch.cpu._is_avx512_bf16_supported())

@@ -42,12 +42,10 @@ def prepare(folder: Path, seed: int, threads: int) -> None:
     train, held_out = (load_rows(recipe.data, which) for which in ("train", "eval"))
     loaded = load_model(recipe.model, device=torch.device("cpu"), seed=seed)
     cold_start(
-        loaded.model,
-        loaded.tokenizer,
+        loaded,
         [(phase, train) for phase in recipe.warmup or []],
         model_key=f"{recipe.model.model_dump_json()}/cpu/{threads}",
         seed=seed,
-        eos_id=loaded.tokenizer.eos_token_id,
         on_progress=lambda done, total: None,
     )
     loaded.model.save_pretrained(folder / "model")

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import Which
+from grpo_cli.data.split import Split
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.rows import Lengths, Split, fit_split
-from grpo_cli.policy.builtin import byte_tokenizer
-from grpo_cli.policy.model import Loaded
+from grpo_cli.jobs.rows import Lengths, fit_split
+from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.tokens import encode
 from tests.builders.loss_bench import recipe
 
 
@@ -22,41 +25,49 @@ def row(text: str, system: str | None = None) -> Row:
 
 def counting(lengths: Lengths, asked: Row) -> tuple[int, int]:
     """The length, and how often it took the tokenizer."""
-    calls = 0
-    exact: Any = lengths.tokenizer.apply_chat_template
+    calls, exact = 0, lengths.encode
 
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def counted(row: Row) -> list[int]:
         nonlocal calls
         calls += 1
-        return exact(*args, **kwargs)
+        return exact(row)
 
-    lengths.tokenizer.apply_chat_template = counted
+    lengths.encode = counted
     found = lengths(asked)
-    del lengths.tokenizer.apply_chat_template
+    lengths.encode = exact
     return found, calls
+
+
+def tokens(asked: Row) -> list[int]:
+    return encode(byte_tokenizer(), asked)
 
 
 def test_a_short_row_is_not_tokenised_and_its_bound_is_no_less_than_its_length() -> None:
     rows = [row("1+1=?"), row("22+3=?")]
-    bound, calls = counting(Lengths(byte_tokenizer(), rows, 200), rows[1])
+    bound, calls = counting(Lengths(tokens, rows, 200), rows[1])
     assert calls == 0
     assert 8 <= bound <= 200
 
 
 def test_a_row_near_the_limit_is_counted_exactly() -> None:
     rows = [row("1+1=?"), row("9" * 198), row("9" * 199)]
-    lengths = Lengths(byte_tokenizer(), rows, 200)
+    lengths = Lengths(tokens, rows, 200)
     assert counting(lengths, rows[1]) == (200, 1)
     assert counting(lengths, rows[2]) == (201, 1)
 
 
 def test_rows_with_other_turns_are_counted_exactly() -> None:
     rows = [row("1+1=?"), row("1+1=?", system="be brief")]
-    assert counting(Lengths(byte_tokenizer(), rows, 200), rows[1]) == (16, 1)
+    assert counting(Lengths(tokens, rows, 200), rows[1]) == (16, 1)
 
 
 def fit(
-    texts: list[str], sample: dict[str, Any] | None = None, served: int | None = None, **data: Any
+    texts: list[str],
+    sample: dict[str, Any] | None = None,
+    served: int | None = None,
+    which: Which = "train",
+    longest: int | None = None,
+    **data: Any,
 ) -> tuple[list[str], list[str]]:
     """The rows that stay with a model whose context is 512 tokens, and what is said."""
     made = recipe()
@@ -64,13 +75,15 @@ def fit(
         update={
             "data": made.data.model_copy(update=data),
             "sample": made.sample.model_copy(update=sample or {}),
+            "eval": made.eval.model_copy(update={"max_tokens": longest}),
         }
     )
-    model = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=512))
+    tokenizer = byte_tokenizer()
+    policy = Policy.of(tiny_llama(tokenizer, 0), tokenizer)
     said: list[str] = []
     display: Any = SimpleNamespace(note=lambda level, text: said.append(text))
     rows = [row(text) for text in texts]
-    found = fit_split(made, Split(rows, {}), Loaded(model, byte_tokenizer()), display, served)
+    found = fit_split(made, Split(rows, {}), which, policy, display, served)
     return [kept.prompt for kept in found.rows], said
 
 
@@ -98,3 +111,12 @@ def test_the_context_of_a_server_counts() -> None:
 def test_completions_that_leave_no_room_are_refused() -> None:
     with pytest.raises(SetupError, match=r"`sample\.max_tokens` is 512, the model's context only 512 tokens"):
         fit(["1+1=?"], {"max_tokens": 512})
+
+
+def test_held_out_rows_leave_room_for_their_own_longer_completions() -> None:
+    texts = ["1+1=?", "9" * 400]
+    assert fit(texts, which="eval", longest=200)[0] == ["1+1=?"]
+    assert fit(texts, which="eval", longest=4)[0] == texts
+    assert fit(texts, which="train", longest=200)[0] == texts
+    with pytest.raises(SetupError, match=r"`eval\.max_tokens` is 512, the model's context only 512 tokens"):
+        fit(["1+1=?"], which="eval", longest=512)

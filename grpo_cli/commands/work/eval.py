@@ -12,7 +12,7 @@ from grpo_cli.errors import Exit, SetupError
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.evaluate.compare import Paired
-    from grpo_cli.jobs.evaluate.evaluator import Evaluation, Measured
+    from grpo_cli.measure.evaluation import Evaluation, Measured
     from grpo_cli.statistics.estimate import Interval
 
 SCHEMA = 1
@@ -53,21 +53,18 @@ def evaluate(
     quiet_libraries()
     pin_one_gpu()
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.evaluate.compare import compare, measure_place, write_records
+    from grpo_cli.jobs.evaluate.compare import compare
+    from grpo_cli.jobs.evaluate.run import measure_place
     from grpo_cli.resilience.opened import find_place
+    from grpo_cli.run.records import write_records
 
     place = find_place(checkpoint, recipe, sets or [])
     other = find_place(against, recipe, sets or []) if against else None
     path = out or (place.folder / "eval.jsonl" if place.folder else None)
     shown = make_display(display)
     try:
-        say = lambda text: shown.note("info", text)  # noqa: E731
-        found = measure_place(place, lambda d, t: shown.progress("evaluate", d, t), say, seed)
-        reference = (
-            measure_place(other, lambda d, t: shown.progress("evaluate other", d, t), say, seed)
-            if other
-            else None
-        )
+        found = measure_place(place, shown, seed)
+        reference = measure_place(other, shown, seed, "evaluate other") if other else None
     finally:
         shown.close()
     if path is not None:

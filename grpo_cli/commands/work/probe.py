@@ -54,10 +54,11 @@ def probe(
     quiet_libraries()
     pin_one_gpu()
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.probe.sampling import ProbeSize, probe_recipe
-    from grpo_cli.jobs.probe.text import lines_of, probe_object
-    from grpo_cli.jobs.probe.verdict import bars
-    from grpo_cli.run.records import dump_line
+    from grpo_cli.jobs.probe.run import probe_recipe
+    from grpo_cli.jobs.probe.text import lines_of
+    from grpo_cli.measure.gate import bars, probe_object
+    from grpo_cli.measure.probe import ProbeSize
+    from grpo_cli.run.records import dump_line, write_records
 
     usual = ProbeSize.of(checked.gate or Gate())
     size = ProbeSize(prompts or usual.prompts, samples or usual.samples)
@@ -67,8 +68,6 @@ def probe(
     finally:
         shown.close()
     if out is not None:
-        from grpo_cli.jobs.evaluate.compare import write_records
-
         try:
             write_records(out, found.records)
         except OSError as err:

@@ -1,26 +1,12 @@
-"""`grpo eval`: one model, or two on the same rows, measured with the recipe's own verifiers."""
+"""Two evaluations of the same rows, compared prompt by prompt."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import torch
-
-from grpo_cli.data.audit import audit_golds
-from grpo_cli.data.rows import load_rows
-from grpo_cli.jobs.evaluate.evaluator import Evaluation, Evaluator, Measured
-from grpo_cli.policy.model import pick_device
-from grpo_cli.policy.threads import choose_threads
-from grpo_cli.resilience.opened import Place, open_model
-from grpo_cli.reward.judge import Judge, proxy_warnings
-from grpo_cli.rollout.make import make_engine
-from grpo_cli.run.records import SampleRecord, dump_line
+from grpo_cli.errors import DataError
+from grpo_cli.measure.evaluation import Evaluation, Measured
 from grpo_cli.statistics.estimate import Comparison, mcnemar_exact, min_detectable, paired_clustered
-from grpo_cli.train.trl_config import uses_bf16
 
 
 @dataclass(frozen=True)
@@ -34,58 +20,19 @@ class Paired:
     greedy_detectable: float | None
 
 
-def measure_place(
-    place: Place, on_progress: Callable[[int, int], None], say: Callable[[str], None], seed: int
-) -> Evaluation:
-    """Load, sample and judge; the model is given back before this returns."""
-    recipe = place.recipe
-    torch.set_num_threads(choose_threads(recipe.run.threads)[0])
-    judge = Judge.of(recipe, place.base)
-    try:
-        judge.start()
-        for warning in proxy_warnings(recipe.verify):
-            say(warning)
-        rows = load_rows(recipe.data, "eval", place.base)
-        audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
-        if audit.dropped:
-            say(f"dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold")
-        device = pick_device()
-        loaded = open_model(place, device)
-        half = uses_bf16(recipe, device, sum(p.numel() for p in loaded.model.parameters()))
-        engine = make_engine(
-            recipe.sample.engine,
-            loaded.model,
-            loaded.tokenizer,
-            autocast=torch.bfloat16 if half else None,
-            say=say,
-        )
-        evaluator = Evaluator(
-            recipe.eval,
-            audit.rows,
-            audit.golds,
-            judge,
-            engine,
-            loaded.tokenizer,
-            max_tokens=recipe.sample.max_tokens,
-            temperature=recipe.sample.temperature,
-            seed=seed,
-        )
-        found = evaluator.run(0, on_progress)
-        del loaded, engine, evaluator
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return found
-    finally:
-        judge.close()
-
-
 def compare(a: Evaluation, b: Evaluation) -> Paired:
-    """B minus A, prompt by prompt."""
-    sampled = paired_clustered(shares(a.sampled), shares(b.sampled))
+    """B minus A, prompt by prompt, over the rows that fit both models.
+
+    Raises:
+        DataError: no row was measured in both.
+    """
+    pairs_of_samples = _paired(a.sampled, b.sampled)
+    if not pairs_of_samples:
+        raise DataError("the two models were measured on no row in common", hint="give both one `--recipe`")
+    sampled = paired_clustered([x for x, _ in pairs_of_samples], [y for _, y in pairs_of_samples])
     if a.greedy is None or b.greedy is None:
         return Paired(sampled, None, None, None, None)
-    pairs = [(x[0], y[0]) for x, y in zip(shares(a.greedy), shares(b.greedy), strict=True) if x and y]
+    pairs = [(x[0], y[0]) for x, y in _paired(a.greedy, b.greedy) if x and y]
     only_a, only_b = sum(x > y for x, y in pairs), sum(y > x for x, y in pairs)
     disagree = (only_a + only_b) / len(pairs) if pairs else 0.0
     return Paired(
@@ -93,18 +40,16 @@ def compare(a: Evaluation, b: Evaluation) -> Paired:
     )
 
 
-def shares(measured: Measured) -> list[list[float]]:
-    """Right (1.0) or not (0.0) of every judged sample, by prompt in the order of the rows."""
-    groups: dict[Any, list[float]] = {}
+def _paired(a: Measured, b: Measured) -> list[tuple[list[float], list[float]]]:
+    other = shares(b)
+    return [(found, other[row]) for row, found in shares(a).items() if row in other]
+
+
+def shares(measured: Measured) -> dict[str, list[float]]:
+    """Right (1.0) or not (0.0) of every judged sample, by row in their order."""
+    groups: dict[str, list[float]] = {}
     for record in measured.records:
-        group = groups.setdefault(record.group, [])
+        group = groups.setdefault(record.row, [])
         if record.is_judged:
             group.append(float(record.is_right))
-    return list(groups.values())
-
-
-def write_records(path: Path, records: Sequence[SampleRecord]) -> None:
-    """One line a sample, as `grpo verify` reads them; written beside, then renamed."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text("".join(dump_line(record.as_json()) for record in records), encoding="utf-8")
-    beside.replace(path)
+    return groups

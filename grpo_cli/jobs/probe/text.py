@@ -1,13 +1,13 @@
-"""What a person reads of a probe, and its object for `--json` and the run folder. Model text is made harmless first."""
+"""What a person reads of a probe. Model text is made harmless first."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from grpo_cli.jobs.probe.result import Probe
-from grpo_cli.jobs.probe.verdict import Bar, bars, causes
+from grpo_cli.measure.gate import bars, bound, causes, in_words
+from grpo_cli.measure.probe import Probed
+from grpo_cli.measure.probe_result import Probe
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import Interval
 from grpo_cli.text import visible
@@ -15,51 +15,9 @@ from grpo_cli.text import visible
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Gate
 
-SCHEMA = 1
 INDENT = 10
 ENDS = 160
 """Characters shown of the end of an example, where the answer is."""
-
-
-class Probed(Protocol):
-    """What `train.probing` hands back."""
-
-    @property
-    def probe(self) -> Probe:
-        """The findings."""
-
-    @property
-    def seconds(self) -> float:
-        """Sampling and judging."""
-
-    @property
-    def device(self) -> str:
-        """Where."""
-
-
-def probe_object(found: Probed, gate: Gate | None) -> dict[str, Any]:
-    """The one object of `--json`; `go` is null where the recipe has no gate."""
-    checks = bars(found.probe, gate) if gate is not None else []
-    return {
-        "schema": SCHEMA,
-        "go": all(bar.is_met for bar in checks) if gate is not None else None,
-        "gate": [bar.as_json() for bar in checks],
-        "causes": [{"text": cause.text, "hint": cause.hint} for cause in causes(found.probe)],
-        "device": found.device,
-        "seconds": round(found.seconds, 3),
-        **found.probe.as_json(),
-    }
-
-
-def probe_line(probe: Probe, gate: Gate) -> str:
-    """The verdict in one line: `gate: no-go on signal: 0.062 ±.06, must be at least 0.2`."""
-    checks = bars(probe, gate)
-    missed = [bar for bar in checks if not bar.is_met]
-    size = f"{len(probe.prompts)} prompts x {probe.samples}"
-    if not missed:
-        return f"gate: go   {'   '.join(f'{bar.name} {_pm(bar.value)}' for bar in checks)}   {size}"
-    said = "; ".join(f"{bar.name} {_pm(bar.value)}, must be {_must(bar)}" for bar in missed)
-    return f"gate: no-go on {said}   ({size})"
 
 
 def table(found: Probed, model: str, temperature: float) -> list[str]:
@@ -71,7 +29,10 @@ def table(found: Probed, model: str, temperature: float) -> list[str]:
             f"{visible(model)}   {len(p.prompts)} prompts x {p.samples} samples, at most {p.max_tokens} tokens,"
             f" temperature {temperature:g}   {found.seconds:.1f}s on {found.device}",
         ),
-        _line("pass@1", f"{_pm(p.pass_1)}" + (f"   pass@{p.samples} {_pm(p.pass_k)}" if p.pass_k else "")),
+        _line(
+            "pass@1",
+            f"{in_words(p.pass_1)}" + (f"   pass@{p.samples} {in_words(p.pass_k)}" if p.pass_k else ""),
+        ),
         _line("outcomes", "   ".join(f"{n.replace('_', ' ')} {_share(s)}" for n, s in p.outcomes.items())),
         *_reasons(p),
         _line("length", _lengths(p)),
@@ -96,7 +57,7 @@ def gate_lines(probe: Probe, gate: Gate | None) -> list[str]:
     for bar in checks:
         word = "met" if bar.is_met else "missed"
         close = "   close: more prompts would tell" if bar.is_close else ""
-        lines.append(_line("gate", f"{word:<7} {bar.name} {_pm(bar.value)}   {_must(bar)}{close}"))
+        lines.append(_line("gate", f"{word:<7} {bar.name} {in_words(bar.value)}   {bound(bar)}{close}"))
     missed = sum(not bar.is_met for bar in checks)
     return [*lines, f"no-go: {missed} of {len(checks)} bars missed" if missed else "go"]
 
@@ -158,18 +119,6 @@ def _lengths(p: Probe) -> str:
     numbers = (("mean", p.mean_tokens), ("p95", p.p95_tokens), ("p95 of right", p.right_p95_tokens))
     said = "   ".join(f"{name} {'—' if value is None else f'{value:.0f}'}" for name, value in numbers)
     return f"{said}   limit {p.max_tokens}   truncated {_share(p.truncated)}"
-
-
-def _must(bar: Bar) -> str:
-    if bar.high >= 1.0:
-        return f"at least {bar.low:g}"
-    return f"at most {bar.high:g}" if bar.low <= 0 else f"from {bar.low:g} to {bar.high:g}"
-
-
-def _pm(interval: Interval) -> str:
-    if math.isnan(interval.mean):
-        return "—"
-    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def _share(interval: Interval) -> str:

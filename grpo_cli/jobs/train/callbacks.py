@@ -9,8 +9,8 @@ from transformers import TrainerCallback
 
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import Deadline
-from grpo_cli.jobs.evaluate.evaluator import Evaluator
 from grpo_cli.jobs.train.alarm_actions import best_gold_step
+from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.train.step import GrpoStep
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.launch import end_rank
@@ -21,19 +19,17 @@ from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import gap_alarm, gap_metrics, trusted_score
 from grpo_cli.findings.stopping import StopRules
-from grpo_cli.jobs.evaluate.evaluator import Evaluator
-from grpo_cli.jobs.probe.sampling import ProbeSize, sample_probe
-from grpo_cli.jobs.probe.text import probe_line, probe_object
-from grpo_cli.jobs.probe.verdict import bars
-from grpo_cli.jobs.rows import Split, fit_split, load_split
 from grpo_cli.jobs.train.alarm_actions import Alarmed, best_gold, end_paused, end_rolled_back
 from grpo_cli.jobs.train.callbacks import Watch
 from grpo_cli.jobs.train.start import create_run, resume_point, run_info
 from grpo_cli.jobs.train.trackers import Tracker, check_trackers, take_trackers
-from grpo_cli.policy.coldstart import warm_up
-from grpo_cli.policy.model import Loaded, device_name, load_model, pick_device
-from grpo_cli.policy.threads import choose_threads
-from grpo_cli.policy.tokens import encode
+from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish, judge_warnings, open_rows, splits_of
+from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.gate import bars, probe_line, probe_object
+from grpo_cli.measure.probe import ProbeSize, sample_probe
+from grpo_cli.policy.model import device_name, load_model, pick_device
+from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Gate, Recipe
@@ -41,9 +37,8 @@ from grpo_cli.resilience import checkpoint
 from grpo_cli.resilience.heartbeat import Beating, Heartbeat
 from grpo_cli.resilience.interrupt import Interrupted, Interrupts
 from grpo_cli.resilience.lock import hold
-from grpo_cli.reward.judge import Judge, proxy_warnings
-from grpo_cli.rollout.engine import Engine
-from grpo_cli.rollout.make import make_engine
+from grpo_cli.rollout.engine import Engine, SamplingSettings
+from grpo_cli.rollout.make import policy_engine
 from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
 from grpo_cli.rollout.vllm.server import ServerWatch, check_model, server_of, watched
@@ -54,7 +49,7 @@ from grpo_cli.run.silent import SilentRun
 from grpo_cli.train.kl_monitor import keeps_reference
 from grpo_cli.train.step import ERRORS_HINT, GrpoStep, why_no_verdict
 from grpo_cli.train.trainer import Trainer
-from grpo_cli.train.trl_config import batching, check_hooks, grpo_config, uses_bf16
+from grpo_cli.train.trl_config import batching, check_hooks, grpo_config
 
 
 @dataclass
@@ -80,7 +75,6 @@ class Job:
         self.seconds: dict[str, float] = {"setup": 0.0, "warmup": 0.0}
         self.ranks = Ranks.from_environment()
         self.peers = Peers(self.ranks, self.ranks.machine, recipe.stop.lost_s)
-        self.judge = Judge.of(recipe, base)
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.evaluations: list[dict[str, Any]] = []
         self.stop_rules = StopRules(recipe.stop)
@@ -102,53 +96,56 @@ class Job:
         finally:
             for tracker in self.trackers:
                 tracker.close()
-            self.judge.close()
             self.display.close()
 
     def _open(self, resume: RunFolder | None) -> Outcome:
+        recipe = self.recipe
+        with ExitStack() as opened:
+            with self._timed("setup"):
+                self._connect()
+                rows = opened.enter_context(open_rows(recipe, self.base, self.display, splits_of(recipe)))
+                place = self._furnish(rows)
+                self.folder = self._run_folder(resume, place)
+            return self._begin(place, resumes=resume is not None)
+
+    def _connect(self) -> None:
+        recipe = self.recipe
+        check_hooks()
+        if recipe.sample.engine == "vllm":
+            mode = recipe.sample.vllm.get("mode", "colocate")
+            check_vllm(mode, self.ranks.world, pick_device(self.ranks.local).type)
+        check_trackers(recipe.run.track)
+        set_threads(recipe.run.threads)
+        self.ranks.connect()
+
+    def _furnish(self, rows: JudgedRows) -> Workplace:
         """Everything that can be refused is refused here, before the run has a folder."""
         recipe, display = self.recipe, self.display
-        with self._timed("setup"):
-            check_hooks()
-            if recipe.sample.engine == "vllm":
-                mode = recipe.sample.vllm.get("mode", "colocate")
-                check_vllm(mode, self.ranks.world, pick_device(self.ranks.local).type)
-            check_trackers(recipe.run.track)
-            torch.set_num_threads(choose_threads(recipe.run.threads)[0])
-            self.ranks.connect()
-            self.judge.start()
-            train = load_split(recipe, "train", self.base, self.judge, display)
-            held_out = (
-                load_split(recipe, "eval", self.base, self.judge, display) if recipe.data.eval else None
-            )
-            plan(recipe, len(train.rows))
-            checkpoint.check_writable(Path(recipe.run.dir))
-            self.server = server_of(recipe.sample, display.progress)
-            self.device = pick_device(self.ranks.local)
-            display.progress("load model", 0, 1)
-            loaded = load_model(recipe.model, device=self.device, seed=recipe.train.seed)
-            display.progress("load model", 1, 1)
-            if self.server is not None:
-                check_model(self.server, loaded.model, loaded.tokenizer, train.rows[0].prompt)
-            served = self.server.context if self.server is not None else None
-            train = fit_split(recipe, train, loaded, display, served)
-            held_out = held_out and fit_split(recipe, held_out, loaded, display)
-            plan(recipe, len(train.rows))
-            self.folder = self._run_folder(resume)
+        plan(recipe, len(rows.train.rows))
+        checkpoint.check_writable(Path(recipe.run.dir))
+        self.server = server_of(recipe.sample, display.progress)
+        self.device = pick_device(self.ranks.local)
+        display.progress("load model", 0, 1)
+        policy = load_model(recipe.model, device=self.device, seed=recipe.train.seed)
+        display.progress("load model", 1, 1)
+        if self.server is not None:
+            check_model(self.server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
+        place = furnish(rows, policy, self.server.context if self.server is not None else None)
+        plan(recipe, len(place.train.rows))
+        return place
+
+    def _begin(self, place: Workplace, *, resumes: bool) -> Outcome:
+        recipe, display = self.recipe, self.display
         display.start(
             run_info(recipe, self.folder, label=self.label, device=self._device_name, logs=self.ranks.is_main)
         )
-        for warning in proxy_warnings(recipe.verify):
+        for warning in judge_warnings(place.judge):
             display.note("warn", warning)
-        for name, sandbox in self.judge.sandboxes().items():
-            if sandbox["warnings"]:
-                missing = "; ".join(sandbox["warnings"])
-                display.note("warn", f"`{name}` runs model code in tier `{sandbox['tier']}`: {missing}")
         heartbeat = Heartbeat(self.folder, display, recipe.stop.hang_s, peers=self.peers)
         self.display = Beating(display, heartbeat)
         try:
             with libraries_to_log(self.folder), heartbeat.watching():
-                return self._train(loaded, train, held_out, resumes=resume is not None)
+                return self._train(place, resumes=resumes)
         except Interrupted as stop:
             self.folder.update_manifest(status="interrupted")
             display.note("warn", "stopped at once", hint=self.resume_hint())
@@ -172,40 +169,38 @@ class Job:
         self.display.close()
         end_rank(err.render(), err.code)
 
-    def _train(self, loaded: Loaded, train: Split, held_out: Split | None, *, resumes: bool) -> Outcome:
-        recipe, run = self.recipe, self.folder
+    def _train(self, place: Workplace, *, resumes: bool) -> Outcome:
+        recipe, run, policy = self.recipe, self.folder, place.policy
         start = resume_point(run, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(recipe):  # KL is to the warmed-up model, also after a resume
             with self.ranks.main_first():
-                self._cold_start(loaded, train)
-        self.half = uses_bf16(recipe, self.device, sum(p.numel() for p in loaded.model.parameters()))
+                self._cold_start(place)
         through_vllm = recipe.sample.engine == "vllm"
-        half = torch.bfloat16 if self.half else None
-        replica = Replica.where_needed(recipe.launch.strategy, loaded.model, half, self.display.note)
-        whole = replica.model if replica else loaded.model
-        engine = make_engine(
+        replica = Replica.where_needed(
+            recipe.launch.strategy, policy.model, policy.autocast, self.display.note
+        )
+        whole = replace(policy, model=replica.model) if replica else policy
+        engine = policy_engine(
             "auto" if through_vllm else recipe.sample.engine,  # vLLM has no part in evaluation
             whole,
-            loaded.tokenizer,
-            autocast=half,
-            say=lambda text: self.display.note("info", text),
+            lambda text: self.display.note("info", text),
         )
         self.server_watch = ServerWatch.of(self.server, recipe.stop.lost_s, self._give_up)
         step = GrpoStep(
             recipe,
-            train.rows,
-            train.golds,
-            self.judge,
-            VllmEngine.of(loaded.model, loaded.tokenizer, self.server_watch) if through_vllm else engine,
-            loaded.tokenizer,
+            place.train.rows,
+            place.train.golds,
+            place.judge,
+            VllmEngine.of(policy, self.server_watch) if through_vllm else engine,
+            policy.tokenizer,
             run,
             self.display,
             self.ranks,
-            self._reuse(engine, whole, train),
+            self._reuse(engine, whole, place),
         )
-        evaluator = self._evaluator(held_out, loaded, engine)
+        evaluator = self._evaluator(place, engine)
         if recipe.gate is not None and start is None:
-            refused = self._gate(recipe.gate, train, loaded, engine)
+            refused = self._gate(recipe.gate, place, engine)
             if refused is not None:
                 return refused
         self.evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
@@ -216,7 +211,7 @@ class Job:
         self.alarmed.action = self.ranks.agreed(self.alarmed.wanted)
         if start is None and self.alarmed.action is not None:
             return end_paused(self, 0)
-        trainer = self._trainer(loaded, step, evaluator, train, replica)
+        trainer = self._trainer(place, step, evaluator, replica)
         for tracker in self.trackers if start is None else ():
             for measured in self.evaluations:
                 tracker.send(measured)
@@ -260,26 +255,25 @@ class Job:
         self.finish(status, next_=f"grpo eval {last}", reason=reason or "")
         return self.outcome(done, Exit.BAR_MISSED if reason or action else Exit.OK, status)
 
-    def _reuse(self, engine: Engine, model: Any, train: Split) -> PrefixReuse | None:
+    def _reuse(self, engine: Engine, policy: Policy, place: Workplace) -> PrefixReuse | None:
         """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
         recipe, asked = self.recipe, self.recipe.sample.reuse
         if asked is None:
             return None
-        idle = idle_reuse(recipe, plan(recipe, len(train.rows)))
+        idle = idle_reuse(recipe, plan(recipe, len(place.train.rows)))
         if idle:
             self.display.note("warn", idle, hint=IDLE_HINT)
-        half = torch.bfloat16 if self.half else None
-        return PrefixReuse(engine, model, asked.lenience, autocast=half)
+        return PrefixReuse(engine, policy.model, asked.lenience, autocast=policy.autocast)
 
-    def _gate(self, gate: Gate, train: Split, loaded: Loaded, engine: Any) -> Outcome | None:
+    def _gate(self, gate: Gate, place: Workplace, engine: Engine) -> Outcome | None:
         """Probe the model that training would start from; the outcome of a run that may not start, else None."""
         with self._timed("probe"):
             found = sample_probe(
                 self.recipe,
-                train,
-                self.judge,
+                place.train,
+                place.judge,
                 engine,
-                loaded.tokenizer,
+                place.policy,
                 ProbeSize.of(gate),
                 shared=self.ranks,
                 on_progress=lambda done, total: self.display.progress("probe", done, total),
@@ -297,25 +291,27 @@ class Job:
 
     def _trainer(
         self,
-        loaded: Loaded,
+        place: Workplace,
         step: GrpoStep,
         evaluator: Evaluator | None,
-        train: Split,
         replica: Replica | None,
     ) -> Trainer:
-        seen = train.rows[:2000] if self.device.type == "cuda" else []  # a CPU takes the batch as a whole
-        longest = max((len(encode(loaded.tokenizer, row)) for row in seen), default=0)
+        policy = place.policy
+        seen = (
+            place.train.rows[:2000] if self.device.type == "cuda" else []
+        )  # a CPU takes the batch as a whole
+        longest = max((len(policy.encode(row)) for row in seen), default=0)
         batch = batching(self.recipe, self.device, longest, self.ranks.world)
         partial = self.folder.path / "checkpoints" / checkpoint.PARTIAL
-        checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(loaded.model))
+        checkpoint.check_space(self.folder.path, checkpoint.checkpoint_bytes(policy.model))
         through_vllm = isinstance(step.engine, VllmEngine)
-        opened = openable(loaded.model, loaded.tokenizer) if through_vllm else nullcontext()
+        opened = openable(policy.model, policy.tokenizer) if through_vllm else nullcontext()
         with opened, watched(self.server_watch):
             trainer = Trainer(
                 step,
-                model=loaded.model,
-                args=grpo_config(self.recipe, partial, batch, self.device, self.half),
-                tokenizer=loaded.tokenizer,
+                model=policy.model,
+                args=grpo_config(self.recipe, partial, batch, self.device, policy.autocast is not None),
+                tokenizer=policy.tokenizer,
                 callbacks=[Watch(self, step, evaluator)],
                 on_checkpoint=self._seal,
                 replica=replica,
@@ -325,11 +321,11 @@ class Job:
             step.engine.attach(trainer)
         return trainer
 
-    def _run_folder(self, resume: RunFolder | None) -> RunFolder:
+    def _run_folder(self, resume: RunFolder | None, place: Workplace) -> RunFolder:
         """Rank 0 makes or opens it, the others look on."""
         if self.ranks.is_main:
             made = resume or create_run(
-                self.recipe, self.judge, label=self.label, base=self.base, device=self._device_name
+                self.recipe, place.judge, label=self.label, base=self.base, device=self._device_name
             )
             self.held = hold(made.path)
             checkpoint.clear_partial(made.path / "checkpoints")
@@ -337,40 +333,17 @@ class Job:
             return made
         return SilentRun(Path(self.ranks.agreed("")))
 
-    def _cold_start(self, loaded: Loaded, train: Split) -> None:
-        recipe = self.recipe
-        if not recipe.warmup:
-            if not loaded.is_pretrained:
-                self.display.note(
-                    "warn", f"`{recipe.model.path}` has random weights and the recipe no `warmup`"
-                )
-            return
-        with self._timed("warmup"):
-            done = warm_up(
-                recipe,
-                loaded,
-                train.rows,
-                self.base,
-                self.device,
-                lambda step, total: self.display.progress("warm-up", step, total),
-            )
-        if done is not None:
-            self.display.note("info", done.text())
+    def _cold_start(self, place: Workplace) -> None:
+        with self._timed("warmup") if self.recipe.warmup else nullcontext():
+            place.warm_up()
 
-    def _evaluator(self, held_out: Split | None, loaded: Loaded, engine: Any) -> Evaluator | None:
-        if held_out is None:
+    def _evaluator(self, place: Workplace, engine: Engine) -> Evaluator | None:
+        if place.held_out is None:
             return None
+        sample, seed = self.recipe.sample, self.recipe.train.seed
+        sampling = SamplingSettings(sample.max_tokens, sample.temperature, seed=seed)
         return Evaluator(
-            self.recipe.eval,
-            held_out.rows,
-            held_out.golds,
-            self.judge,
-            engine,
-            loaded.tokenizer,
-            max_tokens=self.recipe.sample.max_tokens,
-            temperature=self.recipe.sample.temperature,
-            seed=self.recipe.train.seed,
-            shared=self.ranks,
+            self.recipe.eval, place.held_out, place.judge, engine, place.policy, sampling, self.ranks
         )
 
     def evaluate(self, evaluator: Evaluator, step: int) -> None:

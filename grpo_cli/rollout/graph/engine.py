@@ -38,6 +38,7 @@ class GraphEngine:
     graphs, are kept between calls; they are made anew when a call needs a larger cache or a weight has moved."""
 
     name = "graph"
+    can_continue, exact_logps, one_stream, is_live = True, True, False, True
 
     def __init__(
         self,

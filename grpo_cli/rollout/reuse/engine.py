@@ -57,10 +57,10 @@ class PrefixReuse:
     def __init__(
         self, engine: Engine, model: nn.Module, lenience: float, *, autocast: torch.dtype | None = None
     ) -> None:
-        if engine.name != "graph":
+        if not engine.can_continue:
             raise SetupError(
                 f"`sample.reuse` goes on from kept tokens, which the engine `{engine.name}` cannot",
-                hint="leave `sample.reuse` out: the engine `graph` does not drive this model",
+                hint="leave `sample.reuse` out: only the engine `graph` can, and it does not drive this model",
             )
         self.engine, self.lenience = engine, lenience
         self.score, self.past = Scorer(model, autocast), Past()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.policy.tokens import end_tokens
+from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
@@ -26,20 +26,19 @@ class VllmEngine:
     """Generates through the trainer it is attached to."""
 
     name = "vllm"
+    can_continue, exact_logps, one_stream, is_live = False, False, False, True
 
     def __init__(
-        self, end_ids: set[int], context: int | None, vocabulary: int, watch: ServerWatch | None = None
+        self, end_ids: Collection[int], context: int | None, vocabulary: int, watch: ServerWatch | None = None
     ) -> None:
         self.end_ids, self.context, self.vocabulary = end_ids, context, vocabulary
         self.watch = watch
         self.trainer: Any = None
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any, watch: ServerWatch | None = None) -> VllmEngine:
-        """For this model; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
-        base: Any = causal_model(model)
-        context = getattr(base.config.get_text_config(), "max_position_embeddings", None)
-        return cls(end_tokens(model, tokenizer), context, base.get_input_embeddings().num_embeddings, watch)
+    def of(cls, policy: Policy, watch: ServerWatch | None = None) -> VllmEngine:
+        """For this policy; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
+        return cls(policy.end_ids, policy.context, policy.vocabulary, watch)
 
     def attach(self, trainer: Any) -> None:
         """The trainer that holds TRL's vLLM client; there is none before it was made."""
@@ -105,7 +104,7 @@ def openable(model: Any, tokenizer: Any) -> Iterator[None]:
 
 def check_vllm(mode: str, ranks: int, device: str) -> None:
     """Raises SetupError where `sample.engine: vllm` cannot work here; `device` is the type of ours."""
-    if not any(_installed(name) for name in PACKAGES):
+    if not is_installed():
         raise SetupError(
             "`sample.engine: vllm` needs the package `vllm`, which is not installed",
             hint="pip install vllm, or set `sample.engine: auto`",
@@ -120,6 +119,11 @@ def check_vllm(mode: str, ranks: int, device: str) -> None:
             f"a vLLM server cannot feed {ranks} processes that draw rows of their own",
             hint="set `sample.vllm.mode: colocate`, or `launch.gpus: 1`",
         )
+
+
+def is_installed() -> bool:
+    """Whether a package of vLLM is here."""
+    return any(_installed(name) for name in PACKAGES)
 
 
 def _installed(name: str) -> bool:

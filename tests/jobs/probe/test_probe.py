@@ -7,9 +7,10 @@ import random
 
 import pytest
 
-from grpo_cli.jobs.probe.result import Probe, summarise
-from grpo_cli.jobs.probe.text import gate_lines, probe_object, table
-from grpo_cli.jobs.probe.verdict import bars, causes
+from grpo_cli.jobs.probe.text import gate_lines, table
+from grpo_cli.measure.gate import bars, causes, probe_object
+from grpo_cli.measure.probe import Probed
+from grpo_cli.measure.probe_result import Probe, summarise
 from grpo_cli.recipe.sections.recipe import Gate
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import Forecast, agreeing, forecast, group_that_pays
@@ -37,11 +38,9 @@ def probe_of(
     return summarise(records, samples=samples, group=group, max_tokens=64)
 
 
-class Found:
-    """A probe as `train.probing` hands it back."""
-
-    def __init__(self, probe: Probe) -> None:
-        self.probe, self.seconds, self.device = probe, 1.0, "cpu"
+def found_of(probe: Probe) -> Probed:
+    """A probe as `sample_probe` hands it back."""
+    return Probed(probe, [], "cpu", 1.0)
 
 
 def test_the_measured_dead_share_is_unbiased_where_the_plug_in_is_not() -> None:
@@ -149,7 +148,7 @@ def test_a_missing_answer_and_a_cut_off_one_are_named_as_causes() -> None:
 
 
 def test_a_probe_that_got_no_verdict_at_all_still_prints() -> None:
-    found = Found(probe_of(0, 0, other=Outcome.ERROR))
+    found = found_of(probe_of(0, 0, other=Outcome.ERROR))
     assert any("no prompt has two verdicts" in line for line in table(found, "m", 1.0))
     assert probe_object(found, Gate())["go"] is False
 
@@ -158,13 +157,13 @@ def test_hostile_completions_cannot_steer_the_terminal() -> None:
     records = [
         record("\x1b[31mrow", Outcome.WRONG, "\x1b]0;title\x07\u202e" + "x" * 100_000) for _ in range(4)
     ]
-    found = Found(summarise(records, samples=4, group=4, max_tokens=64))
+    found = found_of(summarise(records, samples=4, group=4, max_tokens=64))
     page = "\n".join(table(found, "\x1b[2J", 1.0))
     assert "\x1b" not in page and "\x07" not in page and "\u202e" not in page and len(page) < 5000
 
 
 def test_the_object_is_plain_json() -> None:
-    told = probe_object(Found(probe_of(1, 2)), Gate(n=2, samples=4))
+    told = probe_object(found_of(probe_of(1, 2)), Gate(n=2, samples=4))
     read = json.loads(json.dumps(told, allow_nan=False))
     assert read["go"] is True and read["group"] == 4 and read["pass@4"]["n"] == 2
     assert [f["group"] for f in read["forecast"]] == [2, 4, 8, 16, 32, 64]

@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.vllm import engine as vllm_engine
 from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
@@ -55,7 +56,7 @@ def test_bad_prompts_are_named_before_vllm_sees_them() -> None:
 
 def test_an_engine_takes_context_and_ends_from_the_model() -> None:
     tokenizer = byte_tokenizer()
-    engine = VllmEngine.of(tiny_llama(tokenizer, 0), tokenizer)
+    engine = VllmEngine.of(Policy.of(tiny_llama(tokenizer, 0), tokenizer))
     assert (engine.end_ids, engine.context, engine.vocabulary) == ({tokenizer.eos_token_id}, 512, 266)
 
 

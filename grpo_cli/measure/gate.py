@@ -6,15 +6,18 @@ is close, and that more prompts would tell.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.jobs.probe.result import Probe
+from grpo_cli.measure.probe_result import Probe
 from grpo_cli.statistics.estimate import Interval
 
 if TYPE_CHECKING:
+    from grpo_cli.measure.probe import Probed
     from grpo_cli.recipe.sections.recipe import Gate
 
+SCHEMA = 1
 MUCH = 0.25
 """From this share on a failure is named as a cause."""
 
@@ -123,3 +126,42 @@ def causes(probe: Probe) -> list[Cause]:
             )
         )
     return found
+
+
+def probe_object(found: Probed, gate: Gate | None) -> dict[str, Any]:
+    """The one object of `--json`; `go` is null where the recipe has no gate."""
+    checks = bars(found.probe, gate) if gate is not None else []
+    return {
+        "schema": SCHEMA,
+        "go": all(bar.is_met for bar in checks) if gate is not None else None,
+        "gate": [bar.as_json() for bar in checks],
+        "causes": [{"text": cause.text, "hint": cause.hint} for cause in causes(found.probe)],
+        "device": found.device,
+        "seconds": round(found.seconds, 3),
+        **found.probe.as_json(),
+    }
+
+
+def probe_line(probe: Probe, gate: Gate) -> str:
+    """The verdict in one line: `gate: no-go on signal: 0.062 ±.06, must be at least 0.2`."""
+    checks = bars(probe, gate)
+    missed = [bar for bar in checks if not bar.is_met]
+    size = f"{len(probe.prompts)} prompts x {probe.samples}"
+    if not missed:
+        return f"gate: go   {'   '.join(f'{bar.name} {in_words(bar.value)}' for bar in checks)}   {size}"
+    said = "; ".join(f"{bar.name} {in_words(bar.value)}, must be {bound(bar)}" for bar in missed)
+    return f"gate: no-go on {said}   ({size})"
+
+
+def bound(bar: Bar) -> str:
+    """What the gate asks of a bar: `at least 0.2`."""
+    if bar.high >= 1.0:
+        return f"at least {bar.low:g}"
+    return f"at most {bar.high:g}" if bar.low <= 0 else f"from {bar.low:g} to {bar.high:g}"
+
+
+def in_words(interval: Interval) -> str:
+    """`0.062 [0.010, 0.114]`; a dash where nothing was measured."""
+    if math.isnan(interval.mean):
+        return "—"
+    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"

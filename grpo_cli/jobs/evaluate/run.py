@@ -1,0 +1,40 @@
+"""`grpo eval`: the model of one place measured on held-out rows with the verifiers that train it."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+
+from grpo_cli.display.protocol import Display
+from grpo_cli.jobs.workplace import open_workplace
+from grpo_cli.measure.evaluation import Evaluation
+from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.resilience.opened import Place, open_model
+from grpo_cli.rollout.engine import SamplingSettings
+
+
+def measure_place(place: Place, display: Display, seed: int, noun: str = "evaluate") -> Evaluation:
+    """Load, sample and judge; the model is given back before this returns. `noun` names the progress.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `grpo train` would on these rows and this model.
+    """
+    found = _measure(place, display, seed, noun)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return found
+
+
+def _measure(place: Place, display: Display, seed: int, noun: str) -> Evaluation:
+    recipe = place.recipe
+    with open_workplace(
+        recipe, place.base, display, splits=["eval"], load=lambda device: open_model(place, device)
+    ) as opened:
+        assert opened.held_out is not None
+        sampling = SamplingSettings(recipe.sample.max_tokens, recipe.sample.temperature, seed=seed)
+        evaluator = Evaluator(
+            recipe.eval, opened.held_out, opened.judge, opened.engine, opened.policy, sampling
+        )
+        return evaluator.run(0, lambda done, total: display.progress(noun, done, total))

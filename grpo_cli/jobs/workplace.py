@@ -1,0 +1,200 @@
+"""What a job works with, opened in one way for all of them: judge, rows and golds that fit, policy, engine.
+
+`open_workplace` gives the whole. `grpo train` has more to refuse between rows and model, and an engine of its own kind,
+so it opens the two halves itself. torch is imported where the model is, not with this module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_cli.data.sources import Which
+from grpo_cli.data.split import Split
+from grpo_cli.display.protocol import Display
+from grpo_cli.jobs.rows import fit_split, load_split
+from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.threads import set_threads
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.reward.judge import Judge, proxy_warnings
+from grpo_cli.rollout.engine import Engine
+
+if TYPE_CHECKING:
+    import torch
+
+    from grpo_cli.policy.coldstart import ColdStart
+
+
+@dataclass(frozen=True)
+class JudgedRows:
+    """A started judge, and the rows whose golds it passes."""
+
+    recipe: Recipe
+    base: Path | None
+    display: Display
+    judge: Judge
+    splits: Mapping[Which, Split]
+
+    @property
+    def train(self) -> Split:
+        """The training rows."""
+        return self.splits["train"]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The same with a policy: `splits` are the rows that fit it."""
+
+    recipe: Recipe
+    base: Path | None
+    display: Display
+    judge: Judge
+    splits: Mapping[Which, Split]
+    policy: Policy
+
+    @property
+    def train(self) -> Split:
+        """The training rows."""
+        return self.splits["train"]
+
+    @property
+    def held_out(self) -> Split | None:
+        """The held-out rows; None where the recipe has none or they were not asked for."""
+        return self.splits.get("eval")
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Made when first asked for, and with vLLM it holds the weights of that moment; says what generates instead
+        of the recipe's engine, where that cannot.
+
+        Raises:
+            SetupError: the recipe's engine cannot drive this model.
+        """
+        from grpo_cli.rollout.make import measuring_engine
+
+        return measuring_engine(self.recipe.sample, self.policy, lambda text: self.display.note("info", text))
+
+    def warm_up(self) -> None:
+        """The recipe's `warmup` on the policy, or a warning that there is none and the weights are random.
+
+        Raises:
+            RecipeError, DataError: its demonstrations cannot be read or filled.
+        """
+        done = self._cold_start()
+        if done is not None:
+            self.display.note("info", done.text())
+        elif not self.policy.is_pretrained:
+            self.display.note(
+                "warn", f"`{self.recipe.model.path}` has random weights and the recipe no `warmup`"
+            )
+
+    def _cold_start(self) -> ColdStart | None:
+        from grpo_cli.policy.coldstart import warm_up
+
+        progress = self.display.progress
+        return warm_up(
+            self.recipe,
+            self.policy,
+            self.train.rows,
+            self.base,
+            lambda n, total: progress("warm-up", n, total),
+        )
+
+
+@contextmanager
+def open_rows(
+    recipe: Recipe, base: Path | None, display: Display, splits: Sequence[Which]
+) -> Iterator[JudgedRows]:
+    """Start the recipe's judge and load rows with it. Ends the judge.
+
+    Raises:
+        RecipeError, DataError, SetupError: what cannot be built, started, read or judged.
+    """
+    judge = Judge.of(recipe, base)
+    try:
+        judge.start()
+        loaded = {which: load_split(recipe, which, base, judge, display) for which in splits}
+        yield JudgedRows(recipe, base, display, judge, loaded)
+    finally:
+        judge.close()
+
+
+def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Workplace:
+    """The workplace of these rows with a policy; `served`: the context of a vLLM server that generates for training.
+
+    Raises:
+        DataError, SetupError: no row, or no completion, fits the policy's context.
+    """
+    recipe, display = rows.recipe, rows.display
+    policy = replace(policy, chat=chat_options(recipe))
+    fitting = {
+        which: fit_split(recipe, split, which, policy, display, served if which == "train" else None)
+        for which, split in rows.splits.items()
+    }
+    return Workplace(recipe, rows.base, display, rows.judge, fitting, policy)
+
+
+@contextmanager
+def open_workplace(
+    recipe: Recipe,
+    base: Path | None,
+    display: Display,
+    *,
+    splits: Sequence[Which] | None = None,
+    load: Callable[[torch.device], Policy] | None = None,
+) -> Iterator[Workplace]:
+    """Open everything that `recipe` names, for one process; its judge and engine end with the block.
+
+    Args:
+        base: folder from which the recipe's paths count.
+        display: hears what was dropped, what is to be warned of, and how loading goes.
+        splits: which rows are wanted, by default all that the recipe names.
+        load: gives the policy to work with; by default the recipe's model as training loads it.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `open_rows`, `load` and `furnish`.
+    """
+    from grpo_cli.policy.model import load_model, pick_device
+
+    set_threads(recipe.run.threads)
+    with open_rows(recipe, base, display, splits or splits_of(recipe)) as rows:
+        for text in judge_warnings(rows.judge):
+            display.note("warn", text)
+        device = pick_device()
+        display.progress("load model", 0, 1)
+        policy = load(device) if load else load_model(recipe.model, device=device, seed=recipe.train.seed)
+        display.progress("load model", 1, 1)
+        place = furnish(rows, policy)
+        try:
+            yield place
+        finally:
+            if "engine" in place.__dict__:
+                place.engine.release()
+
+
+def splits_of(recipe: Recipe) -> list[Which]:
+    """The rows that a recipe names."""
+    return ["train", "eval"] if recipe.data.eval else ["train"]
+
+
+def judge_warnings(judge: Judge) -> list[str]:
+    """What a person should know of the judge before its verdicts are believed."""
+    said = proxy_warnings(judge.specs)
+    for name, sandbox in judge.sandboxes().items():
+        if sandbox["warnings"]:
+            missing = "; ".join(sandbox["warnings"])
+            said.append(f"`{name}` runs model code in tier `{sandbox['tier']}`: {missing}")
+    return said
+
+
+def chat_options(recipe: Recipe) -> Mapping[str, object]:
+    """What training hands to the chat template beside the messages (`train.trl.chat_template_kwargs`)."""
+    given = recipe.train.trl.get("chat_template_kwargs")
+    if isinstance(given, str):
+        given = json.loads(given)
+    return given if isinstance(given, Mapping) else {}

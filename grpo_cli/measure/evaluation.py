@@ -1,0 +1,111 @@
+"""What sampled and judged records say of a model: pass@k and maj@k with intervals, lengths, what got no verdict.
+
+pass@1 is the mean over prompts of their share of right samples; its interval is clustered by prompt, since the
+samples of one prompt are not independent. A sample without a verdict counts neither way and is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
+from grpo_cli.statistics.step import mean
+from grpo_verifiers.thinking import has_thought
+from grpo_verifiers.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One way of sampling, measured: pass@1 with its interval, pass@k and maj@k, and the records behind them."""
+
+    pass_1: Interval
+    pass_k: dict[int, Interval]
+    maj_k: dict[int, float]
+    think: float | None
+    mean_tokens: float | None
+    truncated: float | None
+    without_verdict: int
+    seconds: float
+    records: list[SampleRecord]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model measured with sampling (the headline) and greedily (None where switched off)."""
+
+    sampled: Measured
+    greedy: Measured | None
+
+    def as_metrics(self) -> dict[str, Any]:
+        """Flat metrics: `eval/…` sampled, `eval/greedy…` greedy; intervals are clustered by prompt."""
+        s = self.sampled
+        out: dict[str, Any] = _interval("eval/pass@1", s.pass_1)
+        for k, interval in s.pass_k.items():
+            out |= _interval(f"eval/pass@{k}", interval)
+        out |= {f"eval/maj@{k}": value for k, value in s.maj_k.items()}
+        out |= {
+            "eval/n": s.pass_1.n,
+            "eval/think": s.think,
+            "eval/length/mean": s.mean_tokens,
+            "eval/truncated": s.truncated,
+            "eval/without_verdict": s.without_verdict,
+        }
+        seconds = s.seconds
+        if self.greedy is not None:
+            out |= _interval("eval/greedy", self.greedy.pass_1)
+            out |= {"eval/greedy/n": self.greedy.pass_1.n, "eval/greedy/think": self.greedy.think}
+            seconds += self.greedy.seconds
+        return out | {"eval/seconds": seconds}
+
+
+def _interval(key: str, interval: Interval) -> dict[str, float]:
+    return {
+        key: interval.mean,
+        f"{key}/low": interval.low,
+        f"{key}/high": interval.high,
+        f"{key}/half": interval.half,
+    }
+
+
+def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], seconds: float) -> Measured:
+    """Statistics of records that come in groups of `samples` per prompt."""
+    groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
+    judged = [[r for r in group if r.outcome not in (None, Outcome.ERROR)] for group in groups]
+    rights = [[float(r.outcome is Outcome.RIGHT) for r in group] for group in judged if group]
+    flat = [right for group in rights for right in group]
+    pass_k, maj_k = {}, {}
+    for k in ks:
+        full = [group for group in judged if len(group) >= k]
+        if k == 1 or not full:
+            continue
+        pass_k[k] = pass_at_k_interval([(len(group), _rights(group)) for group in full], k)
+        maj_k[k] = fmean(
+            maj_at_k([_answer(r) for r in group], [_is_right(r) for r in group], k) for group in full
+        )
+    return Measured(
+        pass_1=wilson(sum(flat), len(flat)) if samples == 1 else clustered(rights),
+        pass_k=pass_k,
+        maj_k=maj_k,
+        think=mean([float(has_thought(r.completion)) for r in records]),
+        mean_tokens=mean([float(r.tokens) for r in records]),
+        truncated=mean([float(r.truncated) for r in records]),
+        without_verdict=len(records) - len(flat),
+        seconds=seconds,
+        records=list(records),
+    )
+
+
+def _rights(group: Sequence[SampleRecord]) -> int:
+    return sum(_is_right(r) for r in group)
+
+
+def _is_right(record: SampleRecord) -> bool:
+    return record.outcome is Outcome.RIGHT
+
+
+def _answer(record: SampleRecord) -> str | None:
+    return next((v.answer for v in record.verdicts.values() if v.answer is not None), None)

@@ -1,0 +1,120 @@
+"""Ask a policy about rows and judge what it says: every prompt once, exact accounting, no loss forward."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from grpo_cli.data.rows import Row
+from grpo_cli.data.split import Split
+from grpo_cli.distributed.ranks import Alone, Shared
+from grpo_cli.measure.evaluation import Evaluation, Measured, measure
+from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.sections.course import Eval
+from grpo_cli.reward.judge import Judge, Judgement, Task
+from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
+from grpo_cli.run.records import SampleRecord
+
+
+class Evaluator:
+    """Held-out rows with their golds, ready to be asked again and again during a run."""
+
+    def __init__(
+        self,
+        spec: Eval,
+        split: Split,
+        judge: Judge,
+        engine: Engine,
+        policy: Policy,
+        sampling: SamplingSettings,
+        shared: Shared | None = None,
+    ) -> None:
+        """`sampling` holds for all that `spec` leaves open; its seed is that of every round."""
+        self.spec, self.rows, self.judge = spec, split.rows, judge
+        self.engine, self.policy, self.shared = engine, policy, shared or Alone()
+        self.sampling = replace(
+            sampling,
+            max_tokens=spec.max_tokens or sampling.max_tokens,
+            temperature=sampling.temperature if spec.temperature is None else spec.temperature,
+        )
+        self.tasks = [
+            Task({name: of[i] for name, of in split.golds.items()}, row.prompt)
+            for i, row in enumerate(split.rows)
+        ]
+        self.prompt_ids = [policy.encode(row) for row in split.rows]
+
+    def run(
+        self, step: int, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> Evaluation:
+        """Sample, judge and measure; `step` only marks the records. The same seed each time: paired over time."""
+        few, base = self.n_sampled, self.n_sampled * self.spec.samples
+        total = base + (len(self.rows) if self.spec.greedy else 0)
+        sampled = self._measure(step, few, self.spec.samples, self.sampling, lambda n: on_progress(n, total))
+        if not self.spec.greedy:
+            return Evaluation(sampled, None)
+        return Evaluation(
+            sampled,
+            self._measure(
+                step,
+                len(self.rows),
+                1,
+                replace(self.sampling, temperature=0.0),
+                lambda n: on_progress(base + n, total),
+            ),
+        )
+
+    @property
+    def n_sampled(self) -> int:
+        """How many rows are sampled: the first `eval.limit`; greedy decoding takes them all."""
+        return min(len(self.rows), self.spec.limit or len(self.rows))
+
+    def _measure(
+        self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
+    ) -> Measured:
+        began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
+        groups = self.engine.generate(
+            [Request(ids, samples) for ids in self.prompt_ids[rank:n:world]],
+            settings,
+            on_progress=lambda done, _: on_progress(done),
+        )
+        flat = [completion for group in groups for completion in group]
+        texts = self.policy.decode([c.token_ids for c in flat])
+        tasks = [task for task in self.tasks[rank:n:world] for _ in range(samples)]
+        judgements = self.judge.judge(texts, tasks)
+        mine = self._records(step, samples, self.rows[rank:n:world], flat, texts, judgements)
+        place = {row.id: i for i, row in enumerate(self.rows)}
+        records = sorted(self.shared.gathered(mine), key=lambda record: place[record.row])
+        return measure(
+            records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
+        )
+
+    def _records(
+        self,
+        step: int,
+        samples: int,
+        rows: Sequence[Row],
+        completions: Sequence[Completion],
+        texts: Sequence[str],
+        judgements: Sequence[Judgement],
+    ) -> list[SampleRecord]:
+        found = []
+        for i, (completion, text, judgement) in enumerate(zip(completions, texts, judgements, strict=True)):
+            row = rows[i // samples]
+            found.append(
+                SampleRecord(
+                    step=step,
+                    row=row.id,
+                    group=row.id,
+                    prompt=row.prompt,
+                    completion=text,
+                    fields=row.fields,
+                    verdicts=judgement.verdicts,
+                    outcome=judgement.outcome,
+                    reward=judgement.reward,
+                    advantage=None,
+                    tokens=len(completion.token_ids),
+                    truncated=completion.finish == "length",
+                )
+            )
+        return found

@@ -1,0 +1,175 @@
+"""vLLM for a job that only measures: the weights are handed to it once, as a folder, and no trainer takes part.
+
+Its log-probs are vLLM's processed ones: at the sampling temperature, but after truncation where the settings truncate.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.policy import Policy
+from grpo_cli.rollout.bounds import check_requests, check_settings
+from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.graph.noise import sample_keys
+from grpo_cli.rollout.vllm.engine import is_installed
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.method import Sample
+
+SHARE = 0.9
+"""Of the GPU's memory for weights and cache where `sample.vllm` does not say: nothing else needs it here."""
+STARTED_WITH = {"max_model_length": "max_model_len", "gpu_memory_utilization": "gpu_memory_utilization"} | {
+    name: name for name in ("max_num_seqs", "model_impl", "trust_remote_code")
+}
+"""Settings of `sample.vllm` that hold without a trainer too, and vLLM's own names of them."""
+
+
+class Unfit(SetupError):
+    """vLLM cannot generate here; the message is the reason."""
+
+
+class OfflineVllm:
+    """Generates from the weights it was made with; `release` gives all of it back for good."""
+
+    name = "vllm"
+    can_continue, exact_logps, one_stream, is_live = False, False, False, False
+
+    def __init__(self, llm: Any, end_ids: Collection[int], context: int | None, vocabulary: int) -> None:
+        self.llm, self.end_ids, self.context, self.vocabulary = llm, sorted(end_ids), context, vocabulary
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """Completions in the order of the requests, `n` for each.
+
+        Raises:
+            RecipeError, DataError: a setting without meaning, or a prompt that does not fit.
+        """
+        check_settings(settings)
+        check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
+        assert self.llm is not None, "released"
+        assert not any(request.begun for request in requests), "vLLM begins after the prompt"
+        places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
+        if not places:
+            return [[] for _ in requests]
+        keys: Sequence[int | None] = [None] * len(places)
+        if settings.seed is not None or all(request.seed is not None for request in requests):
+            keys = [key >> 1 for key in sample_keys(requests, settings.seed or 0)]  # vLLM's seeds are signed
+        answers = self.llm.generate(
+            [{"prompt_token_ids": requests[request].prompt_ids} for request, _ in places],
+            [self._params(settings, key) for key in keys],
+            use_tqdm=False,
+        )
+        done: list[list[Completion]] = [[] for _ in requests]
+        for (request, sample), answer in zip(places, answers, strict=True):
+            completion = _completion(answer.outputs[0], self.end_ids)
+            done[request].append(completion)
+            if on_finish:
+                on_finish(request, sample, completion)
+        if on_progress:
+            on_progress(len(places), len(places))
+        return done
+
+    def release(self) -> None:
+        """Ends vLLM; its memory is free afterwards."""
+        self.llm = None
+        gc.collect()
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _params(self, settings: SamplingSettings, seed: int | None) -> Any:
+        from vllm import SamplingParams
+
+        return SamplingParams(
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            min_p=settings.min_p,
+            repetition_penalty=settings.repetition_penalty,
+            seed=seed,
+            stop_token_ids=self.end_ids,
+            logprobs=0,
+            detokenize=False,
+        )
+
+
+def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
+    """vLLM with the weights of a policy, whose own model waits in main memory from then on.
+
+    Raises:
+        Unfit: the package is missing, the weights cannot be handed over, or they do not fit this machine.
+    """
+    if not is_installed():
+        raise Unfit("the package `vllm` is not installed")
+    if getattr(policy.model, "is_loaded_in_4bit", False):
+        raise Unfit("weights in 4 bits cannot be handed over")
+    given = {STARTED_WITH[name]: value for name, value in sample.vllm.items() if name in STARTED_WITH}
+    os.environ.setdefault(
+        "VLLM_ENABLE_V1_MULTIPROCESSING", "0"
+    )  # in this process: what it takes ends with it
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    with _in_main_memory(policy), tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
+        try:
+            from vllm import LLM
+
+            _save(policy, folder)
+            llm = LLM(
+                model=folder,
+                skip_tokenizer_init=True,
+                dtype=_dtype(policy),
+                logprobs_mode="processed_logprobs",
+                **{"gpu_memory_utilization": SHARE, **given},
+            )
+        except (ImportError, OSError, RuntimeError, ValueError) as err:
+            raise Unfit(_first_line(err)) from err
+    context = min((n for n in (policy.context, given.get("max_model_len")) if n is not None), default=None)
+    return OfflineVllm(llm, policy.end_ids, context, policy.vocabulary)
+
+
+@contextmanager
+def _in_main_memory(policy: Policy) -> Iterator[None]:
+    """The device is vLLM's inside and stays so; only after a failure the model comes back to it."""
+    policy.model.to("cpu")
+    try:
+        yield
+    except Unfit:
+        gc.collect()
+        policy.model.to(policy.device)
+        raise
+
+
+def _save(policy: Policy, folder: str) -> None:
+    model = policy.model
+    if hasattr(model, "peft_config"):
+        model = copy.deepcopy(model).merge_and_unload()
+    model.save_pretrained(folder)
+
+
+def _dtype(policy: Policy) -> str:
+    kind = policy.autocast or next(p.dtype for p in policy.model.parameters() if p.is_floating_point())
+    return str(kind).removeprefix("torch.")
+
+
+def _completion(answer: Any, end_ids: Sequence[int]) -> Completion:
+    ids = list(answer.token_ids)
+    logps = [float(at[token].logprob) for at, token in zip(answer.logprobs, ids, strict=True)]
+    return Completion(ids, logps, "stop" if ids and ids[-1] in end_ids else "length")
+
+
+def _first_line(err: Exception) -> str:
+    lines = str(err).strip().splitlines()
+    return lines[0][:200] if lines else type(err).__name__
