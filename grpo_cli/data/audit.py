@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_cli.data.rows import Row
-from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, Mistake, SetupError
 from grpo_verifiers.combine import SUM, NoVerifier, Rule, judges_of
+from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
@@ -157,7 +157,7 @@ class _Shared:
 def _compile_one(row: Row, watched: Mapping[str, Any], verifier: Verifier) -> _Gold:
     for column in verifier.columns:
         if column not in row.fields:
-            return _Gold(problem=f"no column `{column}`{did_you_mean(column, list(row.fields))}")
+            return _Gold(problem=f"no column `{column}`{near_or_known(column, list(row.fields))}")
     try:
         return _Gold(verifier.compile(watched), verifier.gold_text(watched))
     except BadGold as err:

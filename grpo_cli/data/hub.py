@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grpo_cli.data.files import Broken, Record, plain
-from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, RecipeError, SetupError
+from grpo_verifiers.names import near_or_known
 
 OPTIONS = ("config", "split", "revision", "streaming")
 
@@ -26,7 +26,7 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
     for option in options:
         if option not in OPTIONS:
             raise RecipeError(
-                f"unknown option `{option}` of `hub:{name}`{did_you_mean(option, OPTIONS)}", place=key
+                f"unknown option `{option}` of `hub:{name}`{near_or_known(option, OPTIONS)}", place=key
             )
     rows = _load(name, str(options.get("split", split)), options, key)
     return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))

@@ -25,10 +25,10 @@ from grpo_cli.data.template import (
     Template,
     TemplateError,
     column_or_template,
-    did_you_mean,
     parse,
 )
 from grpo_cli.errors import DataError, Mistake, RecipeError
+from grpo_verifiers.names import near_or_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def make_rows(records: Sequence[Record], layout: Layout) -> list[Row]:
             mistakes.append(Mistake(record.place, str(err)))
     for column, failures in missing.items():
         record, first = failures[0]
-        shown = did_you_mean(column, first.columns)
+        shown = near_or_known(column, first.columns)
         count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
         mistakes.append(Mistake(record.place, f"no column `{column}`{count}{shown}"))
     if mistakes:

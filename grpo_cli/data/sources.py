@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol
 from grpo_cli.data.files import Broken, Record, read_file
 from grpo_cli.data.hub import hub_rows
 from grpo_cli.data.tasks import Split, task_rows
-from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, Mistake, RecipeError
+from grpo_verifiers.names import near_or_known
 
 Which = Literal["train", "eval"]
 
@@ -131,7 +131,7 @@ def find_file(name: str, base: Path | None, key: str) -> Path:
         {f.name for place in places if place.parent.is_dir() for f in place.parent.iterdir() if f.is_file()}
     )
     looked = " and ".join(f"`{place}`" for place in places) if len(places) > 1 else ""
-    guess = did_you_mean(path.name, near) if near else ""
+    guess = near_or_known(path.name, near) if near else ""
     raise DataError(
         f"no file `{name}`{guess if guess.startswith('; did') else ''}",
         place=key,

@@ -6,12 +6,12 @@ else gives the value itself (`Template.value`), so that message lists and test l
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.data.filters import FILTERS, Filter, FilterError, as_text
+from grpo_verifiers.names import near_or_known
 
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
@@ -33,17 +33,7 @@ class MissingColumn(FillError):
 
     def __init__(self, column: str, columns: Sequence[str]) -> None:
         self.column, self.columns = column, tuple(columns)
-        super().__init__(f"no column `{column}`{did_you_mean(column, columns)}")
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """`; did you mean `x`?` where a known name is near, else the known names."""
-    folded = {other.lower(): other for other in known}
-    near = difflib.get_close_matches(name.lower(), folded, n=1)
-    if near:
-        return f"; did you mean `{folded[near[0]]}`?"
-    shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-    return f"; known: {shown}" if shown else ""
+        super().__init__(f"no column `{column}`{near_or_known(column, columns)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +194,7 @@ class _Reader:
         name = self._until("|(){},'\"", opened).strip()
         start += len(self.source[start : self.at]) - len(self.source[start : self.at].lstrip())
         if name not in FILTERS:
-            raise TemplateError(f"unknown filter `{name}`{did_you_mean(name, list(FILTERS))}", start)
+            raise TemplateError(f"unknown filter `{name}`{near_or_known(name, list(FILTERS))}", start)
         args = self._arguments(opened) if self._peek() == "(" else ()
         use = FILTERS[name]
         if not use.fewest <= len(args) <= use.most:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 from grpo_cli.distributed.network import check_port_free, interface_settings, is_own, own_address
 from grpo_cli.distributed.signals import Presses, stop_signals
 from grpo_cli.errors import Exit, SetupError
+from grpo_verifiers.processes.cores import allowed_cores
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Launch
@@ -135,7 +136,7 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
             environ |= interface_settings(nodes.rendezvous, environ)
             if nodes.rank == 0:
                 check_port_free(nodes.rendezvous)
-        environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // world)))
+        environ.setdefault("OMP_NUM_THREADS", str(max(1, allowed_cores() // world)))
         command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
         with (control / "torchrun.log").open("w") as log:
             process = subprocess.Popen(

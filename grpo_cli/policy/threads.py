@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from grpo_verifiers.processes.cores import allowed_cores
+
 
 def cgroup_quota(
     root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
@@ -44,7 +46,7 @@ def _cgroup_folders(root: Path, membership: Path) -> list[Path]:
 
 def usable_cores() -> int:
     """Whole cores this process may use: the affinity mask, cut by the cgroup quota; at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = allowed_cores()
     quota = cgroup_quota()
     if quota is not None:
         cores = min(cores, int(quota))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from grpo_cli.errors import DataError
 from grpo_cli.run.folder import RunFolder
+from grpo_verifiers.names import nearest
 
 LAST = "last"
 
@@ -35,9 +35,9 @@ def find_run(named: str, root: str | Path = "runs") -> RunFolder:
         if err.hint or "/" in named:
             raise
         names = [run.name for run in list_runs(root)]
-        near = difflib.get_close_matches(named, names, n=1, cutoff=0.5) or names[-1:]
+        near = nearest(named, names, 0.5) or next(reversed(names), None)
         raise DataError(
-            f"no run `{named}` here or under `{root}`", hint=f"did you mean `{near[0]}`?" if near else ""
+            f"no run `{named}` here or under `{root}`", hint=f"did you mean `{near}`?" if near else ""
         ) from None
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.run import lines
 from grpo_cli.run.records import NON_FINITE, SampleRecord, dump_line
+from grpo_verifiers.names import nearest
 
 Split = Literal["train", "eval"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval"}
@@ -305,11 +306,9 @@ def _abandon(path: Path) -> None:
 
 
 def _near_runs(folder: Path) -> str:
-    import difflib
-
     try:
         names = [p.name for p in folder.parent.iterdir() if (p / "run.json").is_file()]
     except OSError:
         return ""
-    near = difflib.get_close_matches(folder.name, names, n=1, cutoff=0.5) or sorted(names)[-1:]
-    return f"did you mean `{folder.parent / near[0]}`?" if near else ""
+    near = nearest(folder.name, names, 0.5) or max(names, default=None)
+    return f"did you mean `{folder.parent / near}`?" if near else ""

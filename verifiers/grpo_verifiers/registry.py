@@ -9,12 +9,12 @@ A package of yours adds a kind with an entry point in the group `grpo.verifiers`
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import warnings
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Any
 
+from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.verifier import BadOption, Verifier
 
 GROUP = "grpo.verifiers"
@@ -117,8 +117,7 @@ def kind_class(kind: str) -> type[Verifier]:
     try:
         place = KINDS[kind]
     except KeyError:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        did = f"; did you mean `{near[0]}`?" if near else ""
+        did = did_you_mean(kind, KINDS)
         raise BadOption("kind", f"unknown verifier `{kind}`{did} known: {', '.join(sorted(KINDS))}") from None
     module, _, name = place.partition(":")
     try:
@@ -143,7 +142,6 @@ def build(kind: str, **options: Any) -> Verifier:
     names = [f.name for f in dataclasses.fields(cls.Options)]
     for option in options:
         if option not in names:
-            near = difflib.get_close_matches(option, names, n=1)
-            did = f"; did you mean `{near[0]}`?" if near else ""
+            did = did_you_mean(option, names)
             raise BadOption(option, f"unknown option `{option}` of verifier `{kind}`{did}")
     return cls(cls.Options(**options))

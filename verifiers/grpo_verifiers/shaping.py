@@ -7,13 +7,13 @@ eval and verify. What a term cannot know (no token count in the line) it leaves 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.verifier import BadOption
 
 
@@ -136,13 +136,15 @@ def build_term(kind: str, **options: Any) -> Callable[[Shaped], float]:
     """
     if kind not in TERMS:
         raise BadOption(
-            "kind", f"unknown shaping term `{kind}`{_near(kind, TERMS)}; known: {', '.join(TERMS)}"
+            "kind", f"unknown shaping term `{kind}`{did_you_mean(kind, TERMS)}; known: {', '.join(TERMS)}"
         )
     term = TERMS[kind]
     names = {field.name for field in dataclasses.fields(term.options)}
     for name in options:
         if name not in names:
-            raise BadOption(name, f"unknown option `{name}` of shaping term `{kind}`{_near(name, names)}")
+            raise BadOption(
+                name, f"unknown option `{name}` of shaping term `{kind}`{did_you_mean(name, names)}"
+            )
     made = term.options(**options)
     _check(kind, made)
     return lambda shaped: term.function(made, shaped)
@@ -159,11 +161,6 @@ def _check(kind: str, options: Any) -> None:
             and (not isinstance(value, int) or value < 1)
         ):
             raise BadOption(field.name, f"`{field.name}` of `{kind}` must be a whole number from 1")
-
-
-def _near(word: str, known: Mapping[str, Any] | set[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def shape(terms: Mapping[str, tuple[float, Callable[[Shaped], float]]], shaped: Shaped) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 from collections.abc import Callable, Iterable
@@ -53,8 +52,10 @@ def explain(
             described = subject.describe(name)
             print(json.dumps(described, ensure_ascii=False) if as_json else subject.render(described))
             return
+    from grpo_verifiers.names import nearest
+
     known = [one for subject in SUBJECTS for one in subject.names()]
-    near = [one for one in known if one.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=1)
+    near = [one for one in known if one.endswith(f".{name}")] or [n for n in [nearest(name, known)] if n]
     raise UsageError(
         f"nothing is called `{name}`",
         hint=f"did you mean {' or '.join(f'`{n}`' for n in near)}?"

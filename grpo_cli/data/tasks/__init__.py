@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Literal
 
-from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import RecipeError
+from grpo_verifiers.names import near_or_known
 
 Split = Literal["train", "test"]
 
@@ -33,13 +33,13 @@ def task_rows(name: str, split: Split, options: Mapping[str, Any], place: str) -
         return gym_rows(name.removeprefix("rg/"), split, options, place)
     if name not in TASKS:
         raise RecipeError(
-            f"unknown task `tasks:{name}`{did_you_mean(name, [*TASKS, 'rg/NAME'])}", place=place
+            f"unknown task `tasks:{name}`{near_or_known(name, [*TASKS, 'rg/NAME'])}", place=place
         )
     module = import_module(TASKS[name])
     for option, value in options.items():
         if option not in module.OPTIONS:
             raise RecipeError(
-                f"unknown option `{option}` of `tasks:{name}`{did_you_mean(option, list(module.OPTIONS))}",
+                f"unknown option `{option}` of `tasks:{name}`{near_or_known(option, list(module.OPTIONS))}",
                 place=place,
             )
         if type(value) is not int or value < 0:

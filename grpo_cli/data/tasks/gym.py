@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any
 
 from grpo_cli.data.files import plain
-from grpo_cli.data.template import did_you_mean
 from grpo_cli.errors import DataError, RecipeError, SetupError
+from grpo_verifiers.names import near_or_known
 
 TEST_SHARE = 4
 SIZE = 1_000
@@ -37,13 +37,13 @@ def gym_rows(name: str, split: str, options: Mapping[str, Any], place: str) -> I
         ) from err
     if name not in DATASETS:
         raise RecipeError(
-            f"unknown data set `tasks:rg/{name}`{did_you_mean(name, sorted(DATASETS))}", place=place
+            f"unknown data set `tasks:rg/{name}`{near_or_known(name, sorted(DATASETS))}", place=place
         )
     known = [field.name for field in dataclasses.fields(DATASETS[name][1])]
     for option in options:
         if option not in known:
             raise RecipeError(
-                f"unknown option `{option}` of `tasks:rg/{name}`{did_you_mean(option, known)}", place=place
+                f"unknown option `{option}` of `tasks:rg/{name}`{near_or_known(option, known)}", place=place
             )
     size = options.get("size", SIZE)
     if type(size) is not int or size < 1:

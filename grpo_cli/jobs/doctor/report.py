@@ -14,6 +14,7 @@ from typing import Any
 
 from grpo_cli.errors import Exit, UsageError
 from grpo_cli.jobs.doctor.machine import Trouble, facts, troubles
+from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lanes import default_count
 from grpo_verifiers.verifier import BadOption, Unavailable
@@ -56,7 +57,7 @@ def machine() -> dict[str, Any]:
     return {
         "python": f"{platform.python_version()} {platform.machine()} {sys.platform}",
         "kernel": platform.release(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": allowed_cores(),
         "memory_gib": _memory_gib(),
         "gpus": _gpus(),
         "lanes": default_count(),

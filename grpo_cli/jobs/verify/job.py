@@ -22,7 +22,7 @@ from grpo_cli.jobs.verify.scorer import Scored, parse
 from grpo_cli.jobs.verify.summary import Report
 from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_verifiers.combine import cancelling
-from grpo_verifiers.processes.pool import cores
+from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import Verifier
 
@@ -103,7 +103,7 @@ class Job:
         if start.keys is None:
             return
         self._introduce(start.keys, is_first=source == self._settings.files[0])
-        jobs, stream = self._settings.jobs or cores(), self._settings.stream
+        jobs, stream = self._settings.jobs or allowed_cores(), self._settings.stream
         rest = chain(start.seen, lines)
         for scored in score_all(rest, self._plan, start.keys, verifiers, jobs=jobs, stream=stream):
             self._take(scored, name)

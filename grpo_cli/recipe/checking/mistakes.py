@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.sections.at_path import inner_section, key_names, section
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_verifiers.names import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,6 @@ def shown(value: Any) -> str:
         text = repr(value)
     text = "".join(c if c.isprintable() else "·" for c in text)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name that is most like this one."""
-    known = list(names)
-    folded = {n.lower().replace("-", "_"): n for n in known}
-    found = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
 
 
 def unknown(name: str, names: Iterable[str], where: str) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from grpo_cli.recipe.checking.mistakes import Finding, nearest, shown
+from grpo_cli.recipe.checking.mistakes import Finding, shown
 from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
+from grpo_verifiers.names import nearest
 
 OURS: dict[str, str] = {
     "output_dir": "run.dir",

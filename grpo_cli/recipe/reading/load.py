@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from grpo_cli.errors import Mistake, RecipeError
-from grpo_cli.recipe.checking.mistakes import Finding, findings, nearest
+from grpo_cli.recipe.checking.mistakes import Finding, findings
 from grpo_cli.recipe.checking.options import check_shaping, check_verifiers
 from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.checking.templates import check_templates
@@ -21,6 +21,7 @@ from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.reading.layers import Layers, stack
 from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.sections.recipe import Recipe, complete
+from grpo_verifiers.names import nearest
 
 STDIN = "<stdin>"
 MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second

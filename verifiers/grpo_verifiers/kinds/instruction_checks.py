@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_verifiers.names import did_you_mean
+
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?:[\"'”’)\]]{1,9})?(?:\s|$)")
 _BULLET = re.compile(r"^[ \t]*[*+•-][ \t]+\S", re.MULTILINE)
@@ -189,12 +191,7 @@ def read_instruction(said: Any) -> tuple[str, Args]:
         raise BadInstruction(f"an instruction is an object with `kind`, got {str(said)[:80]}")
     kind = said["kind"]
     if kind not in CHECKS:
-        import difflib
-
-        near = difflib.get_close_matches(kind, CHECKS, n=1)
-        raise BadInstruction(
-            f"unknown instruction `{kind}`" + (f"; did you mean `{near[0]}`?" if near else "")
-        )
+        raise BadInstruction(f"unknown instruction `{kind}`{did_you_mean(kind, CHECKS)}")
     given = {key: value for key, value in said.items() if key != "kind" and value is not None}
     unknown = [key for key in given if key not in Args.__slots__]
     if unknown:

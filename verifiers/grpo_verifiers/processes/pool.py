@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.processes.slot import Done, Job, Killed, Limits, LoadFailed, Raised, Result, Slot
 
 
@@ -36,7 +37,7 @@ class Pool:
         chunk: int = 32,
     ) -> None:
         self.limits = limits or Limits()
-        self.workers = workers or cores()
+        self.workers = workers or allowed_cores()
         self._chunk = chunk
         self._setup = {"task": task, "config": config, "memory_mb": self.limits.memory_mb}
         self._path = list(path)
@@ -100,14 +101,6 @@ class Pool:
             self._slots, self._jobs, self._finalizer = [], queue.SimpleQueue(), None
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
-
-
 def _shut(jobs: queue.SimpleQueue[Job | None], slots: list[Slot]) -> None:
     for _ in slots:
         jobs.put(None)
@@ -115,4 +108,4 @@ def _shut(jobs: queue.SimpleQueue[Job | None], slots: list[Slot]) -> None:
         slot.close()
 
 
-__all__ = ["Done", "Killed", "Limits", "LoadFailed", "Pool", "Raised", "Result", "cores"]
+__all__ = ["Done", "Killed", "Limits", "LoadFailed", "Pool", "Raised", "Result"]

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 
+from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.sandbox.lane import Lane
 
 RUNS_OF_A_LANE = 20_000
@@ -20,7 +21,7 @@ RUNS_OF_A_TESTER = 500
 
 def default_count() -> int:
     """Cores this process may use, less one for each GPU it can see, at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = allowed_cores()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = len([v for v in visible.split(",") if v.strip() and v.strip() != "-1"])

@@ -1,0 +1,32 @@
+"""The nearest of some known names, for "did you mean": case and `-` or `_` do not count."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The known name that is most like this one; None where none is as alike as `likeness` (0 to 1, difflib's ratio)."""
+    folded = {_fold(other): other for other in known}
+    found = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=likeness)
+    return folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The tail of a message, `; did you mean `x`?`, or nothing where no known name is near."""
+    near = nearest(name, known)
+    return f"; did you mean `{near}`?" if near else ""
+
+
+def near_or_known(name: str, known: Iterable[str], most: int = 12) -> str:
+    """The same, and where no known name is near the first `most` of them: `; known: a, b, …`."""
+    known = list(known)
+    if near := did_you_mean(name, known):
+        return near
+    shown = ", ".join(known[:most]) + (", …" if len(known) > most else "")
+    return f"; known: {shown}" if shown else ""
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "_")
