@@ -66,7 +66,7 @@ def test_an_unknown_name_is_a_usage_error_with_a_hint() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_verifier_can_be_explained(kind: str) -> None:
-    from grpo_cli.commands.look.explain import describe_verifier, render_verifier
+    from grpo_cli.jobs.explain.subjects import describe_verifier, render_verifier
 
     assert kind in render_verifier(describe_verifier(kind))
 

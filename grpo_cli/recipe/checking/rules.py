@@ -18,7 +18,8 @@ Said = Callable[[Path], bool]
 def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
     checks = (
-        *(_verifiers, _combining, _sampling, _model, _loss, _schedule, _evaluation, _gold, _gate, _nodes),
+        *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
+        *(_evaluation, _gold, _gate, _nodes),
         check_strategy,
     )
     return [finding for check in checks for finding in check(recipe, said)]
@@ -190,6 +191,10 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
             "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
             "choose another `kl.estimator`, such as `k3_corrected`",
         )
+
+
+def _dead_groups(recipe: Recipe, said: Said) -> Iterator[Finding]:
+    t = recipe.train
     if t.dead_groups == "drop" and t.kl.beta > 0 and t.kl.estimator != "k1_reward":
         yield Finding(
             _at(said, ("train", "dead_groups"), ("train", "kl", "beta")),

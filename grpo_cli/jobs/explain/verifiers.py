@@ -1,0 +1,133 @@
+"""What `grpo explain` says of a verifier, from its class, with its own examples judged now."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import textwrap
+from typing import Any
+
+from grpo_cli.errors import SetupError
+from grpo_verifiers import BadGold, BadOption, Unavailable, build
+from grpo_verifiers.registry import kind_class
+from grpo_verifiers.verifier import Verifier
+
+WIDTH = 100
+
+
+def describe(kind: str) -> dict[str, Any]:
+    """Summary, columns, options and examples of a verifier, from its class."""
+    from grpo_verifiers import BadOption
+
+    try:
+        cls = kind_class(kind)
+    except BadOption as err:
+        raise SetupError(str(err), hint="mend or remove the package that brings it") from err
+    columns = cls.columns if isinstance(cls.columns, tuple) else ()
+    return {
+        "kind": kind,
+        "summary": " ".join((cls.__doc__ or "").split()),
+        "columns": list(columns),
+        "options": options_of(cls.Options),
+        "examples": examples_of(kind, cls),
+    }
+
+
+def options_of(options: type) -> list[dict[str, Any]]:
+    """Every option with its type, default and the text that stands below it in the source."""
+    documented: dict[str, str] = {}
+    tree = ast.parse(textwrap.dedent(inspect.getsource(options)))
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    for field, text in itertools.pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+        ):
+            value = text.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                documented[field.target.id] = " ".join(value.value.split())
+    out = []
+    for f in dataclasses.fields(options):
+        if f.default is not dataclasses.MISSING:
+            default = f.default
+        else:
+            default = f.default_factory() if f.default_factory is not dataclasses.MISSING else None
+        kind = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
+        out.append({"name": f.name, "type": kind, "default": default, "about": documented.get(f.name, "")})
+    return out
+
+
+def examples_of(kind: str, cls: type[Verifier]) -> list[dict[str, Any]]:
+    """The verifier's own examples, judged now; those that this machine cannot judge say so."""
+    out: list[dict[str, Any]] = []
+    open_verifiers: list[Verifier] = []
+    for example in getattr(cls, "examples", list)():
+        line: dict[str, Any] = {
+            "row": example.row,
+            "completion": example.completion,
+            "options": example.options or {},
+            "shows": example.why,
+        }
+        try:
+            verifier = build(kind, **(example.options or {}))
+            open_verifiers.append(verifier)
+            verdict = verifier.verify(example.completion, example.row)
+            line |= {"outcome": verdict.outcome.value, "score": verdict.score, "reason": verdict.reason}
+        except (BadGold, BadOption, Unavailable) as err:
+            line |= {"outcome": None, "score": None, "reason": str(err)}
+        out.append(line)
+    for verifier in open_verifiers:
+        verifier.close()
+    return out
+
+
+def render(described: dict[str, Any]) -> str:
+    """The text form of `describe`."""
+    lines = [f"{described['kind']}: {described['summary']}"]
+    if described["columns"]:
+        lines += ["", f"reads      {', '.join(described['columns'])}"]
+    lines += ["", "options"]
+    for option in described["options"]:
+        lines.append(f"  {option['name']}: {option['type']} = {option['default']!r}")
+        lines += wrapped(option["about"], "      ")
+    if described["examples"]:
+        lines += ["", "examples, judged now"]
+        lines += table(described["examples"])
+    return "\n".join(lines)
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """Lines of a paragraph."""
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+
+
+def table(examples: list[dict[str, Any]]) -> list[str]:
+    """Outcome, reason, gold and completion of every example, and what it shows."""
+    rows = []
+    for one in examples:
+        gold = one["row"].get("answer", "")
+        options = " ".join(f"[{k}: {v}]" for k, v in one["options"].items())
+        rows.append(
+            (
+                "right" if one["outcome"] == "right" else str(one["outcome"] or "—"),
+                one["reason"],
+                cut(str(gold), 24),
+                cut(one["completion"], 40),
+                f"{one['shows']} {options}".rstrip(),
+            )
+        )
+    heads = ("verdict", "reason", "gold", "completion", "shows")
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(4)]
+    return [
+        "  " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
+        for row in [heads, *rows]
+    ]
+
+
+def cut(text: str, most: int) -> str:
+    """One line of at most `most` characters."""
+    text = text.replace("\n", "⏎")
+    return text if len(text) <= most else text[: most - 1] + "…"
