@@ -153,8 +153,13 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
             returned=returned,
             **common,
         )
-    programs = _programs(tests)
-    common["packages"] = _need(packages, packages_of("\n".join(programs)))
+    return _assert_task(_programs(tests), common)
+
+
+def _assert_task(programs: list[str], common: dict[str, Any]) -> Task:
+    """Test programs; those that are plain calls become inputs and values, so the tests need no process of their own."""
+    common["packages"] = _need(common["packages"], packages_of("\n".join(programs)))
+    entry = common["entry"]
     if entry is None:
         common["entry"] = entry = called_name(programs)
     calls = plain_calls(programs, entry) if entry else None

@@ -75,6 +75,25 @@ def _quotient(node: Node) -> Node:
     return ("/", ("f", top, node[2]) if top else ONE, ("f", bottom, node[2]))
 
 
+def _fraction(value: Fraction) -> Pair:
+    bottom = value.denominator % _P
+    if bottom == 0:
+        raise NoImage("a division by zero")
+    return (
+        value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P,
+        0,
+    )
+
+
+def _exact(node: Node) -> Fraction | None:
+    try:
+        return rational(node)
+    except (NotRational, TooBig):
+        return None
+    except Undefined as err:
+        raise NoImage(str(err)) from err
+
+
 class Field:
     """Maps trees; `opaque` tells whether a function was drawn rather than mapped since the last reset."""
 
@@ -90,7 +109,7 @@ class Field:
         """
         kind = node[0]
         if kind == "n":
-            return self._fraction(node[1])
+            return _fraction(node[1])
         if kind == "s":
             return (pow(_draw("s", node[1]), 2, _P), 0)
         if kind == "c":
@@ -127,34 +146,15 @@ class Field:
         if kind in ("!", "!!", "binom"):
             return self._combinatorial(node)
         if kind == "deg":
-            return _times(
-                self.image(node[1]), _times(self.image(("c", "pi")), self._fraction(Fraction(1, 180)))
-            )
+            return _times(self.image(node[1]), _times(self.image(("c", "pi")), _fraction(Fraction(1, 180))))
         raise NoImage(kind)
-
-    def _fraction(self, value: Fraction) -> Pair:
-        bottom = value.denominator % _P
-        if bottom == 0:
-            raise NoImage("a division by zero")
-        return (
-            value.numerator % _P if value.denominator == 1 else value.numerator * pow(bottom, -1, _P) % _P,
-            0,
-        )
 
     def _drawn(self, kind: str, *images: Pair) -> Pair:
         self.opaque = True
         return (pow(_draw(kind, repr(images)), 2, _P), 0)
 
-    def _exact(self, node: Node) -> Fraction | None:
-        try:
-            return rational(node)
-        except (NotRational, TooBig):
-            return None
-        except Undefined as err:
-            raise NoImage(str(err)) from err
-
     def _power(self, base: Node, exponent: Node) -> Pair:
-        value = self._exact(exponent)
+        value = _exact(exponent)
         if value is not None and value.denominator == 1:
             image = self.image(base)
             if image == (0, 0) and value <= 0:
@@ -163,22 +163,22 @@ class Field:
         if value is not None:
             return self._rational_power(base, value, False)
         image = self.image(base)
-        number = self._exact(base)
+        number = _exact(base)
         is_plain = (number is not None and number > 0) or (base[0] in ("s", "c") and base != ("c", "i"))
         if image[1] or image[0] == 0 or pow(image[0], _Q, _P) != 1:
             return self._drawn("^", image, self.image(exponent))
         if not is_plain:
             self.opaque = True
-        return (pow(image[0], self._exponent(exponent), _P), 0)
+        return (pow(image[0], _exponent(self, exponent), _P), 0)
 
     def _root(self, base: Node, index: Node) -> Pair:
-        n = self._exact(index)
+        n = _exact(index)
         if n is None or n == 0:
             return self._drawn("root", self.image(base), self.image(index))
         return self._rational_power(base, 1 / n, True)
 
     def _rational_power(self, base: Node, exponent: Fraction, is_root: bool) -> Pair:
-        number = self._exact(base)
+        number = _exact(base)
         if number == 0:
             if exponent <= 0:
                 raise NoImage("zero to a power that is not positive")
@@ -194,53 +194,21 @@ class Field:
             if is_root and exponent.denominator % 2 == 1:
                 root = self._rational_power(positive, exponent, is_root)
                 return (-root[0] % _P, -root[1] % _P) if exponent.numerator % 2 else root
-            return self._drawn("root", self.image(base), self._fraction(exponent))
+            return self._drawn("root", self.image(base), _fraction(exponent))
         image = self.image(base)
         if image[1] or pow(image[0], _Q, _P) != 1:
-            return self._drawn("root", image, self._fraction(exponent))
+            return self._drawn("root", image, _fraction(exponent))
         if number is None and base[0] not in ("s", "c"):
             self.opaque = True
         return (pow(image[0], exponent.numerator * pow(exponent.denominator, -1, _Q) % _Q, _P), 0)
 
-    def _exponent(self, node: Node) -> int:
-        """The image of an exponent modulo Q."""
-        kind = node[0]
-        if kind == "n":
-            bottom: int = node[1].denominator
-            if bottom % _Q == 0:
-                raise NoImage("an exponent")
-            top: int = node[1].numerator
-            return top * pow(bottom, -1, _Q) % _Q
-        if kind == "s" or (kind == "c" and node[1] != "i"):
-            return _draw("exponent", node[1]) % _Q
-        if kind == "neg":
-            return -self._exponent(node[1]) % _Q
-        if kind == "+":
-            return sum(self._exponent(term) for term in node[1:]) % _Q
-        if kind == "*":
-            product = 1
-            for factor in node[1:]:
-                product = product * self._exponent(factor) % _Q
-            return product
-        if kind == "/":
-            bottom_image = self._exponent(node[2])
-            if bottom_image == 0:
-                raise NoImage("a division by zero")
-            return self._exponent(node[1]) * pow(bottom_image, -1, _Q) % _Q
-        if kind == "^":
-            n = self._exact(node[2])
-            if n is not None and n.denominator == 1 and n >= 0:
-                return pow(self._exponent(node[1]), n.numerator, _Q)
-        self.opaque = True
-        return _draw("exponent", repr(self.image(node))) % _Q
-
     def _ln(self, node: Node) -> Pair:
-        number = self._exact(node)
+        number = _exact(node)
         if number is not None:
             if number <= 0:
                 if number == 0:
                     raise NoImage("logarithm of zero")
-                return self._drawn("ln", self._fraction(number))
+                return self._drawn("ln", _fraction(number))
             return ((self._ln_integer(number.numerator) - self._ln_integer(number.denominator)) % _P, 0)
         kind = node[0]
         if node == ("c", "e"):
@@ -251,7 +219,7 @@ class Field:
             sign = 1 if kind == "*" else -1
             return tuple((parts[0][k] + sign * sum(p[k] for p in parts[1:])) % _P for k in (0, 1))  # type: ignore[return-value]
         if kind == "^" and node[2][0] != "c":
-            self.opaque = self.opaque or bool(node[1][0] != "c" and self._exact(node[1]) is None)
+            self.opaque = self.opaque or bool(node[1][0] != "c" and _exact(node[1]) is None)
             return _times(self.image(node[2]), self._ln(node[1]))
         if kind == "root":
             return _times(_inverse(self.image(node[2])), self._ln(node[1]))
@@ -270,10 +238,10 @@ class Field:
         if node[0] in ("*", "/"):
             parts: list[Node] = [("f", "abs", (part,)) for part in node[1:]]
             return self._ln((node[0], *parts))
-        if node[0] == "^" and self._exact(node[2]) is not None:
+        if node[0] == "^" and _exact(node[2]) is not None:
             return _times(self.image(node[2]), self._ln(("f", "abs", (node[1],))))
-        if self._exact(node) is not None:
-            return self._ln(("n", abs(self._exact(node) or Fraction(0)), None))
+        if _exact(node) is not None:
+            return self._ln(("n", abs(_exact(node) or Fraction(0)), None))
         return self._drawn("ln", self.image(("f", "abs", (node,))))
 
     def _ln_integer(self, n: int) -> int:
@@ -292,9 +260,9 @@ class Field:
         if name in _QUOTIENTS and len(node[2]) == 1:
             return self.image(_quotient(node))
         images = [self.image(a) for a in node[2]]
-        number = self._exact(node)
+        number = _exact(node)
         if number is not None:
-            return self._fraction(number)
+            return _fraction(number)
         if name == "abs":
             (re, im) = images[0]
             images = [min((re, im), (-re % _P, -im % _P))]
@@ -314,12 +282,45 @@ class Field:
         return self._drawn(f"f{name}", *images)
 
     def _combinatorial(self, node: Node) -> Pair:
-        number = self._exact(node)
+        number = _exact(node)
         if number is not None:
-            return self._fraction(number)
+            return _fraction(number)
         images = [self.image(a) for a in node[1:]]
         if node[0] == "binom":
             n, k = images
             other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
             images = [n, min(k, other)]
         return self._drawn(node[0], *images)
+
+
+def _exponent(field: Field, node: Node) -> int:
+    """The image of an exponent modulo Q."""
+    kind = node[0]
+    if kind == "n":
+        bottom: int = node[1].denominator
+        if bottom % _Q == 0:
+            raise NoImage("an exponent")
+        top: int = node[1].numerator
+        return top * pow(bottom, -1, _Q) % _Q
+    if kind == "s" or (kind == "c" and node[1] != "i"):
+        return _draw("exponent", node[1]) % _Q
+    if kind == "neg":
+        return -_exponent(field, node[1]) % _Q
+    if kind == "+":
+        return sum(_exponent(field, term) for term in node[1:]) % _Q
+    if kind == "*":
+        product = 1
+        for factor in node[1:]:
+            product = product * _exponent(field, factor) % _Q
+        return product
+    if kind == "/":
+        bottom_image = _exponent(field, node[2])
+        if bottom_image == 0:
+            raise NoImage("a division by zero")
+        return _exponent(field, node[1]) * pow(bottom_image, -1, _Q) % _Q
+    if kind == "^":
+        n = _exact(node[2])
+        if n is not None and n.denominator == 1 and n >= 0:
+            return pow(_exponent(field, node[1]), n.numerator, _Q)
+    field.opaque = True
+    return _draw("exponent", repr(field.image(node))) % _Q

@@ -66,6 +66,20 @@ class _Worker:
         self.pid = pid
         self.tasks = 0
 
+    def ask(self, task: Task, seconds: float) -> str:
+        """Its reply; `gone`, `timeout` or `memory` where there is none."""
+        body = pickle.dumps(tuple(task), protocol=5)
+        limit = time.monotonic() + seconds
+        try:
+            self.link.sendall(_LENGTH.pack(len(body)) + body)
+        except OSError:
+            return "gone"
+        self.tasks += 1
+        reply = _receive(self.link, 1, limit)
+        if reply is None:
+            return "timeout"
+        return {b"": "gone", b"M": "memory"}.get(reply) or reply.decode("ascii", "replace")
+
     def kill(self) -> None:
         """End it at once."""
         with suppress(ProcessLookupError, PermissionError):
@@ -103,18 +117,8 @@ class Pool:
             self._stop_server()
             ours, theirs = socket.socketpair()
             os.set_inheritable(theirs.fileno(), True)
-            environment = {
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-                "PYTHONHASHSEED": "0",
-            }
             try:
-                self._server = subprocess.Popen(
-                    [sys.executable, "-c", _BOOT, _HOME, *[p for p in sys.path if p], str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()], start_new_session=True, env=environment,
-                )  # fmt: skip
+                self._server = _start_server(theirs.fileno())
             except OSError as err:
                 ours.close()
                 raise ChildFailed(str(err)) from err
@@ -167,7 +171,7 @@ class Pool:
                 limit = max(SHORTEST_S, seconds / (1, 2, 5)[min(in_a_row // FEW, 2)])
                 if until is not None:
                     limit = min(limit, max(SHORTEST_S, until - time.monotonic()))
-                reply = self._ask(worker, tasks[left[0]], limit)
+                reply = worker.ask(tasks[left[0]], limit)
                 if reply == "gone" and deaths < 2:
                     deaths += 1  # killed from outside, or it ran out of memory: once more in a fresh one
                 else:
@@ -191,19 +195,6 @@ class Pool:
             self._last_timeout = time.monotonic()
         else:
             self._overstayed = 0
-
-    def _ask(self, worker: _Worker, task: Task, seconds: float) -> str:
-        body = pickle.dumps(tuple(task), protocol=5)
-        limit = time.monotonic() + seconds
-        try:
-            worker.link.sendall(_LENGTH.pack(len(body)) + body)
-        except OSError:
-            return "gone"
-        worker.tasks += 1
-        reply = _receive(worker.link, 1, limit)
-        if reply is None:
-            return "timeout"
-        return {b"": "gone", b"M": "memory"}.get(reply) or reply.decode("ascii", "replace")
 
     def _drop(self, worker: _Worker) -> None:
         worker.kill()
@@ -287,6 +278,21 @@ class Pool:
             worker.kill()
         with self._boot:
             self._stop_server()
+
+
+def _start_server(link: int) -> subprocess.Popen[bytes]:
+    """The process that forks workers; it is asked over `link`."""
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", _BOOT, _HOME, *[p for p in sys.path if p], str(link)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        pass_fds=[link], start_new_session=True, env=environment,
+    )  # fmt: skip
 
 
 def _receive(link: socket.socket, count: int, limit: float) -> bytes | None:

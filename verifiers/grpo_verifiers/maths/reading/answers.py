@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, has_plain_thousands, lex
+from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, lex
 from grpo_verifiers.maths.reading.reader import read
-from grpo_verifiers.maths.reading.spelling import respell
+from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell
 from grpo_verifiers.maths.reading.tree import Node
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 
@@ -172,31 +172,7 @@ def plain(text: str) -> str:
 
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
-    clean = tidy(text)
-    if "m" in clean and ":" in clean:
-        clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
-    if "frac" in clean and "{\\" in clean:
-        clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
-    if "\\text" in clean:
-        clean = _EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
-        clean = _CONDITION.sub(",", clean)
-    if "\\mu" in clean:
-        clean = _MICRO.sub(r"\\text{ u\1}", clean)
-    if "Omega" in clean:
-        clean = _OHMS.sub(r"\\text{ ohm}", clean)
-    if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
-        clean = _MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
-        clean = _stated(clean)
-        clean = _KIND_WORD.sub("", clean)
-        clean = _WORD_SENTENCE.sub(r"\1", clean)
-    clean = _STATED.sub("", clean)
-    if clean.endswith((")", "}")) and "(" in clean:
-        clean = _IN_WORDS.sub(_said_twice, clean)
-    if "\\" in clean:
-        clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
-        clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
-    if "C" in clean or "P" in clean:
-        clean = _COUNTED.sub(_counted, clean)
+    clean = _respelt(tidy(text))
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)
@@ -231,6 +207,35 @@ def read_answer(text: str) -> Answer:
     ):
         words = words if words else ""
     return Answer(clean, shown, tree, words, as_list, fault)
+
+
+def _respelt(clean: str) -> str:
+    """The answer without what only dresses it: clocks, money, units and sentences in the spellings that the lexer takes."""
+    if "m" in clean and ":" in clean:
+        clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
+    if "frac" in clean and "{\\" in clean:
+        clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
+    if "\\text" in clean:
+        clean = _EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
+        clean = _CONDITION.sub(",", clean)
+    if "\\mu" in clean:
+        clean = _MICRO.sub(r"\\text{ u\1}", clean)
+    if "Omega" in clean:
+        clean = _OHMS.sub(r"\\text{ ohm}", clean)
+    if clean[:1] == "\\" or clean[:2] in ("US", "Rs", "IN", "EU", "GB", "-U", "-R", "it", "It"):
+        clean = _MONEY.sub(lambda m: f"{m[1]}{m[3]}\\text{{ {_COINS[m[2][0]]}}}", clean)
+        clean = _stated(clean)
+        clean = _KIND_WORD.sub("", clean)
+        clean = _WORD_SENTENCE.sub(r"\1", clean)
+    clean = _STATED.sub("", clean)
+    if clean.endswith((")", "}")) and "(" in clean:
+        clean = _IN_WORDS.sub(_said_twice, clean)
+    if "\\" in clean:
+        clean = _DECORATION.sub("", _ARROW.sub("", clean)).strip() or clean
+        clean = _BRACKETED_UNIT.sub(r"\\text{ \1\2}", clean)
+    if "C" in clean or "P" in clean:
+        clean = _COUNTED.sub(_counted, clean)
+    return clean
 
 
 def _said_twice(match: re.Match[str]) -> str:

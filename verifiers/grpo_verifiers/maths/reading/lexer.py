@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.maths.reading.spelling import tidy_numbers
 from grpo_verifiers.maths.reading.units import LETTERS, SHORT
 from grpo_verifiers.maths.reading.vocabulary import (
     ALIGNED_ENVIRONMENTS,
@@ -56,45 +57,11 @@ _LEX = re.compile(
     r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
     re.DOTALL,
 )
-_MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
-_GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
-_COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
-_APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
-_CONTINENTAL = re.compile(
-    r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
-)
-_DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
-_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 _ESCAPED = re.compile(
     r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])"
 )
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
 _UNIT_TEXT = frozenset(LETTERS)
-
-
-def tidy_numbers(text: str, commas: bool) -> str:
-    """Thousands marks removed and decimal commas turned into points, only where the groups say so.
-
-    `commas`: plain commas mark thousands too; off inside brackets, where they part coordinates.
-    """
-    if "\\text" in text:
-        text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
-    text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
-    text = _DECIMAL_COMMA.sub(".", text)
-    if "10" in text:
-        text = _TIMES_TEN.sub("\\\\times ", text)
-    if ("," in text and "." in text) or text.count(".") > 1:
-        text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
-    if commas and "," in text:
-        text = _COMMAS.sub(lambda m: m.group().replace(",", ""), text)
-    if "'" in text:
-        text = _APOSTROPHES.sub(lambda m: m.group().replace("'", ""), text)
-    return text
-
-
-def has_plain_thousands(text: str) -> bool:
-    """Whether `1,234` occurs, which may also be a list of two."""
-    return _COMMAS.search(text) is not None
 
 
 def matching(text: str, start: int) -> int:
@@ -194,59 +161,12 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
                 else Token("c", "ldots", spaced)
             )
         elif kind == "cmd":
-            name = value[1:]
-            if (
-                name in TEXT_MACROS
-                or name in FONT_MACROS
-                or name in HIDDEN_MACROS
-                or name in COLOUR_MACROS
-                or name == "color"
-            ):
-                pos = _macro(text, pos, name, out, spaced, depth)
-            elif name in GREEK:
-                out.append(Token("s", name, spaced))
-            elif name in VARIANTS:
-                name = VARIANTS[name]
-                out.append(Token("c" if name == "pi" else "s", name, spaced))
-            elif name == "mathbb" or name == "Bbb":
-                argument, pos = _argument(text, pos)
-                letter = argument.strip()
-                is_set = len(letter) != 1 or letter in "RZNQC"
-                out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
-            elif name in ("not",):
-                rest = re.compile(r"\s*(?:=|\\(?:in|subset|equiv|eq)\b)").match(text, pos)
-                if rest is None:
-                    raise Unreadable("a negation")
-                pos = rest.end()
-                out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
-            else:
-                name = SYNONYMS.get(name, name)
-                if len(name) == 1:
-                    out.append(Token("c" if name in "{}" else "o", name, spaced))
-                else:
-                    out.append(Token("c", name, spaced))
+            pos = _command(text, pos, value[1:], out, spaced, depth)
         elif kind == "side":
             continue
         elif kind == "esc":
-            mark = value[1]
-            if mark in "{}":
-                out.append(Token("c", mark, spaced))
-            elif mark == "%":
-                out.append(Token("o", "%", spaced))
-            elif mark == "$":
-                out.append(Token("w", "$", spaced))
-            elif mark == "\\":
-                row = re.compile(r"\s*\[\s*-?[\d.]+\s*[a-z]{2}\s*\]").match(text, pos)
-                pos = row.end() if row else pos
-                out.append(Token("c", "newline", spaced))
-            elif mark in "()[]":
-                spaced = True
-                continue
-            elif mark == "|":
-                out.append(Token("o", "|", spaced))
-            elif mark in "_&#":
-                out.append(Token("o", mark, spaced))
-            else:
+            is_space, pos = _escaped(text, pos, value[1], out, spaced)
+            if is_space:
                 spaced = True
                 continue
         elif kind == "env":
@@ -254,6 +174,64 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         else:
             raise Unreadable("a character that cannot be read")
         spaced = False
+
+
+def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int) -> int:
+    """A macro; returns where to read on."""
+    if (
+        name in TEXT_MACROS
+        or name in FONT_MACROS
+        or name in HIDDEN_MACROS
+        or name in COLOUR_MACROS
+        or name == "color"
+    ):
+        pos = _macro(text, pos, name, out, spaced, depth)
+    elif name in GREEK:
+        out.append(Token("s", name, spaced))
+    elif name in VARIANTS:
+        name = VARIANTS[name]
+        out.append(Token("c" if name == "pi" else "s", name, spaced))
+    elif name == "mathbb" or name == "Bbb":
+        argument, pos = _argument(text, pos)
+        letter = argument.strip()
+        is_set = len(letter) != 1 or letter in "RZNQC"
+        out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
+    elif name in ("not",):
+        rest = re.compile(r"\s*(?:=|\\(?:in|subset|equiv|eq)\b)").match(text, pos)
+        if rest is None:
+            raise Unreadable("a negation")
+        pos = rest.end()
+        out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
+    else:
+        name = SYNONYMS.get(name, name)
+        if len(name) == 1:
+            out.append(Token("c" if name in "{}" else "o", name, spaced))
+        else:
+            out.append(Token("c", name, spaced))
+    return pos
+
+
+def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> tuple[bool, int]:
+    """A backslash before a mark: whether it is only space, and where to read on."""
+    if mark in "{}":
+        out.append(Token("c", mark, spaced))
+    elif mark == "%":
+        out.append(Token("o", "%", spaced))
+    elif mark == "$":
+        out.append(Token("w", "$", spaced))
+    elif mark == "\\":
+        row = re.compile(r"\s*\[\s*-?[\d.]+\s*[a-z]{2}\s*\]").match(text, pos)
+        pos = row.end() if row else pos
+        out.append(Token("c", "newline", spaced))
+    elif mark in "()[]":
+        return True, pos
+    elif mark == "|":
+        out.append(Token("o", "|", spaced))
+    elif mark in "_&#":
+        out.append(Token("o", mark, spaced))
+    else:
+        return True, pos
+    return False, pos
 
 
 def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -> int:
@@ -377,20 +355,7 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         return
     previous = out[-1] if out else None
     if len(run) == 1:
-        follows = previous is not None and (
-            previous.kind == "n"
-            or previous.value in (")", "}", "/", "pi")
-            or previous.value in SHORT
-            or previous.value in _UNIT_TEXT
-        )
-        if upright and run in _UNIT_TEXT and follows:
-            out.append(Token("w", run, spaced))
-        elif run in "mgshL" and spaced and previous is not None and previous.kind == "n":
-            out.append(Token("u", run, spaced))
-        elif upright and run == "a":
-            out.append(Token("w", run, spaced))
-        else:
-            out.append(Token("s", run, spaced))
+        out.append(_letter(run, previous, spaced, upright))
         return
     if upright:
         out.append(Token("w", run, spaced))
@@ -427,6 +392,23 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         return
     for i, letter in enumerate(run):
         out.append(Token("s", letter, spaced and i == 0))
+
+
+def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> Token:
+    """A letter that stands alone: a unit or a word behind a number, else a variable."""
+    follows = previous is not None and (
+        previous.kind == "n"
+        or previous.value in (")", "}", "/", "pi")
+        or previous.value in SHORT
+        or previous.value in _UNIT_TEXT
+    )
+    if upright and run in _UNIT_TEXT and follows:
+        return Token("w", run, spaced)
+    if run in "mgshL" and spaced and previous is not None and previous.kind == "n":
+        return Token("u", run, spaced)
+    if upright and run == "a":
+        return Token("w", run, spaced)
+    return Token("s", run, spaced)
 
 
 def canonical(tokens: list[Token]) -> str:

@@ -1,4 +1,4 @@
-"""Glyphs to LaTeX: what models type in Unicode is rewritten into the commands the lexer knows. ASCII text is left alone."""
+"""Glyphs to LaTeX: what models type in Unicode is rewritten into the commands the lexer knows; numbers lose their thousands marks."""
 
 from __future__ import annotations
 
@@ -118,3 +118,39 @@ def respell(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_TABLE)
     return text
+
+
+_MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
+_GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
+_COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
+_APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
+_CONTINENTAL = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
+)
+_DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=\d)")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+
+
+def tidy_numbers(text: str, commas: bool) -> str:
+    """Thousands marks removed and decimal commas turned into points, only where the groups say so.
+
+    `commas`: plain commas mark thousands too; off inside brackets, where they part coordinates.
+    """
+    if "\\text" in text:
+        text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
+    text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
+    text = _DECIMAL_COMMA.sub(".", text)
+    if "10" in text:
+        text = _TIMES_TEN.sub("\\\\times ", text)
+    if ("," in text and "." in text) or text.count(".") > 1:
+        text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
+    if commas and "," in text:
+        text = _COMMAS.sub(lambda m: m.group().replace(",", ""), text)
+    if "'" in text:
+        text = _APOSTROPHES.sub(lambda m: m.group().replace("'", ""), text)
+    return text
+
+
+def has_plain_thousands(text: str) -> bool:
+    """Whether `1,234` occurs, which may also be a list of two."""
+    return _COMMAS.search(text) is not None

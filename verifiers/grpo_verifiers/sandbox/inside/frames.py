@@ -1,12 +1,18 @@
-"""Length-prefixed JSON over a stream socket between a test program and the solution it tests."""
+"""What both kinds of lanes use: messages, the descriptors that come with them, and a scratch folder left empty.
+
+Length-prefixed JSON goes over a stream socket between a test program and the solution it tests.
+"""
 
 from __future__ import annotations
 
+import _socket
 import json
 import os
+import sys
 from typing import Any
 
 MAX_FRAME = 8 << 20
+MAX_FDS = 6
 
 
 class Closed(EOFError):
@@ -54,3 +60,31 @@ def _exactly(fd: int, count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
+
+
+def receive_files(control: _socket.socket) -> tuple[bytes, list[int]]:
+    """One message and the descriptors that came with it; nothing when the host is gone."""
+    size = _socket.CMSG_SPACE(4 * MAX_FDS)
+    message, ancillary, _, _ = control.recvmsg(65536, size, _socket.MSG_CMSG_CLOEXEC)
+    fds: list[int] = []
+    for level, kind, data in ancillary:
+        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            usable = len(data) - len(data) % 4
+            fds += [int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, usable, 4)]
+    return message, fds
+
+
+def wipe(folder: str) -> bool:
+    """Empty the scratch folder; False if something resists, then the lane has to go."""
+    try:
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                if not wipe(entry.path):
+                    return False
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
+    except (OSError, RecursionError):
+        return False
+    return True

@@ -21,11 +21,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from .frames import receive_files, wipe
 from .kernel import libc, namespaces, seccomp
 
 TICK_S = 0.02
 FIRST_LOOK_S = 0.04
-MAX_FDS = 6
 WINDOW_S = 0.5
 ASLEEP = 0.001  # CPU seconds a second over the last window: a starved run gets more, a sleeping one less
 STARVED = 0.01
@@ -178,7 +178,7 @@ def serve(control: Any, program: seccomp.Program, settings: Settings) -> None:
     own_pid = os.getpid()
     clean_up = settings.tier == "namespaces" and not settings.keep_files
     while True:
-        message, fds = receive(control)
+        message, fds = receive_files(control)
         if not message:
             return
         job = json.loads(message)
@@ -208,18 +208,6 @@ def serve(control: Any, program: seccomp.Program, settings: Settings) -> None:
         control.send(json.dumps(report).encode())
 
 
-def receive(control: Any) -> tuple[bytes, list[int]]:
-    """One message and the descriptors that came with it; nothing when the host is gone."""
-    size = _socket.CMSG_SPACE(4 * MAX_FDS)
-    message, ancillary, _, _ = control.recvmsg(65536, size, _socket.MSG_CMSG_CLOEXEC)
-    fds: list[int] = []
-    for level, kind, data in ancillary:
-        if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
-            usable = len(data) - len(data) % 4
-            fds += [int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, usable, 4)]
-    return message, fds
-
-
 def _close(fds: list[int]) -> None:
     for fd in fds:
         os.close(fd)
@@ -242,7 +230,7 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
         if any(fd == ends for fd, _ in ready):
             break
         if ready:
-            message, fds = receive(control)
+            message, fds = receive_files(control)
             _close(fds)
             killed = "asked" if message else "hangup"
             break
@@ -321,19 +309,3 @@ def kill_rest() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
-
-
-def wipe(folder: str) -> bool:
-    """Empty the scratch folder; False if something resists, then the lane has to go."""
-    try:
-        for entry in list(os.scandir(folder)):
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)
-                if not wipe(entry.path):
-                    return False
-                os.rmdir(entry.path)
-            else:
-                os.unlink(entry.path)
-    except (OSError, RecursionError):
-        return False
-    return True

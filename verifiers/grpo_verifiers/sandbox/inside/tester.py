@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import likeness
+from .frames import receive_files, wipe
 from .handles import Link, SolutionExit, Stopped
 from .kernel import seccomp
-from .server import receive, wipe
 
 MEMORY_MB = 2048
 CACHED = 128
@@ -72,7 +72,7 @@ def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None
     plans: dict[bytes, Plan] = {}
     control.send(json.dumps({"ready": notes}).encode())
     while True:
-        message, fds = receive(control)
+        message, fds = receive_files(control)
         if not message:
             return
         asked = json.loads(message)
