@@ -10,15 +10,16 @@ import csv
 import io
 import json
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from grpo_cli.errors import DataError, SetupError
+from grpo_cli.lines.numbered import numbered
+from grpo_cli.lines.packed import UNREADABLE, open_file
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = {".csv": ",", ".tsv": "\t"}
@@ -63,62 +64,19 @@ def read_file(path: Path, name: str) -> Iterator[Record | Broken]:
             )
     except PermissionError as err:
         raise SetupError("no permission to read this file", place=name) from err
-    except (OSError, EOFError, zlib.error) as err:
+    except UNREADABLE as err:
         raise DataError(f"cannot be read: {err}", place=name) from err
 
 
-def _open(path: Path, name: str) -> IO[bytes]:
-    if path.suffix.lower() == ".gz":
-        import gzip
-
-        return cast(IO[bytes], gzip.open(path))
-    if path.suffix.lower() == ".zst":
-        try:
-            import zstandard
-        except ImportError as err:
-            raise SetupError(
-                "reading .zst needs the package `zstandard`", place=name, hint="pip install 'grpo-cli[zstd]'"
-            ) from err
-        stream: IO[bytes] = io.BufferedReader(_ZstdRaw(zstandard.open(path, "rb"), name), 1 << 18)
-        return stream
-    return path.open("rb")
-
-
-class _ZstdRaw(io.RawIOBase):
-    """A zstd stream whose own error type is an OSError like everyone else's."""
-
-    def __init__(self, stream: Any, name: str) -> None:
-        self._stream, self._name = stream, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        import zstandard
-
-        try:
-            data = self._stream.read(len(buffer))
-        except zstandard.ZstdError as err:
-            raise OSError(str(err)) from err
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
 def _json_lines(path: Path, name: str) -> Iterator[Record | Broken]:
-    with _open(path, name) as stream:
-        for number, line in enumerate(stream, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-                if line.lstrip().startswith(b"["):
-                    yield from _json_array(line + stream.read(), name)
-                    return
-            if not line.strip():
-                continue
-            yield json_line(line, f"{name}:{number}")
+    with open_file(path, name) as stream:
+        for number, text in numbered(stream):
+            line = text or b""  # there is no cap, so no line is left out
+            if number == 1 and line.lstrip().startswith(b"["):
+                yield from _json_array(line + stream.read(), name)
+                return
+            if line.strip():
+                yield json_line(line, f"{name}:{number}")
 
 
 def json_line(line: bytes, place: str) -> Record | Broken:
@@ -193,7 +151,7 @@ def _kind(value: Any) -> str:
 
 def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | Broken]:
     csv.field_size_limit(1 << 30)
-    with _open(path, name) as stream:
+    with open_file(path, name) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         reader = csv.reader(text, delimiter=delimiter, strict=True)
         header: list[str] | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError
+from grpo_cli.lines.numbered import whole
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import NON_FINITE, parse_line
 
@@ -51,13 +52,11 @@ class Tail:
                     self._at = 0
                 self._inode = found.st_ino
                 file.seek(self._at)
-                data = file.read()
+                found_lines = list(whole(file))
         except FileNotFoundError:
             return [], False
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        # not `splitlines`, which also cuts at signs that JSON leaves inside a string
-        return whole.decode("utf-8", "replace").split("\n")[:-1], restarted
+        self._at += sum(map(len, found_lines))
+        return [line[:-1].decode("utf-8", "replace") for line in found_lines], restarted
 
 
 _LINE = re.compile(r"(\S+Z) (INFO|WARN|ERROR) +(.*)")

@@ -1,4 +1,4 @@
-"""Appending and reading lines that survive `kill -9`: a line is whole or it is the torn last one, which readers skip."""
+"""Our own files of lines. They survive `kill -9`: a line is whole, or it is the torn last one, which readers skip."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.run.records import parse_line
+from grpo_cli.lines.numbered import whole
+from grpo_cli.run.records import SampleRecord, dump_line, parse_line
 
 
 def append(path: Path, text: str) -> None:
@@ -48,7 +49,7 @@ def _cut_torn_tail(fd: int) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file, in order; nothing if it is missing, and a torn last line is skipped.
+    """The objects of a file of ours, in order; nothing if it is missing, and a torn last line is skipped.
 
     Raises:
         ValueError: a line before the last is not a JSON object.
@@ -58,9 +59,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     except FileNotFoundError:
         return
     with file:
-        for number, raw in enumerate(file, 1):
-            if not raw.endswith(b"\n"):
-                return
+        for number, raw in enumerate(whole(file), 1):
             try:
                 yield parse_line(raw.decode("utf-8", "surrogatepass"))
             except ValueError as err:
@@ -80,3 +79,8 @@ def replace(path: Path, text: str | Iterable[str]) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
+
+
+def write_records(path: Path, records: Iterable[SampleRecord]) -> None:
+    """One line a sample, as `grpo verify` reads them; the file is whole or as it was."""
+    replace(path, (dump_line(record.as_json()) for record in records))

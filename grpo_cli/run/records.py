@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -162,10 +161,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
     return str(value)
-
-
-def write_records(path: Path, records: Sequence[SampleRecord]) -> None:
-    """One line a sample, as `grpo verify` reads them; written beside, then renamed."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text("".join(dump_line(record.as_json()) for record in records), encoding="utf-8")
-    beside.replace(path)

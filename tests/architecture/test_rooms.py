@@ -27,6 +27,7 @@ FLOORS = (
     "recipe statistics",
     "data run starters",
     "grpo_verifiers",
+    "lines",
     "errors text",
 )
 """Rooms from the roof down; no arrow goes up, nor to a neighbour on the same floor."""

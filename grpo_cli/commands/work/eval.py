@@ -56,7 +56,7 @@ def evaluate(
     from grpo_cli.jobs.evaluate.compare import compare
     from grpo_cli.jobs.evaluate.run import measure_place
     from grpo_cli.resilience.opened import find_place
-    from grpo_cli.run.records import write_records
+    from grpo_cli.run.lines import write_records
 
     place = find_place(checkpoint, recipe, sets or [])
     other = find_place(against, recipe, sets or []) if against else None

@@ -58,7 +58,8 @@ def probe(
     from grpo_cli.jobs.probe.text import lines_of
     from grpo_cli.measure.gate import bars, probe_object
     from grpo_cli.measure.probe import ProbeSize
-    from grpo_cli.run.records import dump_line, write_records
+    from grpo_cli.run.lines import write_records
+    from grpo_cli.run.records import dump_line
 
     usual = ProbeSize.of(checked.gate or Gate())
     size = ProbeSize(prompts or usual.prompts, samples or usual.samples)

@@ -14,9 +14,9 @@ from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.verify.fields import Keys
-from grpo_cli.jobs.verify.lines import Line
 from grpo_cli.jobs.verify.plan import Plan
 from grpo_cli.jobs.verify.scorer import Counts, Scored, Scorer
+from grpo_cli.lines.numbered import Line
 from grpo_verifiers.combine import PairSums
 from grpo_verifiers.processes.pool import Done, Limits, Pool, Result
 from grpo_verifiers.verifier import Unavailable, Verifier

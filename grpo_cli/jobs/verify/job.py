@@ -16,11 +16,12 @@ from typing import IO
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
 from grpo_cli.jobs.verify.fields import BadLine, Keys, Wanted, find_keys
 from grpo_cli.jobs.verify.flow import score_all
-from grpo_cli.jobs.verify.lines import Line, read
+from grpo_cli.jobs.verify.lines import read
 from grpo_cli.jobs.verify.plan import Plan
 from grpo_cli.jobs.verify.scorer import Scored, parse
 from grpo_cli.jobs.verify.summary import Report
 from grpo_cli.jobs.verify.tally import Order, Tally
+from grpo_cli.lines.numbered import Line
 from grpo_verifiers.combine import cancelling
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.verdict import Outcome

@@ -1,24 +1,18 @@
-"""Numbered lines of a file, gzip, zstd or stdin. A line longer than the cap is given as None, never held whole."""
+"""The lines that `grpo verify` reads, of a file, gzip, zstd or stdin. A line longer than the cap is given as None, never held whole."""
 
 from __future__ import annotations
 
-import gzip
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
-from grpo_cli.errors import DataError, SetupError, UsageError
+from grpo_cli.errors import DataError, UsageError
+from grpo_cli.lines.numbered import Line, numbered
+from grpo_cli.lines.packed import UNREADABLE, open_file
 
 MOST_BYTES = 64 * 1024 * 1024
-
-
-class Line(NamedTuple):
-    """One line without its end; `text` is None where it was too long to hold."""
-
-    number: int
-    text: bytes | None
 
 
 def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[Line]:
@@ -32,8 +26,11 @@ def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[Line]:
     try:
         file = open_input(source)
         with nullcontext(file) if source == "-" else file:  # stdin is not ours to close
-            yield from _lines(file, most_bytes)
-    except (OSError, EOFError) as err:
+            for number, raw in numbered(file, most_bytes):
+                text = None if raw is None else raw.strip(b" \t\r\n")
+                if text != b"":
+                    yield Line(number, text)
+    except UNREADABLE as err:
         if isinstance(err, BrokenPipeError):
             raise
         why = getattr(err, "strerror", None) or str(err) or type(err).__name__
@@ -55,39 +52,4 @@ def open_input(source: str) -> IO[bytes]:
         )
     if not path.exists():
         raise DataError("no such file", place=source)
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    if path.suffix == ".zst":
-        return _zstd(path)
-    return path.open("rb")
-
-
-def _zstd(path: Path) -> IO[bytes]:
-    try:
-        import zstandard
-    except ModuleNotFoundError as err:
-        raise SetupError(
-            "reading `.zst` needs the package zstandard", hint="pip install 'grpo-cli[zstd]'"
-        ) from err
-    opened: IO[bytes] = zstandard.open(path, "rb")
-    return opened
-
-
-def _lines(file: IO[bytes], most: int) -> Iterator[Line]:
-    number = 0
-    while text := file.readline(most + 1):
-        number += 1
-        if len(text) > most and not text.endswith(b"\n"):
-            _skip(file)
-            yield Line(number, None)
-            continue
-        if number == 1:
-            text = text.removeprefix(b"\xef\xbb\xbf")
-        text = text.strip(b" \t\r\n")
-        if text:
-            yield Line(number, text)
-
-
-def _skip(file: IO[bytes]) -> None:
-    while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
-        pass
+    return open_file(path, source)

@@ -14,8 +14,8 @@ from typing import Any
 
 from grpo_cli.jobs.verify.fields import BadLine, Keys, completions_of, group_of, prompt_of, row_of
 from grpo_cli.jobs.verify.golds import GoldCache
-from grpo_cli.jobs.verify.lines import Line
 from grpo_cli.jobs.verify.plan import Plan
+from grpo_cli.lines.numbered import Line
 from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome
 from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.verdict import Outcome, Verdict

@@ -1,0 +1,87 @@
+"""Files as they come: plain, gzip or zstd by the ending of their name, with one set of errors."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from grpo_cli.errors import SetupError
+
+UNREADABLE = (OSError, EOFError, zlib.error)
+"""What reading such a file raises where it is broken or cut off."""
+
+
+def open_file(path: Path, name: str) -> IO[bytes]:
+    """A binary reader; `name` is what an error calls the file. Reading may raise what `UNREADABLE` lists.
+
+    Raises:
+        SetupError: a `.zst` file, and the package that reads those is missing.
+        OSError: it cannot be opened.
+    """
+    ending = path.suffix.lower()
+    if ending == ".gz":
+        import gzip
+
+        return cast(IO[bytes], gzip.open(path))
+    if ending == ".zst":
+        try:
+            import zstandard  # noqa: F401
+        except ImportError as err:
+            raise SetupError(
+                "reading .zst needs the package `zstandard`", place=name, hint="pip install 'grpo-cli[zstd]'"
+            ) from err
+        stream: IO[bytes] = io.BufferedReader(_ZstdRaw(path), 1 << 18)
+        return stream
+    return path.open("rb")
+
+
+class _ZstdRaw(io.RawIOBase):
+    """All frames of a zstd file. The package's own reader ends after the first, and takes a frame that is cut off for whole.
+
+    Its errors are OSErrors like everyone else's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._frame = self._new_frame()
+        self._ready, self._is_between = b"", True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        import zstandard
+
+        while not self._ready:
+            if not (packed := self._file.read(1 << 15)):
+                if not self._is_between:
+                    raise EOFError("the file is cut off")
+                return 0
+            try:
+                self._ready = b"".join(self._unpacked(packed))
+            except zstandard.ZstdError as err:
+                raise OSError(str(err)) from err
+        data, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _unpacked(self, packed: bytes) -> Iterator[bytes]:
+        while packed:
+            yield self._frame.decompress(packed)
+            self._is_between = self._frame.eof
+            packed = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame = self._new_frame()
+
+    @staticmethod
+    def _new_frame() -> Any:
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj()
