@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_verifiers import Sample, build
-from grpo_verifiers.processes.pool import Limits, Pool
+from grpo_verifiers.processes.pool import Pool, ProcessLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases"
@@ -48,7 +48,7 @@ def pool_figures() -> dict[str, float]:
     """Start, cost an item, and time from a limit to the verdict, for a pool of one worker."""
     path = [str(ROOT / "tests/verifiers/processes")]
     began = time.perf_counter()
-    pool = Pool("pool_tasks:make", workers=1, limits=Limits(cpu_s=0.2), path=path)
+    pool = Pool("pool_tasks:make", workers=1, limits=ProcessLimits(cpu_s=0.2), path=path)
     pool.run(["warm"])
     start_ms = (time.perf_counter() - began) * 1e3
     began = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo_verifiers.program.compare import Rule, same, same_output
+from grpo_verifiers.program.compare import CompareRule, same, same_output
 from grpo_verifiers.sandbox.inside import extract, wire
 
 SCALARS = (
@@ -86,8 +86,8 @@ def test_a_value_arrives_as_itself(value: Any) -> None:
 
 @given(VALUES)
 def test_a_value_is_the_same_as_itself_by_either_rule(value: Any) -> None:
-    assert same(value, sent(value), Rule(exact=True))
-    assert same(value, sent(value), Rule())
+    assert same(value, sent(value), CompareRule(exact=True))
+    assert same(value, sent(value), CompareRule())
 
 
 @given(VALUES, VALUES)
@@ -95,13 +95,13 @@ def test_the_exact_rule_agrees_with_python(one: Any, other: Any) -> None:
     equal = one == other
     if isinstance(one, bytes | bytearray) != isinstance(other, bytes | bytearray):
         return
-    assert same(one, sent(other), Rule(exact=True)) == equal
+    assert same(one, sent(other), CompareRule(exact=True)) == equal
 
 
 @given(VALUES, MESSAGES)
 def test_no_message_breaks_the_comparison(expected: Any, message: Any) -> None:
-    assert same(expected, message, Rule(tolerance=1e-6)) in (True, False)
-    assert same(expected, message, Rule(exact=True)) in (True, False)
+    assert same(expected, message, CompareRule(tolerance=1e-6)) in (True, False)
+    assert same(expected, message, CompareRule(exact=True)) in (True, False)
 
 
 @given(st.fractions(max_denominator=10**6), st.decimals(allow_nan=False, allow_infinity=False, places=3))
@@ -112,8 +112,8 @@ def test_exact_number_types_arrive(fraction: Fraction, decimal: Decimal) -> None
 
 @given(st.floats())
 def test_nan_is_nan_only_where_json_cannot_tell(value: float) -> None:
-    assert same(value, sent(value), Rule())
-    assert same(value, sent(value), Rule(exact=True)) == (not math.isnan(value))
+    assert same(value, sent(value), CompareRule())
+    assert same(value, sent(value), CompareRule(exact=True)) == (not math.isnan(value))
 
 
 @given(st.text(st.characters(exclude_characters="\r"), max_size=60))

@@ -12,7 +12,6 @@ import dataclasses
 import warnings
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import Any
 
 from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.verifier import BadOption, Verifier
@@ -132,7 +131,7 @@ def kind_class(kind: str) -> type[Verifier]:
     return found
 
 
-def build(kind: str, **options: Any) -> Verifier:
+def build(kind: str, **options: object) -> Verifier:
     """A verifier of this kind with these options.
 
     Raises:

@@ -63,9 +63,9 @@ def as_verl(verifier: Verifier) -> Callable[..., dict[str, Any]]:
     def compute_score(
         data_source: str,
         solution_str: str,
-        ground_truth: Any,
+        ground_truth: object,
         extra_info: Mapping[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> dict[str, Any]:
         verdict = verifier.verify(solution_str, {**(extra_info or {}), "answer": ground_truth})
         return {
@@ -82,7 +82,11 @@ def as_rubric(verifier: Verifier, name: str | None = None) -> Callable[..., Awai
     """`async f(completion, answer, info, **_) -> float`, the shape of rubric functions; runs off the event loop."""
 
     async def rubric(
-        completion: Any, answer: Any = "", info: Mapping[str, Any] | None = None, prompt: Any = "", **_: Any
+        completion: object,
+        answer: object = "",
+        info: Mapping[str, Any] | None = None,
+        prompt: object = "",
+        **_: object,
     ) -> float:
         import asyncio
 
@@ -100,5 +104,5 @@ def _score(verdict: Verdict) -> float:
     return verdict.score
 
 
-def _is_column(value: Any, length: int) -> bool:
+def _is_column(value: object, length: int) -> bool:
     return isinstance(value, list | tuple) and len(value) == length

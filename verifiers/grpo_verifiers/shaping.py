@@ -113,22 +113,22 @@ def _beyond(share: float, free: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ShapingTerm:
     """One kind of term: its options class and its function."""
 
     options: type
     function: Callable[[Any, Shaped], float]
 
 
-TERMS: dict[str, Term] = {
-    "overlong": Term(OverlongOptions, overlong),
-    "length": Term(LengthOptions, length),
-    "repetition": Term(RepetitionOptions, repetition),
-    "language": Term(LanguageOptions, language),
+TERMS: dict[str, ShapingTerm] = {
+    "overlong": ShapingTerm(OverlongOptions, overlong),
+    "length": ShapingTerm(LengthOptions, length),
+    "repetition": ShapingTerm(RepetitionOptions, repetition),
+    "language": ShapingTerm(LanguageOptions, language),
 }
 
 
-def build_term(kind: str, **options: Any) -> Callable[[Shaped], float]:
+def build_term(kind: str, **options: object) -> Callable[[Shaped], float]:
     """A term with these options.
 
     Raises:

@@ -134,5 +134,5 @@ def _sandbox_lines(chosen: str | None, tried: Mapping[str, tiers.Tier | str], wh
     return lines
 
 
-def _cell(check: tiers.Check | None) -> str:
+def _cell(check: tiers.SelfCheck | None) -> str:
     return "—" if check is None else f"{check.asked} / {check.got}" + (" !" if check.is_breach else "")

@@ -18,14 +18,14 @@ from grpo_cli.jobs.verify.plan import Plan
 from grpo_cli.jobs.verify.scorer import Counts, Scored, Scorer
 from grpo_cli.lines.numbered import Line
 from grpo_verifiers.combine import PairSums
-from grpo_verifiers.processes.pool import Done, Limits, Pool, Result
+from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits, Result
 from grpo_verifiers.verifier import Unavailable, Verifier
 
 CHUNK_LINES = 256
 CHUNK_BYTES = 1 << 20
 ALONE_CHUNKS = 4
 """Inputs of up to this many chunks are scored in this process: starting others would take longer."""
-_NO_LIMIT = Limits(cpu_s=86_400.0, wall_s=86_400.0, memory_mb=None)  # verifiers have their own
+_NO_LIMIT = ProcessLimits(cpu_s=86_400.0, wall_s=86_400.0, memory_mb=None)  # verifiers have their own
 
 
 def chunks(lines: Iterable[Line], most_lines: int = CHUNK_LINES) -> Iterator[list[Line]]:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_verifiers.processes.pool import Done, Killed, Limits, LoadFailed, Pool, Raised
+from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits, Raised
 
 HERE = Path(__file__).parent
-LIMITS = Limits(cpu_s=0.2, wall_s=0.6, memory_mb=128)
+LIMITS = ProcessLimits(cpu_s=0.2, wall_s=0.6, memory_mb=128)
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ class ChoiceOptions:
     """Accept 1, 2, 3 for A, B, C."""
 
 
-class Gold(NamedTuple):
+class ChoiceGold(NamedTuple):
     """Letters that must be named, and the normalised words of every option by letter."""
 
     letters: frozenset[str]
@@ -59,7 +59,7 @@ class ChoiceVerifier(AnswerVerifier):
     Options: ClassVar[type] = ChoiceOptions
     options: ChoiceOptions
 
-    def compile(self, row: Mapping[str, Any]) -> Gold:
+    def compile(self, row: Mapping[str, Any]) -> ChoiceGold:
         """The gold's letters, found by letter, position in the list, or words."""
         words = _choices(row)
         gold = row.get("answer")
@@ -67,7 +67,7 @@ class ChoiceVerifier(AnswerVerifier):
         letters = frozenset(_gold_letter(one, words) for one in golds)
         if not golds:
             raise BadGold("no answer")
-        return Gold(letters, words)
+        return ChoiceGold(letters, words)
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Name the options of the stated answer, and compare."""
@@ -91,7 +91,7 @@ class ChoiceVerifier(AnswerVerifier):
             return right(", ".join(sorted(named)), "option")
         return wrong(", ".join(sorted(named)), "other_option" if len(named) == 1 else "several_options")
 
-    def _named(self, text: str, gold: Gold) -> frozenset[str]:
+    def _named(self, text: str, gold: ChoiceGold) -> frozenset[str]:
         """The options a text names; empty where it names none, or contradicts itself."""
         text = " ".join(unwrapped(text[:2000]).split())
         known = set(gold.words) or set(LETTERS)
@@ -125,14 +125,14 @@ class ChoiceVerifier(AnswerVerifier):
             return letter if letter in known else ""
         return ""
 
-    def _by_words(self, text: str, gold: Gold) -> str:
+    def _by_words(self, text: str, gold: ChoiceGold) -> str:
         if not self.options.words:
             return ""
         form = normal(text)
         same = [letter for letter, words in gold.words.items() if words and words == form]
         return same[0] if len(same) == 1 else ""
 
-    def _checked(self, letter: str, rest: str, gold: Gold) -> frozenset[str]:
+    def _checked(self, letter: str, rest: str, gold: ChoiceGold) -> frozenset[str]:
         """A letter followed by words: its option's, or words that explain and name no other option."""
         form = normal(rest)
         if form == gold.words.get(letter):
@@ -180,7 +180,7 @@ def _unlabelled(words: str, letter: str) -> str:
     return words[match.end() :] if match else words
 
 
-def _gold_letter(gold: Any, words: dict[str, str]) -> str:
+def _gold_letter(gold: object, words: dict[str, str]) -> str:
     known = list(words) or list(LETTERS)
     if isinstance(gold, bool) or gold is None:
         raise BadGold("no column `answer`" if gold is None else "the answer is true or false, not an option")

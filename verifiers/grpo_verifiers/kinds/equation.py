@@ -39,7 +39,7 @@ class EquationOptions:
     """Score of a well-formed expression over the right numbers that misses the target."""
 
 
-class Gold(NamedTuple):
+class EquationGold(NamedTuple):
     """The target and how often each number is there."""
 
     target: Fraction
@@ -53,7 +53,7 @@ class EquationVerifier(StatedAnswer):
     options: EquationOptions
     columns: tuple[str, ...] = ()  # several spellings are read; `compile` names what is missing
 
-    def compile(self, row: Mapping[str, Any]) -> Gold:
+    def compile(self, row: Mapping[str, Any]) -> EquationGold:
         """Target and numbers (columns `target`, and `numbers` or `nums`, also inside `metadata`)."""
         metadata = row.get("metadata")
         row = {**metadata, **row} if isinstance(metadata, Mapping) else row
@@ -63,13 +63,13 @@ class EquationVerifier(StatedAnswer):
         if not isinstance(numbers, list) or not numbers:
             raise BadGold("`numbers` must be a list of numbers")
         try:
-            return Gold(_exact(row["target"]), Counter(_exact(number) for number in numbers))
+            return EquationGold(_exact(row["target"]), Counter(_exact(number) for number in numbers))
         except (ValueError, TypeError, OverflowError, ZeroDivisionError):
             raise BadGold(
                 f"`target` and `numbers` must be numbers, got {row['target']!r} and {numbers!r}"
             ) from None
 
-    def compare(self, answer: str, gold: Gold) -> Verdict:
+    def compare(self, answer: str, gold: EquationGold) -> Verdict:
         """Parse, count the numbers, compare the value."""
         shown = answer[:200]
         try:

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from grpo_verifiers.names import did_you_mean
 
@@ -181,7 +180,7 @@ def obeys(text: str, kind: str, args: Args) -> bool:
     return bool(text.strip()) and CHECKS[kind](text, args)
 
 
-def read_instruction(said: Any) -> tuple[str, Args]:
+def read_instruction(said: object) -> tuple[str, Args]:
     """Kind and arguments of one instruction, `{"kind": "words", "least": 100}`.
 
     Raises:

@@ -106,7 +106,7 @@ def from_ifeval(
 
 
 def _counted(
-    kind: str, given: Mapping[str, Any], key: str, relation: str = "relation", **more: Any
+    kind: str, given: Mapping[str, Any], key: str, relation: str = "relation", **more: object
 ) -> dict[str, Any]:
     bound = _RELATION.get(str(given.get(relation, "at least")), "least")
     count = int(given.get(key) or 0)

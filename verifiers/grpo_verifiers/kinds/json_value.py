@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import AnswerVerifier, Example
-from grpo_verifiers.kinds.json_parts.json_compare import Comparison, TooMuchWork
+from grpo_verifiers.kinds.json_parts.json_compare import JsonComparison, TooManyComparisons
 from grpo_verifiers.kinds.json_parts.json_schema import schema_problem
 from grpo_verifiers.kinds.json_parts.json_text import BadJson, find_json, parse
-from grpo_verifiers.processes.pool import Done, Limits, LoadFailed, Pool
+from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable
 
@@ -48,7 +48,7 @@ class JsonOptions:
     """CPU seconds a schema may take on one completion."""
 
 
-class Gold(NamedTuple):
+class JsonGold(NamedTuple):
     """The gold value, if there is one, and the row's schema, if it has its own."""
 
     value: Any
@@ -80,7 +80,7 @@ class JsonVerifier(AnswerVerifier):
         if self._pool is not None:
             self._pool.close()
 
-    def compile(self, row: Mapping[str, Any]) -> Gold:
+    def compile(self, row: Mapping[str, Any]) -> JsonGold:
         """The gold as a value (a text gold is parsed as JSON) and the row's schema."""
         schema = row.get("schema")
         if schema is not None:
@@ -91,14 +91,14 @@ class JsonVerifier(AnswerVerifier):
         if not self.options.compare:
             if schema is None and self.options.json_schema is None:
                 raise BadGold("nothing to check: no schema in the options and no column `schema`")
-            return Gold(None, False, schema)
+            return JsonGold(None, False, schema)
         if "answer" not in row:
             raise BadGold("no column `answer`")
         value = _parsed(row["answer"], "answer")
         missing = [name for name in self.options.fields if not isinstance(value, dict) or name not in value]
         if missing:
             raise BadGold(f"the answer has no field `{missing[0]}`")
-        return Gold(value, True, schema)
+        return JsonGold(value, True, schema)
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Extract, check the schema, compare."""
@@ -109,7 +109,7 @@ class JsonVerifier(AnswerVerifier):
             value = parse(text)
         except ValueError as err:
             return wrong(text[:200], str(err) if isinstance(err, BadJson) else "no_json")
-        gold: Gold = sample.gold
+        gold: JsonGold = sample.gold
         for schema in (self.options.json_schema, gold.schema):
             if schema is not None and (verdict := self._by_schema(schema, text)) is not None:
                 return verdict
@@ -117,20 +117,20 @@ class JsonVerifier(AnswerVerifier):
             return right(text[:200], "schema")
         return self._compared(value, gold.value, text[:200])
 
-    def _compared(self, value: Any, gold: Any, shown: str) -> Verdict:
+    def _compared(self, value: object, gold: object, shown: str) -> Verdict:
         options = self.options
         settings = (tuple(options.fields), options.extra, options.order, options.rel_tol, options.casefold)
         try:
-            if Comparison(*settings).equal(value, gold, is_top=True):
+            if JsonComparison(*settings).equal(value, gold, is_top=True):
                 return right(shown, "equal")
-            score = Comparison(*settings).share(value, gold) if options.partial else 0.0
-        except TooMuchWork:
+            score = JsonComparison(*settings).share(value, gold) if options.partial else 0.0
+        except TooManyComparisons:
             return over_limit("too_many_comparisons", shown)
         return wrong(shown, "unequal", score=min(score, 0.999))
 
     def _by_schema(self, schema: dict[str, Any], text: str) -> Verdict | None:
         if self._pool is None:
-            limits = Limits(cpu_s=self.options.timeout_s, memory_mb=512)
+            limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
             self._pool = Pool(
                 "grpo_verifiers.kinds.json_parts.json_schema:serve", None, workers=1, limits=limits
             )
@@ -162,7 +162,7 @@ class JsonVerifier(AnswerVerifier):
         ]
 
 
-def _parsed(value: Any, column: str) -> Any:
+def _parsed(value: object, column: str) -> Any:
     if isinstance(value, str):
         try:
             return parse(value)

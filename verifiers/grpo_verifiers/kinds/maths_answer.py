@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from grpo_verifiers.maths.comparing.golds import Gold, compile_gold
+from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold
 from grpo_verifiers.maths.comparing.match import Match, match
 from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.options import MathOptions
@@ -57,7 +57,7 @@ class MathVerifier(Verifier):
         if worker is not None:
             worker.POOL.close()
 
-    def compile(self, row: Mapping[str, Any]) -> Gold:
+    def compile(self, row: Mapping[str, Any]) -> MathGold:
         """The gold of one row.
 
         Raises:
@@ -89,7 +89,7 @@ class MathVerifier(Verifier):
         """Verdicts in order; never raises on model text."""
         options = self.options
         verdicts: list[Verdict | None] = []
-        waiting: list[tuple[int, float, Gold, Extraction, list[Match]]] = []
+        waiting: list[tuple[int, float, MathGold, Extraction, list[Match]]] = []
         for i, sample in enumerate(samples):
             start = perf_counter()
             found = extract(sample.completion, options.extract)
@@ -106,7 +106,7 @@ class MathVerifier(Verifier):
             self._settle(waiting, verdicts)
         return verdicts  # type: ignore[return-value]  # every None was settled
 
-    def _match(self, gold: Gold, text: str) -> Match:
+    def _match(self, gold: MathGold, text: str) -> Match:
         key = (gold.texts, text)
         known = self._seen.get(key)
         if known is None:
@@ -122,15 +122,17 @@ class MathVerifier(Verifier):
         self._seen[key] = found
 
     def _settle(
-        self, waiting: list[tuple[int, float, Gold, Extraction, list[Match]]], verdicts: list[Verdict | None]
+        self,
+        waiting: list[tuple[int, float, MathGold, Extraction, list[Match]]],
+        verdicts: list[Verdict | None],
     ) -> None:
-        from grpo_verifiers.maths.proving.worker import POOL, ChildFailed, Task
+        from grpo_verifiers.maths.proving.worker import POOL, ChildFailed, ProofTask
 
-        tasks: dict[tuple[tuple[str, ...], str], Task] = {}
+        tasks: dict[tuple[tuple[str, ...], str], ProofTask] = {}
         for _, _, gold, found, matches in waiting:
             for text, m in zip(found.texts, matches, strict=True):
                 if m.equal is None:
-                    tasks[gold.texts, text] = Task(m.pending, gold.texts[0], text.strip())
+                    tasks[gold.texts, text] = ProofTask(m.pending, gold.texts[0], text.strip())
         start = perf_counter()
         try:
             replies = POOL.prove(list(tasks.values()), self.options.seconds)

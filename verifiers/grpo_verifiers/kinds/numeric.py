@@ -142,7 +142,7 @@ class Quantity(NamedTuple):
     is_percent: bool
 
 
-class Gold(NamedTuple):
+class NumericGold(NamedTuple):
     """A quantity, or the two ends of a range."""
 
     low: Quantity
@@ -163,7 +163,7 @@ class NumericVerifier(StatedAnswer):
             if not math.isfinite(value) or value < 0:
                 raise BadOption(name, f"`{name}` must be a number from 0")
 
-    def compile(self, row: Mapping[str, Any]) -> Gold:
+    def compile(self, row: Mapping[str, Any]) -> NumericGold:
         """The gold as a quantity or a range (`3..5`, `3 to 5`, or a list of two)."""
         gold = row.get("answer")
         if gold is None or isinstance(gold, bool | dict):
@@ -180,7 +180,7 @@ class NumericVerifier(StatedAnswer):
             raise BadGold(f"the answer {str(gold)[:60]!r} is no number")
         return found
 
-    def compare(self, answer: str, gold: Gold) -> Verdict:
+    def compare(self, answer: str, gold: NumericGold) -> Verdict:
         """Value and unit against the gold."""
         shown = answer[:200]
         found = read(answer)
@@ -241,19 +241,19 @@ class NumericVerifier(StatedAnswer):
         ]
 
 
-def _range(low: Quantity, high: Quantity) -> Gold:
+def _range(low: Quantity, high: Quantity) -> NumericGold:
     if not low.unit:
         low = low._replace(unit=high.unit, is_percent=low.is_percent or high.is_percent)
     if low.value > high.value:
         raise BadGold("the lower end of the range is above the upper")
-    return Gold(low, high, True)
+    return NumericGold(low, high, True)
 
 
-def read_gold(text: str) -> Gold | None:
+def read_gold(text: str) -> NumericGold | None:
     """A quantity, or a range of two."""
     one = read(text)
     if one is not None:
-        return Gold(one, one, False)
+        return NumericGold(one, one, False)
     match = _RANGE.match(text.strip().strip("$[]()"))
     if match is None or len(text) > _LONGEST:
         return None

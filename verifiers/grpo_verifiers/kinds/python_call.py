@@ -42,7 +42,7 @@ def load(config: Mapping[str, Any]) -> tuple[Callable[[Any], Plain], dict[str, A
         if folder not in sys.path:
             sys.path.insert(0, folder)
     function = find(config["function"])
-    call = Call(function, config["function"])
+    call = UserFunction(function, config["function"])
     return call.judge, {"required": call.required, "takes_all": call.takes_all}
 
 
@@ -78,7 +78,7 @@ def _file(where: str) -> str:
     raise BadFunction(f"no file `{where}` here or beside the recipe")
 
 
-class Call:
+class UserFunction:
     """One function with its calling convention: `completion` (one text) or `completions` (lists, as in TRL)."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
@@ -134,7 +134,7 @@ class Call:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(await_it())
 
-    def _only(self, value: Any) -> Any:
+    def _only(self, value: object) -> Any:
         value = value.tolist() if hasattr(value, "tolist") else value
         if not isinstance(value, list | tuple):
             raise BadReturn(
@@ -145,7 +145,7 @@ class Call:
         return value[0]
 
 
-def read(value: Any) -> Plain:
+def read(value: object) -> Plain:
     """A verdict from what the function returned: bool, number in [0, 1], None, dict or Verdict."""
     if isinstance(value, Verdict):
         return (value.outcome.value, value.score, value.answer, value.reason, value.detail)
@@ -177,7 +177,7 @@ def _read_dict(value: dict[Any, Any]) -> Plain:
     return (outcome.value, score, None if answer is None else str(answer), texts[0] or "function", texts[1])
 
 
-def _score(value: Any) -> float:
+def _score(value: object) -> float:
     if hasattr(value, "item") and not isinstance(value, int | float):  # numpy and torch scalars
         value = value.item()
     if isinstance(value, str) or not isinstance(value, int | float):
@@ -194,5 +194,5 @@ def _outcome(score: float) -> str:
     return (Outcome.RIGHT if score >= 1.0 else Outcome.WRONG).value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"a {type(value).__name__}"

@@ -20,7 +20,7 @@ from typing import Any
 
 from grpo_verifiers.answers import Example
 from grpo_verifiers.kinds.python_call import RETURNED_NONE
-from grpo_verifiers.processes.pool import Done, Killed, Limits, LoadFailed, Pool, Raised, Result
+from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits, Raised, Result
 from grpo_verifiers.verdict import Outcome, Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 
@@ -72,7 +72,7 @@ class PythonVerifier(Verifier):
             "grpo_verifiers.kinds.python_call:load",
             {"function": options.function, "path": list(options.path)},
             workers=options.workers,
-            limits=Limits(cpu_s=options.timeout_s, memory_mb=options.memory_mb),
+            limits=ProcessLimits(cpu_s=options.timeout_s, memory_mb=options.memory_mb),
         )
         self._takes_all = False
         self._is_started = False

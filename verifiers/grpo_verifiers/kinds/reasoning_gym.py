@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import MOST_CHARS, Example, Where, find_answer
-from grpo_verifiers.processes.pool import Done, Killed, Limits, LoadFailed, Pool
+from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier
 
@@ -56,7 +56,7 @@ class GymVerifier(Verifier):
         super().__init__(options)
         if not 0 < options.right_at <= 1:
             raise BadOption("right_at", "`right_at` must be in (0, 1]")
-        limits = Limits(cpu_s=options.timeout_s, memory_mb=1024)
+        limits = ProcessLimits(cpu_s=options.timeout_s, memory_mb=1024)
         self._pool = Pool(
             "grpo_verifiers.kinds.reasoning_gym:serve", None, workers=options.workers, limits=limits
         )

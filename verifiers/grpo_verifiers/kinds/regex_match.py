@@ -17,7 +17,7 @@ from typing import Any, Literal
 import regex
 
 from grpo_verifiers.answers import NO_GOLD, Example
-from grpo_verifiers.processes.pool import Done, Limits, Pool
+from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits
 from grpo_verifiers.thinking import AfterThinking, after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
@@ -138,7 +138,7 @@ class RegexVerifier(Verifier):
 
     def _patiently(self, text: str) -> Spans | Verdict:
         if self._pool is None:
-            limits = Limits(cpu_s=self.options.timeout_s, memory_mb=512)
+            limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
             self._pool = Pool(
                 "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
             )
@@ -169,7 +169,7 @@ class RegexVerifier(Verifier):
 
 
 @dataclass(frozen=True)
-class Plan:
+class MatchPlan:
     """Checked patterns, ready to be compiled here or in a worker."""
 
     patterns: list[str]
@@ -181,7 +181,7 @@ class Plan:
 class Matcher:
     """Compiled patterns."""
 
-    def __init__(self, config: Plan) -> None:
+    def __init__(self, config: MatchPlan) -> None:
         self._config = config
         self._compiled = [regex.compile(pattern, config.flags) for pattern in config.patterns]
 
@@ -205,13 +205,13 @@ class Matcher:
         return None if last is None else (last.group(self._config.group) or "")
 
 
-def serve(config: Plan) -> tuple[Callable[[str], Spans], None]:
+def serve(config: MatchPlan) -> tuple[Callable[[str], Spans], None]:
     """The pool's task: matching without a budget of its own."""
     matcher = Matcher(config)
     return (lambda text: matcher.match(text, None)), None
 
 
-def plan(options: RegexOptions) -> Plan:
+def plan(options: RegexOptions) -> MatchPlan:
     """Check the options.
 
     Raises:
@@ -239,7 +239,7 @@ def plan(options: RegexOptions) -> Plan:
         if len(patterns) > 1:
             raise BadOption("pattern", "`match: answer_group` takes one pattern")
         group = _group(compiled[0], options.group)
-    return Plan(patterns, flags, options.match, group)
+    return MatchPlan(patterns, flags, options.match, group)
 
 
 def _compiled(pattern: str, flags: int) -> Any:

@@ -16,7 +16,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from grpo_verifiers.processes.cores import allowed_cores
-from grpo_verifiers.processes.slot import Done, Job, Killed, Limits, LoadFailed, Raised, Result, Slot
+from grpo_verifiers.processes.slot import (
+    Done,
+    Killed,
+    LoadFailed,
+    ProcessLimits,
+    Raised,
+    Result,
+    Slot,
+    SlotJob,
+)
 
 
 class Pool:
@@ -29,20 +38,20 @@ class Pool:
     def __init__(
         self,
         task: str,
-        config: Any = None,
+        config: object = None,
         *,
         workers: int | None = None,
-        limits: Limits | None = None,
+        limits: ProcessLimits | None = None,
         path: Sequence[str] = (),
         chunk: int = 32,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ProcessLimits()
         self.workers = workers or allowed_cores()
         self._chunk = chunk
         self._setup = {"task": task, "config": config, "memory_mb": self.limits.memory_mb}
         self._path = list(path)
         self._lock = threading.RLock()
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[SlotJob | None] = queue.SimpleQueue()
         self._slots: list[Slot] = []
         self._info: Any = None
         self._owner = 0
@@ -73,19 +82,19 @@ class Pool:
 
     def submit(self, items: Sequence[Any]) -> Future[list[Result]]:
         """Queue items as one job for one worker; the future holds their results in order."""
-        job = Job(list(items))
+        job = SlotJob(list(items))
         self._enqueue([job], len(self._slots) + 1)
         return job.future
 
     def run(self, items: Sequence[Any]) -> list[Result]:
         """Results in the order of `items`. Blocks; never raises for what an item did."""
         size = max(1, min(self._chunk, -(-len(items) // self.workers)))
-        jobs = [Job(list(items[i : i + size])) for i in range(0, len(items), size)]
+        jobs = [SlotJob(list(items[i : i + size])) for i in range(0, len(items), size)]
         if jobs:
             self._enqueue(jobs, len(jobs))
         return [result for job in jobs for result in job.future.result()]
 
-    def _enqueue(self, jobs: list[Job], wanted: int) -> None:
+    def _enqueue(self, jobs: list[SlotJob], wanted: int) -> None:
         with self._lock:  # or `close` could come between and leave a job that nobody takes
             self.start()
             while len(self._slots) < min(self.workers, wanted):
@@ -101,11 +110,11 @@ class Pool:
             self._slots, self._jobs, self._finalizer = [], queue.SimpleQueue(), None
 
 
-def _shut(jobs: queue.SimpleQueue[Job | None], slots: list[Slot]) -> None:
+def _shut(jobs: queue.SimpleQueue[SlotJob | None], slots: list[Slot]) -> None:
     for _ in slots:
         jobs.put(None)
     for slot in slots:
         slot.close()
 
 
-__all__ = ["Done", "Killed", "Limits", "LoadFailed", "Pool", "Raised", "Result"]
+__all__ = ["Done", "Killed", "LoadFailed", "Pool", "ProcessLimits", "Raised", "Result"]

@@ -30,7 +30,7 @@ _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """What one item may use. `wall_s` None means three times the CPU limit plus two seconds."""
 
     cpu_s: float = 5.0
@@ -83,7 +83,7 @@ class LoadFailed(Unavailable):
         self.traceback = traceback
 
 
-class Job:
+class SlotJob:
     def __init__(self, items: list[Any]) -> None:
         self.items = items
         self.future: Future[list[Result]] = Future()
@@ -92,7 +92,7 @@ class Job:
 class Slot:
     """One keeper with its worker; all methods but `close` are called by one thread."""
 
-    def __init__(self, setup: dict[str, Any], path: list[str], limits: Limits) -> None:
+    def __init__(self, setup: dict[str, Any], path: list[str], limits: ProcessLimits) -> None:
         self._setup = setup
         self._path = path
         self._limits = limits
@@ -156,7 +156,7 @@ class Slot:
 
     # -- work ---------------------------------------------------------------------------------------------
 
-    def serve(self, jobs: queue.SimpleQueue[Job | None]) -> None:
+    def serve(self, jobs: queue.SimpleQueue[SlotJob | None]) -> None:
         """Thread body: one job after another until None. The keeper starts first, so that no job waits for it."""
         with contextlib.suppress(Unavailable, OSError):  # the first job will say so
             if self._control is None:

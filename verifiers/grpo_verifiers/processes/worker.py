@@ -70,7 +70,7 @@ def _outlive_signals() -> None:
             signal.signal(number, take)
 
 
-def load(task: str, config: Any) -> tuple[Callable[[Any], Any], Any]:
+def load(task: str, config: object) -> tuple[Callable[[Any], Any], Any]:
     """Import `module:function` and call it with the config; it returns the work and something to tell the host."""
     module, name = task.split(":")
     work, info = getattr(importlib.import_module(module), name)(config)
@@ -131,7 +131,7 @@ def _work(connection: socket.socket, task: Callable[[Any], Any], memory_mb: int 
         os._exit(0)
 
 
-def _answer(task: Callable[[Any], Any], item: Any) -> bytes:
+def _answer(task: Callable[[Any], Any], item: object) -> bytes:
     began = time.perf_counter()
     try:
         value = task(item)

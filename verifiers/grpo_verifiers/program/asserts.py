@@ -17,7 +17,7 @@ MOST_BITS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlainCall:
     """One call with what must hold of its result; `test` is the number of the test it belongs to."""
 
     test: int
@@ -29,30 +29,30 @@ class Call:
     is_strict: bool = True  # `near`: < or <=
 
 
-class NotPlain(ValueError):
+class NotPlainCall(ValueError):
     """A test that is more than calls and literals."""
 
 
-def plain_calls(tests: list[str], entry: str) -> tuple[Call, ...] | None:
+def plain_calls(tests: list[str], entry: str) -> tuple[PlainCall, ...] | None:
     """The calls that these tests are, None if they are more than that."""
     try:
         calls = [call for i, test in enumerate(tests) for call in _test_calls(i, ast.parse(test).body, entry)]
-    except (NotPlain, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (NotPlainCall, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     covered = {call.test for call in calls}
     return tuple(calls) if covered == set(range(len(tests))) else None
 
 
-def _test_calls(number: int, body: list[ast.stmt], entry: str) -> list[Call]:
+def _test_calls(number: int, body: list[ast.stmt], entry: str) -> list[PlainCall]:
     """Asserts at the top, or one `def check(candidate)` with nothing but asserts (and HumanEval's METADATA)."""
     checks = [node for node in body if isinstance(node, ast.FunctionDef)]
     if checks:
         others = [n for n in body if n is not checks[0] and not _is_metadata(n) and not _is_start(n, entry)]
         check = checks[0]
         if len(checks) > 1 or others or check.name != "check" or check.decorator_list:
-            raise NotPlain
+            raise NotPlainCall
         if [a.arg for a in check.args.args] != ["candidate"] or check.args.defaults:
-            raise NotPlain
+            raise NotPlainCall
         return [c for node in check.body for c in _statement(number, node, ("candidate", entry))]
     return [c for node in body for c in _statement(number, node, (entry,))]
 
@@ -80,11 +80,11 @@ def _says_nothing(node: ast.stmt) -> bool:
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
-def _statement(number: int, node: ast.stmt, names: tuple[str, ...]) -> list[Call]:
+def _statement(number: int, node: ast.stmt, names: tuple[str, ...]) -> list[PlainCall]:
     if _says_nothing(node):
         return []
     if not isinstance(node, ast.Assert):
-        raise NotPlain
+        raise NotPlainCall
     test = node.test
     if isinstance(test, ast.Constant) and test.value is True:
         return []
@@ -93,28 +93,28 @@ def _statement(number: int, node: ast.stmt, names: tuple[str, ...]) -> list[Call
     return [_claim(number, test, names)]
 
 
-def _claim(number: int, test: ast.expr, names: tuple[str, ...]) -> Call:
+def _claim(number: int, test: ast.expr, names: tuple[str, ...]) -> PlainCall:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return Call(number, *_call(test.operand, names), "false", None)
+        return PlainCall(number, *_call(test.operand, names), "false", None)
     if not isinstance(test, ast.Compare):
-        return Call(number, *_call(test, names), "true", None)
+        return PlainCall(number, *_call(test, names), "true", None)
     if len(test.ops) != 1:
-        raise NotPlain
+        raise NotPlainCall
     left, op, right = test.left, test.ops[0], test.comparators[0]
     if isinstance(op, ast.Lt | ast.LtE):
         return _near(number, left, isinstance(op, ast.Lt), right, names)
     if isinstance(op, ast.Eq):
         if not _is_call(left, names):
             left, right = right, left
-        return Call(number, *_call(left, names), "equal", literal(right))
+        return PlainCall(number, *_call(left, names), "equal", literal(right))
     if isinstance(op, ast.Is):
         value = literal(right)
         if value is None or value is True or value is False:
-            return Call(number, *_call(left, names), "is", value)
-    raise NotPlain
+            return PlainCall(number, *_call(left, names), "is", value)
+    raise NotPlainCall
 
 
-def _near(number: int, left: ast.expr, is_strict: bool, right: ast.expr, names: tuple[str, ...]) -> Call:
+def _near(number: int, left: ast.expr, is_strict: bool, right: ast.expr, names: tuple[str, ...]) -> PlainCall:
     """`abs(f(…) - 1.5) < 1e-6`."""
     inner = (
         left.args[0]
@@ -122,14 +122,14 @@ def _near(number: int, left: ast.expr, is_strict: bool, right: ast.expr, names: 
         else None
     )
     if not (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Sub)):
-        raise NotPlain
+        raise NotPlainCall
     first, second = inner.left, inner.right
     if not _is_call(first, names):
         first, second = second, first
     value, tolerance = literal(second), literal(right)
     if type(value) not in (int, float) or type(tolerance) not in (int, float):
-        raise NotPlain
-    return Call(number, *_call(first, names), "near", value, tolerance, is_strict)
+        raise NotPlainCall
+    return PlainCall(number, *_call(first, names), "near", value, tolerance, is_strict)
 
 
 def _is_call(node: ast.expr, names: tuple[str, ...]) -> bool:
@@ -138,9 +138,9 @@ def _is_call(node: ast.expr, names: tuple[str, ...]) -> bool:
 
 def _call(node: ast.expr, names: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not isinstance(node, ast.Call) or not _is_call(node, names):
-        raise NotPlain
+        raise NotPlainCall
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
-        raise NotPlain
+        raise NotPlainCall
     return tuple(literal(a) for a in node.args), {str(k.arg): literal(k.value) for k in node.keywords}
 
 
@@ -179,14 +179,14 @@ def literal(node: ast.expr) -> Any:
             try:
                 return float(args[0].value)
             except ValueError as err:
-                raise NotPlain from err
-    raise NotPlain
+                raise NotPlainCall from err
+    raise NotPlainCall
 
 
 def _arithmetic(node: ast.BinOp) -> Any:
     left, right = literal(node.left), literal(node.right)
     if type(left) not in (int, float) or type(right) not in (int, float):
-        raise NotPlain
+        raise NotPlainCall
     try:
         if isinstance(node.op, ast.Add):
             return left + right
@@ -202,8 +202,8 @@ def _arithmetic(node: ast.BinOp) -> Any:
         if isinstance(node.op, ast.Pow) and small:
             return left**right
     except ArithmeticError as err:
-        raise NotPlain from err
-    raise NotPlain
+        raise NotPlainCall from err
+    raise NotPlainCall
 
 
 def called_name(tests: Sequence[str]) -> str | None:

@@ -14,8 +14,8 @@ from typing import Any
 from grpo_verifiers.program.compare import same_output
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import extract
-from grpo_verifiers.sandbox.lanes import Lanes, Slot
-from grpo_verifiers.sandbox.programs import Limits, Ran, need_programs, run_program
+from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
+from grpo_verifiers.sandbox.programs import ProgramLimits, Ran, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.thinking import answer_text
@@ -121,13 +121,17 @@ class CommandVerifier(SandboxedVerifier):
             return over_limit("source_size")
         return self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
 
-    def _run(self, slot: Slot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
+    def _run(self, slot: LaneSlot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         lane, o = slot.lane("programs", "command"), self.options
         files: dict[str, str] = {self.language.source: source}
         products: dict[str, bytes] = {}
         if self.language.compile:
             made = run_program(
-                lane, _found(self.language.compile), files, Limits(o.compile_timeout, 2048), keep=PRODUCT
+                lane,
+                _found(self.language.compile),
+                files,
+                ProgramLimits(o.compile_timeout, 2048),
+                keep=PRODUCT,
             )
             seconds = time.perf_counter() - started
             if made.report.killed:
@@ -139,7 +143,13 @@ class CommandVerifier(SandboxedVerifier):
         for test in tests:
             stdin = test.input.encode("utf-8", "surrogatepass")
             ran = run_program(
-                lane, _found(self.language.run), files, Limits(o.timeout, o.mem_mb), stdin, None, products
+                lane,
+                _found(self.language.run),
+                files,
+                ProgramLimits(o.timeout, o.mem_mb),
+                stdin,
+                None,
+                products,
             )
             why = _failure(ran, test, o.compare == "strict")
             passed += not why

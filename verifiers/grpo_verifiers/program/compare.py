@@ -18,14 +18,14 @@ MOST_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CompareRule:
     """How equal is equal. `exact`: Python's own `==`; else a tuple is a list and NaN is NaN, as JSON cannot tell."""
 
     exact: bool = False
     tolerance: float | None = None
 
 
-def same(expected: Any, got: Any, rule: Rule) -> bool:
+def same(expected: Any, got: Any, rule: CompareRule) -> bool:
     """Whether the tagged value `got` equals `expected`."""
     kind = type(expected)
     scalar = _body(got, "ns")
@@ -52,11 +52,11 @@ def same(expected: Any, got: Any, rule: Rule) -> bool:
     return _same_number(expected, got, rule)
 
 
-def _body(got: Any, tag: str) -> Any:
+def _body(got: object, tag: str) -> Any:
     return got.get(tag) if type(got) is dict and len(got) == 1 else None
 
 
-def _items(kind: type, got: Any, rule: Rule) -> Any:
+def _items(kind: type, got: object, rule: CompareRule) -> Any:
     if type(got) is list:
         return got if kind is list or not rule.exact else None
     if kind is list and rule.exact:
@@ -67,7 +67,7 @@ def _items(kind: type, got: Any, rule: Rule) -> Any:
     return _body(got, "t")
 
 
-def _same_dict(expected: dict[Any, Any], got: Any, rule: Rule) -> bool:
+def _same_dict(expected: dict[Any, Any], got: object, rule: CompareRule) -> bool:
     pairs = _body(got, "d")
     special = _body(got, "D")
     if type(special) is list and len(special) == 2:
@@ -90,7 +90,7 @@ def _same_dict(expected: dict[Any, Any], got: Any, rule: Rule) -> bool:
     return len(seen) == len(expected)
 
 
-def _same_set(expected: set[Any] | frozenset[Any], got: Any) -> bool:
+def _same_set(expected: set[Any] | frozenset[Any], got: object) -> bool:
     items = _body(got, "s")
     if items is None:
         items = _body(got, "f")
@@ -103,7 +103,7 @@ def _same_set(expected: set[Any] | frozenset[Any], got: Any) -> bool:
         return False
 
 
-def _same_number(expected: Any, got: Any, rule: Rule) -> bool:
+def _same_number(expected: Any, got: Any, rule: CompareRule) -> bool:
     value = number(got)
     if value is None:
         return False
@@ -117,7 +117,7 @@ def _same_number(expected: Any, got: Any, rule: Rule) -> bool:
         return False
 
 
-def _hashable(got: Any) -> Any:
+def _hashable(got: object) -> Any:
     """A key or set item, built; only of kinds that cost no more than their text."""
     if type(got) is dict:
         tag = next(iter(got), "")
@@ -141,7 +141,7 @@ def near(expected: float, value: float, tolerance: float) -> bool:
     return abs(expected - value) <= tolerance * max(1.0, abs(expected))
 
 
-def number(got: Any) -> Any:
+def number(got: object) -> Any:
     """The number behind a tagged value, None if it is none."""
     if type(got) in (bool, int, float):
         return got

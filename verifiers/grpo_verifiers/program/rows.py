@@ -135,7 +135,7 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "\n".join(map(str, value)) + "\n" if isinstance(value, list) else str(value)
 
 

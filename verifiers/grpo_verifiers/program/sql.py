@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.program.command import source_of
-from grpo_verifiers.program.compare import Rule, same
+from grpo_verifiers.program.compare import CompareRule, same
 from grpo_verifiers.program.trial import files
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import wire
@@ -61,7 +61,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """What a query came to: tagged rows, or why there are none (`limit`: its own fault in time or memory)."""
 
     rows: list[Any] | None
@@ -82,7 +82,7 @@ class SqlVerifier(SandboxedVerifier):
     def __init__(self, options: SqlOptions) -> None:
         super().__init__(options)
         self._least = tiers.least_tier(options.sandbox)
-        self._golds: dict[tuple[str, str], Answer] = {}
+        self._golds: dict[tuple[str, str], QueryAnswer] = {}
 
     def compile(self, row: Mapping[str, Any]) -> Question:
         """The question of a row."""
@@ -147,15 +147,15 @@ class SqlVerifier(SandboxedVerifier):
                 return wrong(query, "rows_differ", seconds)
         return right(query, f"databases:{len(gold.schemas)}", time.perf_counter() - started)
 
-    def _gold(self, lane: Lane, gold: Question, schema: str) -> Answer:
+    def _gold(self, lane: Lane, gold: Question, schema: str) -> QueryAnswer:
         if gold.rows is not None or gold.query is None:
-            return Answer([[wire.encode(v) for v in row] for row in gold.rows or ()])
+            return QueryAnswer([[wire.encode(v) for v in row] for row in gold.rows or ()])
         found = self._golds.get((schema, gold.query))
         if found is None:
             found = self._golds[schema, gold.query] = self._ask(lane, schema, gold.query)
         return found
 
-    def _ask(self, lane: Lane, schema: str, query: str) -> Answer:
+    def _ask(self, lane: Lane, schema: str, query: str) -> QueryAnswer:
         payload = {"schema": schema, "query": query, "most": self.options.max_rows}
         with files(payload=json.dumps(payload).encode(), results=None) as fds:
             limits = {
@@ -168,18 +168,18 @@ class SqlVerifier(SandboxedVerifier):
             size = os.fstat(fds["results"]).st_size
             text = read_file(fds["results"], MOST_BYTES)
         if report.killed:
-            return Answer(None, "time", True)
+            return QueryAnswer(None, "time", True)
         if report.exit_code != 0 or size >= MOST_BYTES:
-            return Answer(None, "memory" if report.exit_code else "output", True)
+            return QueryAnswer(None, "memory" if report.exit_code else "output", True)
         try:
             answer = json.loads(text)
             rows = answer.get("v")
         except (ValueError, AttributeError):
-            return Answer(None, "bad_reply")
+            return QueryAnswer(None, "bad_reply")
         if "broken" in answer:
             raise SchemaFails(str(answer["broken"]))
         good = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
-        return Answer(rows if good else None, str(answer.get("x", "")))
+        return QueryAnswer(rows if good else None, str(answer.get("x", "")))
 
 
 def orders_rows(query: str) -> bool:
@@ -197,14 +197,14 @@ def same_rows(wanted: list[Any], got: list[Any], is_ordered: bool) -> bool:
         return False
     if not is_ordered:
         wanted, got = sorted(wanted, key=_rank), sorted(got, key=_rank)
-    rule = Rule(tolerance=TOLERANCE)
+    rule = CompareRule(tolerance=TOLERANCE)
     return all(
         len(w) == len(g) and all(_same_cell(a, b, rule) for a, b in zip(w, g, strict=True))
         for w, g in zip(wanted, got, strict=True)
     )
 
 
-def _same_cell(wanted: Any, got: Any, rule: Rule) -> bool:
+def _same_cell(wanted: Any, got: Any, rule: CompareRule) -> bool:
     return same(wire.decode(wanted), got, rule)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo_verifiers.program.asserts import Call, called_name, plain_calls
+from grpo_verifiers.program.asserts import PlainCall, called_name, plain_calls
 from grpo_verifiers.sandbox.inside import extract, wire
 from grpo_verifiers.verifier import BadGold
 
@@ -41,7 +41,7 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CodeTask:
     """A compiled row. Of `outputs`, `returned`, `calls`, `programs` exactly one is filled."""
 
     style: Style
@@ -59,11 +59,11 @@ class Task:
     inputs: str = "[]"  # the calls as a run gets them, as JSON: no expected value is in it
     outputs: tuple[Output, ...] = ()
     returned: tuple[Returned, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PlainCall, ...] = ()
     programs: tuple[str, ...] = ()
 
 
-def _inputs(calls: Sequence[Call | Returned]) -> str:
+def _inputs(calls: Sequence[PlainCall | Returned]) -> str:
     encoded = [
         [[wire.encode(a) for a in call.args], {k: wire.encode(v) for k, v in call.kwargs.items()}]
         for call in calls
@@ -98,7 +98,7 @@ class Defaults:
     max_tests: int | None
 
 
-def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
+def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
     """The task of one row.
 
     Raises:
@@ -141,12 +141,12 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
     }
     if style == "stdio":
         outputs = tuple(_output(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
-        return Task(count=len(outputs), outputs=outputs, **common)
+        return CodeTask(count=len(outputs), outputs=outputs, **common)
     if style == "function_call":
         if entry is None:
             raise BadGold("`function_call` tests need an `entry_point`")
         returned = tuple(_returned(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
-        return Task(
+        return CodeTask(
             count=len(returned),
             inputs=_inputs(returned),
             expected_bytes=_size([r.accepted for r in returned]),
@@ -156,7 +156,7 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> Task:
     return _assert_task(_programs(tests), common)
 
 
-def _assert_task(programs: list[str], common: dict[str, Any]) -> Task:
+def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:
     """Test programs; those that are plain calls become inputs and values, so the tests need no process of their own."""
     common["packages"] = _need(common["packages"], packages_of("\n".join(programs)))
     entry = common["entry"]
@@ -164,17 +164,17 @@ def _assert_task(programs: list[str], common: dict[str, Any]) -> Task:
         common["entry"] = entry = called_name(programs)
     calls = plain_calls(programs, entry) if entry else None
     if calls:
-        return Task(
+        return CodeTask(
             count=len(programs),
             inputs=_inputs(calls),
             expected_bytes=_size([c.expected for c in calls]),
             calls=calls,
             **common,
         )
-    return Task(count=len(programs), programs=tuple(programs), **common)
+    return CodeTask(count=len(programs), programs=tuple(programs), **common)
 
 
-def _programs(tests: Any) -> list[str]:
+def _programs(tests: object) -> list[str]:
     programs = [tests] if isinstance(tests, str) else tests
     if (
         not isinstance(programs, list)
@@ -202,12 +202,12 @@ def _is_assert_call(node: ast.AST) -> bool:
     )
 
 
-def _need(first: str, second: Any) -> str:
+def _need(first: str, second: object) -> str:
     order = ("plain", "numpy", "pandas")
     return max(first, second if second in order else "plain", key=order.index)
 
 
-def _tests(tests: Any) -> Any:
+def _tests(tests: object) -> Any:
     """The tests; a JSON text of a list is read, as data sets store it so."""
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         try:
@@ -223,13 +223,13 @@ def _tests(tests: Any) -> Any:
     return tests
 
 
-def _guess_style(tests: Any) -> str:
+def _guess_style(tests: object) -> str:
     if isinstance(tests, list) and isinstance(tests[0], Mapping):
         return "stdio" if "input" in tests[0] and "args" not in tests[0] else "function_call"
     return "assert"
 
 
-def _list_of_dicts(tests: Any, style: str) -> list[Mapping[str, Any]]:
+def _list_of_dicts(tests: object, style: str) -> list[Mapping[str, Any]]:
     if not isinstance(tests, list) or not all(isinstance(t, Mapping) for t in tests):
         raise BadGold(f"`tests` of style {style} is a list of objects")
     return tests

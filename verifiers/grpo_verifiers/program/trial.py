@@ -15,22 +15,22 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-from grpo_verifiers.program.asserts import Call
-from grpo_verifiers.program.compare import Rule, number, same, same_output
-from grpo_verifiers.program.task import Task, packages_of
+from grpo_verifiers.program.asserts import PlainCall
+from grpo_verifiers.program.compare import CompareRule, number, same, same_output
+from grpo_verifiers.program.task import CodeTask, packages_of
 from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.lane import (
     STRETCH,
     Lane,
     LaneFailed,
+    LaneReport,
     LaneSilent,
-    Report,
     empty_file,
     read_file,
     sealed_file,
 )
-from grpo_verifiers.sandbox.lanes import Slot
+from grpo_verifiers.sandbox.lanes import LaneSlot
 
 OUTPUT_BYTES = 16 << 20
 WALL_FACTOR = 3.0
@@ -85,7 +85,7 @@ def files(**content: bytes | None) -> Iterator[dict[str, int]]:
             os.close(fd)
 
 
-def run_task(task: Task, code: str, slot: Slot, options: Any, order: Sequence[int]) -> Trial:
+def run_task(task: CodeTask, code: str, slot: LaneSlot, options: object, order: Sequence[int]) -> Trial:
     """Run the tests of a task on a completion.
 
     Raises:
@@ -100,7 +100,7 @@ def run_task(task: Task, code: str, slot: Slot, options: Any, order: Sequence[in
     return _run_calls(task, code, slot.lane(kind))
 
 
-def _limits(task: Task, kind: str, steps: int = 1) -> dict[str, Any]:
+def _limits(task: CodeTask, kind: str, steps: int = 1) -> dict[str, Any]:
     memory_mb = task.memory_mb if kind == "plain" else max(task.memory_mb, NUMPY_MB)
     return {
         "cpu_s": task.timeout_s,
@@ -111,13 +111,13 @@ def _limits(task: Task, kind: str, steps: int = 1) -> dict[str, Any]:
     }
 
 
-def _payload(task: Task, code: str, **more: Any) -> bytes:
+def _payload(task: CodeTask, code: str, **more: object) -> bytes:
     return json.dumps(
         {"code": code, "entry": task.entry, "prompt": task.prompt, "before": task.before, **more}
     ).encode()
 
 
-def _ended(report: Report) -> TestResult | None:
+def _ended(report: LaneReport) -> TestResult | None:
     """What the end of a run says by itself; None for a clean end, and for one that we asked for."""
     if report.killed == "asked":
         if report.exit_code == -9:
@@ -137,7 +137,7 @@ def _ended(report: Report) -> TestResult | None:
     return None
 
 
-def _run_stdio(task: Task, code: str, lane: Lane, options: Any, order: Sequence[int]) -> Trial:
+def _run_stdio(task: CodeTask, code: str, lane: Lane, options: object, order: Sequence[int]) -> Trial:
     trial = Trial()
     with files(payload=_payload(task, code)) as shared:
         for index in order:
@@ -150,8 +150,8 @@ def _run_stdio(task: Task, code: str, lane: Lane, options: Any, order: Sequence[
 
 
 def _one_stdio(
-    task: Task, index: int, shared: dict[str, int], lane: Lane, options: Any
-) -> tuple[TestResult, Report]:
+    task: CodeTask, index: int, shared: dict[str, int], lane: Lane, options: Any
+) -> tuple[TestResult, LaneReport]:
     test = task.outputs[index]
     with files(stdin=test.input.encode("utf-8", "surrogatepass"), stdout=None, stderr=None) as fds:
         report = lane.run("stdio", {**shared, **fds}, _limits(task, lane.kind))
@@ -171,7 +171,7 @@ def _one_stdio(
     return TestResult("failed", "output_differs"), report
 
 
-def _run_calls(task: Task, code: str, lane: Lane) -> Trial:
+def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
     calls: tuple[Any, ...] = task.calls or task.returned
     stop = task.scoring == "all"
     payload = _payload(task, code, stop=stop)[:-1] + b', "calls": ' + task.inputs.encode() + b"}"
@@ -194,12 +194,12 @@ def _run_calls(task: Task, code: str, lane: Lane) -> Trial:
     return trial
 
 
-def _most_bytes(task: Task) -> int:
+def _most_bytes(task: CodeTask) -> int:
     """How much of the results is read: room for the honest answers and a good deal more."""
     return SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
 
 
-def _judge_line(call: Any, line: bytes | None, ended: TestResult | None) -> TestResult:
+def _judge_line(call: object, line: bytes | None, ended: TestResult | None) -> TestResult:
     if line is None:
         return ended or TestResult("failed", "exit_inside_call")
     try:
@@ -209,20 +209,20 @@ def _judge_line(call: Any, line: bytes | None, ended: TestResult | None) -> Test
     if type(answer) is not dict or "v" not in answer:
         return _no_value(call, answer if type(answer) is dict else {})
     try:
-        passed = _holds(call, answer["v"]) if isinstance(call, Call) else _accepts(call, answer["v"])
+        passed = _holds(call, answer["v"]) if isinstance(call, PlainCall) else _accepts(call, answer["v"])
     except (RecursionError, ArithmeticError, TypeError, ValueError, LookupError):
         passed = False  # a value made to break the comparison is not the expected one
     return PASSED if passed else TestResult("failed", "value_differs")
 
 
-def _no_value(call: Any, answer: dict[str, Any]) -> TestResult:
+def _no_value(call: object, answer: dict[str, Any]) -> TestResult:
     """The call raised, or returned what is no plain value: of that only the truth is known, which `assert f(x)` asks for."""
     if "x" in answer:
         if answer["x"] == "MemoryError":
             return TestResult("limit", "memory")
         return TestResult("failed", "raised", str(answer["x"])[:100])
     if (
-        isinstance(call, Call)
+        isinstance(call, PlainCall)
         and call.claim in ("true", "false")
         and answer.get("b") is (call.claim == "true")
     ):
@@ -231,14 +231,14 @@ def _no_value(call: Any, answer: dict[str, Any]) -> TestResult:
 
 
 def _accepts(call: Any, got: Any) -> bool:
-    rule = Rule(tolerance=call.tolerance)
+    rule = CompareRule(tolerance=call.tolerance)
     return any(same(value, got, rule) for value in call.accepted)
 
 
-def _holds(call: Call, got: Any) -> bool:
+def _holds(call: PlainCall, got: object) -> bool:
     """Whether the claim of an assert holds for a value."""
     if call.claim == "equal":
-        return same(call.expected, got, Rule(exact=True))
+        return same(call.expected, got, CompareRule(exact=True))
     if call.claim == "is":
         return type(got) in (bool, type(None)) and got is call.expected
     if call.claim == "near":
@@ -250,7 +250,7 @@ def _holds(call: Call, got: Any) -> bool:
     return bool(_truth(got)) == (call.claim == "true")
 
 
-def _truth(got: Any) -> Any:
+def _truth(got: object) -> Any:
     """The truth of a plain value, without building it."""
     if type(got) is dict and len(got) == 1:
         ((tag, body),) = got.items()
@@ -260,7 +260,7 @@ def _truth(got: Any) -> Any:
     return got
 
 
-def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> Trial:
+def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: Any) -> Trial:
     lane, tester = slot.lane(kind), slot.lane(kind, "tester")
     stop = task.scoring == "all"
     tests = {
@@ -303,7 +303,7 @@ def _run_program(task: Task, code: str, slot: Slot, kind: str, options: Any) -> 
     return _program_trial(task, answer, report, late)
 
 
-def _program_trial(task: Task, answer: dict[str, Any], report: Report, late: bool) -> Trial:
+def _program_trial(task: CodeTask, answer: dict[str, Any], report: LaneReport, late: bool) -> Trial:
     trial = Trial(cpu_s=report.cpu_s)
     ended = _ended(report)
     for at, why in enumerate(answer.get("results", []) if not late else []):

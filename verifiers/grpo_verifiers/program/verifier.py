@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.program.rows import mapped
-from grpo_verifiers.program.task import Defaults, Output, Task, compile_task
+from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import extract
-from grpo_verifiers.sandbox.lanes import Lanes, Slot
+from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.thinking import answer_text
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -58,7 +58,7 @@ class CodeVerifier(SandboxedVerifier):
         self._least = tiers.least_tier(options.sandbox)
         self._failures: dict[tuple[Output, ...], list[int]] = {}
 
-    def compile(self, row: Mapping[str, Any]) -> Task:
+    def compile(self, row: Mapping[str, Any]) -> CodeTask:
         """The task of a row; rows of HumanEval, MBPP, APPS and LiveCodeBench files are recognised."""
         o = self.options
         return compile_task(mapped(row), Defaults(o.style, o.scoring, o.timeout, o.mem_mb, o.max_tests))
@@ -79,7 +79,7 @@ class CodeVerifier(SandboxedVerifier):
     def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
         """The verdict on one program."""
         started = time.perf_counter()
-        task: Task = sample.gold
+        task: CodeTask = sample.gold
         if len(sample.completion) > MOST_SOURCE:
             return over_limit("source_size")
         answer = answer_text(sample.completion)
@@ -88,7 +88,7 @@ class CodeVerifier(SandboxedVerifier):
         if task.needs_scratch and lanes.tier != "namespaces":
             return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
 
-        def run(slot: Slot) -> Verdict:
+        def run(slot: LaneSlot) -> Verdict:
             try:
                 trial = run_task(task, answer, slot, self.options, self._order(task))
             except TestsBroken as err:
@@ -98,14 +98,14 @@ class CodeVerifier(SandboxedVerifier):
 
         return self.in_a_slot(lanes, run, started)
 
-    def _order(self, task: Task) -> list[int]:
+    def _order(self, task: CodeTask) -> list[int]:
         """The tests that failed most often come first: with `all` the first failure ends the trial."""
         counts = self._failures.get(task.outputs) if task.scoring == "all" else None
         if not counts:
             return list(range(task.count))
         return sorted(range(task.count), key=lambda i: (-counts[i], i))
 
-    def _learn(self, task: Task, trial: Trial) -> None:
+    def _learn(self, task: CodeTask, trial: Trial) -> None:
         if not task.outputs or task.count < 2:
             return
         counts = self._failures.setdefault(task.outputs, [0] * task.count)
@@ -136,7 +136,7 @@ def _shown(text: str) -> str:
     return (found[-1] if found else text).strip()[:20_000]
 
 
-def _verdict(task: Task, trial: Trial, shown: str, seconds: float) -> Verdict:
+def _verdict(task: CodeTask, trial: Trial, shown: str, seconds: float) -> Verdict:
     passed = sum(r.fate == "passed" for r in trial.results)
     bad = next((r for r in trial.results if r.fate != "passed"), None)
     if bad is None and passed == task.count:

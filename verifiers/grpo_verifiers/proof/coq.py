@@ -17,7 +17,7 @@ from typing import Any
 from grpo_verifiers.program.command import source_of
 from grpo_verifiers.sandbox.lane import Lane
 from grpo_verifiers.sandbox.lanes import Lanes
-from grpo_verifiers.sandbox.programs import Limits, Ran, need_programs, run_program
+from grpo_verifiers.sandbox.programs import ProgramLimits, Ran, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -47,7 +47,7 @@ class CoqOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class CoqGoal:
     """A compiled row: imports (read by every file), definitions that the statement needs, the statement."""
 
     imports: str
@@ -63,16 +63,16 @@ class CoqVerifier(SandboxedVerifier):
 
     def __init__(self, options: CoqOptions) -> None:
         super().__init__(options)
-        self._given: dict[Goal, bytes] = {}
+        self._given: dict[CoqGoal, bytes] = {}
 
-    def compile(self, row: Mapping[str, Any]) -> Goal:
+    def compile(self, row: Mapping[str, Any]) -> CoqGoal:
         """The goal of a row."""
         texts = [row.get(name) or "" for name in ("imports", "preamble", "statement")]
         if not all(isinstance(t, str) for t in texts) or not texts[2].strip():
             raise BadGold(
                 "`statement` is a proposition such as `forall n : nat, n + 0 = n`; `imports`, `preamble` are text"
             )
-        return Goal(texts[0].strip(), texts[1].strip(), texts[2].strip().removesuffix("."))
+        return CoqGoal(texts[0].strip(), texts[1].strip(), texts[2].strip().removesuffix("."))
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The reference proof, where the row has one."""
@@ -97,7 +97,7 @@ class CoqVerifier(SandboxedVerifier):
             started,
         )
 
-    def _check(self, lane: Lane, goal: Goal, script: str, started: float) -> Verdict:
+    def _check(self, lane: Lane, goal: CoqGoal, script: str, started: float) -> Verdict:
         given = self._given.get(goal)
         if given is None:
             made = self._coqc(
@@ -132,11 +132,11 @@ class CoqVerifier(SandboxedVerifier):
 
     def _coqc(self, lane: Lane, name: str, text: str, products: Mapping[str, bytes]) -> Ran:
         argv = [shutil.which("coqc") or "coqc", "-q", "-Q", ".", "", f"{name}.v"]
-        limits = Limits(self.options.timeout, self.options.mem_mb)
+        limits = ProgramLimits(self.options.timeout, self.options.mem_mb)
         return run_program(lane, argv, {f"{name}.v": text}, limits, keep=f"{name}.vo", products=products)
 
 
-def solution(goal: Goal, script: str) -> str:
+def solution(goal: CoqGoal, script: str) -> str:
     """The file with the proof; a script that states the theorem itself is taken whole, its type is checked later anyway."""
     head = f"{goal.imports}\nRequire Import Given.\n"
     if RESTATED.search(script):

@@ -50,7 +50,7 @@ class BadProof(ValueError):
     """A proof that does not hold; the first argument is a reason code, the second a sentence."""
 
 
-class TooMuchWork(ValueError):
+class ProofTooLong(ValueError):
     """A proof over the bounds of steps or length."""
 
 
@@ -112,7 +112,7 @@ class MetamathOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class MetamathGoal:
     """A compiled row: what is to be proved, from what, with which labels."""
 
     database: str
@@ -129,7 +129,7 @@ class MetamathVerifier(Verifier):
     Options = MetamathOptions
     columns = ("statement",)
 
-    def compile(self, row: Mapping[str, Any]) -> Goal:
+    def compile(self, row: Mapping[str, Any]) -> MetamathGoal:
         """The goal of a row."""
         text = row.get("database") or PROPOSITIONAL
         try:
@@ -152,7 +152,7 @@ class MetamathVerifier(Verifier):
         itself = database.assertions.get(str(label))
         before = None if itself is None else itself.number
         pairs = frozenset((min(a, b), max(a, b)) for a, b in row.get("distinct") or ())
-        return Goal(
+        return MetamathGoal(
             text,
             statement,
             hypotheses,
@@ -183,7 +183,7 @@ class MetamathVerifier(Verifier):
             if not labels:
                 return no_answer("no_proof")
             check(sample.gold, labels, self.options.max_steps, self.options.max_symbols)
-        except TooMuchWork as err:
+        except ProofTooLong as err:
             return over_limit(str(err), shown, time.perf_counter() - started)
         except BadProof as err:
             reason, detail = err.args
@@ -321,7 +321,7 @@ def _assertion(
     return Assertion(label, body, floating, essential, distinct, is_axiom, number)
 
 
-def check(goal: Goal, labels: Sequence[str], max_steps: int, max_symbols: int) -> None:
+def check(goal: MetamathGoal, labels: Sequence[str], max_steps: int, max_symbols: int) -> None:
     """Replay a proof.
 
     Raises:
@@ -329,7 +329,7 @@ def check(goal: Goal, labels: Sequence[str], max_steps: int, max_symbols: int) -
         TooMuchWork: it is over a bound.
     """
     if len(labels) > max_steps:
-        raise TooMuchWork("steps")
+        raise ProofTooLong("steps")
     database = parse(goal.database)
     given = {h.label: h.statement for h in goal.hypotheses}
     stack: list[Symbols] = []
@@ -345,14 +345,14 @@ def check(goal: Goal, labels: Sequence[str], max_steps: int, max_symbols: int) -
             )
         made += len(stack[-1])
         if made > max_symbols:
-            raise TooMuchWork("symbols")
+            raise ProofTooLong("symbols")
     if len(stack) != 1:
         raise BadProof("stack", f"{len(stack)} statements are left at the end, not one")
     if stack[0] != goal.statement:
         raise BadProof("proves_other", f"proves `{' '.join(stack[0])[:200]}`")
 
 
-def _usable(goal: Goal, database: Database, label: str) -> Assertion:
+def _usable(goal: MetamathGoal, database: Database, label: str) -> Assertion:
     found = database.assertions.get(label)
     if found is None:
         raise BadProof("unknown_label", f"no `{label[:80]}` in the database")
@@ -369,7 +369,7 @@ def _usable(goal: Goal, database: Database, label: str) -> Assertion:
 
 
 def _apply(
-    found: Assertion, stack: list[Symbols], goal: Goal, database: Database, left: int, position: int
+    found: Assertion, stack: list[Symbols], goal: MetamathGoal, database: Database, left: int, position: int
 ) -> Symbols:
     """The assertion applied to the top of the stack, which it takes."""
     count = len(found.floating) + len(found.essential)
@@ -397,14 +397,14 @@ def _apply(
 
 def _substituted(statement: Symbols, put: Mapping[str, Symbols], left: int) -> Symbols:
     if sum(len(put.get(symbol, "x")) for symbol in statement) > left:
-        raise TooMuchWork("symbols")
+        raise ProofTooLong("symbols")
     out: list[str] = []
     for symbol in statement:
         out.extend(put.get(symbol, (symbol,)))
     return tuple(out)
 
 
-def _keep_apart(first: Symbols, second: Symbols, goal: Goal, database: Database, label: str) -> None:
+def _keep_apart(first: Symbols, second: Symbols, goal: MetamathGoal, database: Database, label: str) -> None:
     ones, others = set(first) & database.variables, set(second) & database.variables
     for a in ones:
         for b in others:

@@ -50,7 +50,7 @@ class LaneSilent(LaneFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LaneReport:
     """How a run ended: wait status, seconds, why it was killed ("" if it was not)."""
 
     status: int
@@ -152,7 +152,7 @@ class Lane:
             raise LaneFailed(str(answer["failed"]))
         self.notes: dict[str, Any] = answer["ready"]
 
-    def run(self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any]) -> Report:
+    def run(self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any]) -> LaneReport:
         """Run one job to its end.
 
         Raises:
@@ -165,7 +165,7 @@ class Lane:
         """Hand a job to the lane; `finish` waits for its report."""
         self.send({"op": "run", "style": style, "fds": list(fds), "limits": dict(limits)}, list(fds.values()))
 
-    def finish(self, wall_s: float) -> Report:
+    def finish(self, wall_s: float) -> LaneReport:
         """The report of the job that was started."""
         answer = self.receive(STRETCH * wall_s + GRACE_S)
         if "status" not in answer:
@@ -173,7 +173,7 @@ class Lane:
         self.runs += 1
         if answer.get("recycle"):
             self.close()
-        return Report(answer["status"], answer["cpu"], answer["wall"], answer["killed"], answer["rss_kb"])
+        return LaneReport(answer["status"], answer["cpu"], answer["wall"], answer["killed"], answer["rss_kb"])
 
     def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
         """One message with descriptors."""

@@ -31,7 +31,7 @@ def default_count() -> int:
     return max(1, (cores - gpus) // max(1, ranks))
 
 
-class Slot:
+class LaneSlot:
     """What one worker uses: a lane of each kind and a tester of each kind, started at first use."""
 
     def __init__(self, tier: str) -> None:
@@ -65,8 +65,8 @@ class Lanes:
     def __init__(self, tier: str, count: int) -> None:
         self.tier, self.count = tier, count
         self._pid = os.getpid()
-        self._free: queue.LifoQueue[Slot] = queue.LifoQueue()
-        self._slots = [Slot(tier) for _ in range(count)]
+        self._free: queue.LifoQueue[LaneSlot] = queue.LifoQueue()
+        self._slots = [LaneSlot(tier) for _ in range(count)]
         for slot in self._slots:
             self._free.put(slot)
         self._finalizer = weakref.finalize(self, _close, self._slots, self._pid)
@@ -77,7 +77,7 @@ class Lanes:
         return self._pid == os.getpid()
 
     @contextlib.contextmanager
-    def slot(self) -> Iterator[Slot]:
+    def slot(self) -> Iterator[LaneSlot]:
         """A slot of one's own for a while."""
         slot = self._free.get()
         try:
@@ -98,7 +98,7 @@ class Lanes:
         self._finalizer()
 
 
-def _close(slots: list[Slot], pid: int) -> None:
+def _close(slots: list[LaneSlot], pid: int) -> None:
     if os.getpid() == pid:
         for slot in slots:
             slot.discard()

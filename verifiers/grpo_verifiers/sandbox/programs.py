@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.sandbox import tiers
-from grpo_verifiers.sandbox.lane import Lane, Report, empty_file, read_file, sealed_file
+from grpo_verifiers.sandbox.lane import Lane, LaneReport, empty_file, read_file, sealed_file
 from grpo_verifiers.verifier import Unavailable
 
 OUTPUT_BYTES = 16 << 20
@@ -20,7 +20,7 @@ TAIL = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProgramLimits:
     """Limits of one run of a program; wall time may be three times its CPU time."""
 
     cpu_s: float
@@ -43,7 +43,7 @@ class Limits:
 class Ran:
     """How a program ended, what it printed, whether that was cut, and what file it made."""
 
-    report: Report
+    report: LaneReport
     stdout: bytes
     stderr: str
     is_cut: bool = False
@@ -73,7 +73,7 @@ def run_program(
     lane: Lane,
     argv: Sequence[str],
     files: Mapping[str, str],
-    limits: Limits,
+    limits: ProgramLimits,
     stdin: bytes = b"",
     keep: str | None = None,
     products: Mapping[str, bytes] | None = None,

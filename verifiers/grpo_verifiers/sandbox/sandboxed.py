@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from grpo_verifiers.sandbox.lane import LaneFailed
-from grpo_verifiers.sandbox.lanes import Lanes, Slot, default_count
+from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot, default_count
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.verdict import Verdict, error
 from grpo_verifiers.verifier import Sample, Verifier
@@ -76,7 +76,7 @@ class SandboxedVerifier(Verifier):
         with ThreadPoolExecutor(workers, thread_name_prefix=type(self).__name__) as pool:
             return list(pool.map(lambda sample: self.judge_one(lanes, sample), samples))
 
-    def in_a_slot(self, lanes: Lanes, run: Callable[[Slot], Verdict], started: float) -> Verdict:
+    def in_a_slot(self, lanes: Lanes, run: Callable[[LaneSlot], Verdict], started: float) -> Verdict:
         """Run something in a slot of its own. A fault of the sandbox is never a zero: a fresh lane once, then no verdict."""
         trouble = ""
         with lanes.slot() as slot:

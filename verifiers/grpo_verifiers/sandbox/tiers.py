@@ -48,7 +48,7 @@ FIXES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class SelfCheck:
     """One line of the self-test: what was tried, whether the tier promises to refuse it, what happened ("" = refused)."""
 
     name: str
@@ -66,7 +66,7 @@ class Tier:
     """The chosen tier with its self-test, the notes of the lane, and why better tiers failed."""
 
     name: str
-    checks: tuple[Check, ...]
+    checks: tuple[SelfCheck, ...]
     notes: Mapping[str, Any]
     failed: Mapping[str, str]
 
@@ -97,7 +97,7 @@ _lock = threading.Lock()
 _found: dict[str, Tier | str] = {}
 
 
-def least_tier(option: Any) -> str:
+def least_tier(option: object) -> str:
     """The least tier an option `sandbox` accepts: a name, or `{least: name}`.
 
     Raises:
@@ -154,7 +154,7 @@ def _try(name: str) -> Tier | str:
     return Tier(name, checks, lane.notes, {})
 
 
-def self_test(lane: Lane) -> tuple[Check, ...]:
+def self_test(lane: Lane) -> tuple[SelfCheck, ...]:
     """Try inside a run of this lane what must not work."""
     with tempfile.TemporaryDirectory(prefix="grpo-probe-") as folder:
         canary = os.path.join(folder, "canary")
@@ -182,15 +182,15 @@ def self_test(lane: Lane) -> tuple[Check, ...]:
             got["write outside"] = "wrote it"
     promised = ENFORCED[lane.tier]
     rows = [
-        Check(name, "refused" if name in promised else "open", what or "refused")
+        SelfCheck(name, "refused" if name in promised else "open", what or "refused")
         for name, what in got.items()
         if name not in ("scratch files", "own uid")
     ]
     wanted = "writable" if lane.tier == "namespaces" else "none"
-    rows.append(Check("scratch files", wanted, got["scratch files"] or "none"))
+    rows.append(SelfCheck("scratch files", wanted, got["scratch files"] or "none"))
     return (
         *rows,
-        Check("own uid", "not the trainer's" if lane.tier == "namespaces" else "any", got["own uid"]),
+        SelfCheck("own uid", "not the trainer's" if lane.tier == "namespaces" else "any", got["own uid"]),
     )
 
 

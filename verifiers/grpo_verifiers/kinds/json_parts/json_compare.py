@@ -14,12 +14,12 @@ MOST_STEPS = 50_000
 _MISSING: Any = object()
 
 
-class TooMuchWork(Exception):
+class TooManyComparisons(Exception):
     """The comparison used up its steps."""
 
 
 @dataclass
-class Comparison:
+class JsonComparison:
     """One value against one gold."""
 
     fields: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Comparison:
     casefold: bool = False
     steps: int = field(default=0, init=False)
 
-    def equal(self, value: Any, gold: Any, is_top: bool = False) -> bool:
+    def equal(self, value: object, gold: object, is_top: bool = False) -> bool:
         """Whether a value equals the gold under the options.
 
         Raises:
@@ -37,7 +37,7 @@ class Comparison:
         """
         self.steps += 1
         if self.steps > MOST_STEPS:
-            raise TooMuchWork
+            raise TooManyComparisons
         if isinstance(gold, dict):
             if not isinstance(value, dict):
                 return False
@@ -66,7 +66,7 @@ class Comparison:
             del left[at]
         return True
 
-    def _same_leaf(self, value: Any, gold: Any) -> bool:
+    def _same_leaf(self, value: object, gold: object) -> bool:
         if isinstance(gold, bool) or isinstance(value, bool) or gold is None or value is None:
             return value is gold
         if isinstance(gold, int | float) and isinstance(value, int | float):
@@ -75,12 +75,12 @@ class Comparison:
             return " ".join(value.split()).casefold() == " ".join(gold.split()).casefold()
         return type(value) is type(gold) and bool(value == gold)
 
-    def share(self, value: Any, gold: Any) -> float:
+    def share(self, value: object, gold: object) -> float:
         """Share of the gold's leaves that the value has in the same place; fields too many count as leaves missed."""
         same, total = self._leaves(value, gold)
         return same / total if total else 0.0
 
-    def _leaves(self, value: Any, gold: Any) -> tuple[int, int]:
+    def _leaves(self, value: object, gold: object) -> tuple[int, int]:
         if isinstance(gold, dict) and gold:
             held = value if isinstance(value, dict) else {}
             pairs = [self._leaves(held.get(name, _MISSING), one) for name, one in gold.items()]
@@ -101,5 +101,5 @@ def _is_near(value: float, gold: float, rel_tol: float) -> bool:
         return False
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     return json.dumps(value, sort_keys=True)

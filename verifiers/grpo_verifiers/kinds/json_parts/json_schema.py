@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from grpo_verifiers.kinds.json_parts.json_text import parse
 
 
-def schema_problem(schema: Any) -> str:
+def schema_problem(schema: object) -> str:
     """What is wrong with a schema, in words; empty where nothing is."""
     if not isinstance(schema, dict | bool):
         return "the schema is no object"
@@ -34,7 +34,7 @@ def schema_problem(schema: Any) -> str:
     return ""
 
 
-def _references(schema: Any) -> Iterator[str]:
+def _references(schema: object) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
             yield schema["$ref"]
@@ -45,7 +45,7 @@ def _references(schema: Any) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _points_somewhere(schema: Any, pointer: str) -> bool:
+def _points_somewhere(schema: object, pointer: str) -> bool:
     for part in pointer[2:].split("/"):
         name = unquote(part).replace("~1", "/").replace("~0", "~")
         if isinstance(schema, list) and name.isdigit() and int(name) < len(schema):

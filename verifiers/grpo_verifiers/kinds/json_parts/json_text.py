@@ -50,7 +50,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     level, depth = [value], 0
     while level and depth <= _DEEPEST:
         depth += 1

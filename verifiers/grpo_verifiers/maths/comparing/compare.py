@@ -7,13 +7,13 @@ from grpo_verifiers.maths.comparing.lists import same_finite_sets, same_lists
 from grpo_verifiers.maths.comparing.matrices import is_scaled_matrix, same_cases, same_matrices, same_tuples
 from grpo_verifiers.maths.comparing.measures import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.regions import same_regions
-from grpo_verifiers.maths.comparing.scalars import Trial
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
 from grpo_verifiers.maths.comparing.spreading import SETLIKE, spread
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.tree import SCALARS, Node
 
 
-def same(gold: Node, answer: Node, trial: Trial) -> bool:
+def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether `answer` gives the value of `gold`; unsettled scalars are left in `trial.pending`."""
     mark = len(trial.pending)
     if _same(gold, answer, trial):
@@ -22,12 +22,12 @@ def same(gold: Node, answer: Node, trial: Trial) -> bool:
     return False
 
 
-def start_trial(options: MathOptions) -> Trial:
+def start_trial(options: MathOptions) -> ComparisonTrial:
     """A fresh comparison."""
-    return Trial(options, same)
+    return ComparisonTrial(options, same)
 
 
-def _same(gold: Node, answer: Node, trial: Trial) -> bool:
+def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     gold, answer = spread(gold), spread(answer)
     g, a = gold[0], answer[0]
     if g == "rel" or a == "rel":

@@ -6,12 +6,12 @@ from grpo_verifiers.maths.comparing.lists import in_order
 from grpo_verifiers.maths.comparing.naming import factors, is_name, loosely_named, named_values, same_function
 from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
 from grpo_verifiers.maths.comparing.regions import same_inequality, same_regions
-from grpo_verifiers.maths.comparing.scalars import Trial, proportional
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
 from grpo_verifiers.maths.comparing.spreading import plain_value
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, rename, symbols
 
 
-def same_relations(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_relations(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a relation."""
     if gold[0] != "rel":
         return _gold_value(gold, answer, trial)
@@ -34,7 +34,7 @@ def _chain(node: Node) -> tuple[Node | None, list[Node], list[str]]:
     return None, parts, ops
 
 
-def _gold_value(gold: Node, answer: Node, trial: Trial) -> bool:
+def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """The gold is a bare value, the answer a relation."""
     ops = {op for op, _ in answer[2]}
     if not ops <= {"=", "~", "to"}:
@@ -76,7 +76,7 @@ def _only_labels(left: Node, gold: Node) -> bool:
     return gold[0] in SCALARS and all(part[0] == "s" for part in parts) and len(set(parts)) == len(parts)
 
 
-def _any_part(gold: Node, values: list[Node], signs: list[str], trial: Trial) -> bool:
+def _any_part(gold: Node, values: list[Node], signs: list[str], trial: ComparisonTrial) -> bool:
     """The parts of a chain agree with each other (roughly across an approximation sign) and one is the gold."""
     for i, sign in enumerate(signs):
         if sign == "~":
@@ -110,7 +110,7 @@ def _shown_places(node: Node) -> int | None:
     return int(node[2] or 0)
 
 
-def _gold_equation(gold: Node, answer: Node, trial: Trial) -> bool:
+def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     name, values, signs = _chain(gold)
     if answer[0] != "rel":
         if name is not None and name[0] == "tuple" and answer[0] == "list" and len(values) == 1:
@@ -138,7 +138,7 @@ def _gold_equation(gold: Node, answer: Node, trial: Trial) -> bool:
     return _same_equation(gold, answer, trial)
 
 
-def _same_equation(gold: Node, answer: Node, trial: Trial) -> bool:
+def _same_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if len(gold[2]) != 1 or len(answer[2]) != 1:
         return False
     left, right, a, b = gold[1], gold[2][0][1], answer[1], answer[2][0][1]

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
 
 from grpo_verifiers.maths.comparing.choice import option_and_text
 from grpo_verifiers.maths.extract import extract
@@ -24,7 +23,7 @@ _FORMULA = re.compile(r"\$([^$]+)\$")
 
 
 @dataclass(frozen=True, slots=True)
-class Gold:
+class MathGold:
     """One or more accepted answers of a row, read and ready. Picklable, and shared by the samples of a group."""
 
     texts: tuple[str, ...]
@@ -58,7 +57,7 @@ class Gold:
         return names.get(first.tree[0], first.tree[0] if first.tree[0].isalpha() else "expression")
 
 
-def compile_gold(value: Any) -> Gold:
+def compile_gold(value: object) -> MathGold:
     """The gold of a row from its `answer` field: text, a number, or a list of accepted answers.
 
     Raises:
@@ -70,11 +69,11 @@ def compile_gold(value: Any) -> Gold:
         golds = [compile_gold(part) for part in value]
         if len(golds) == 1:
             return golds[0]
-        return Gold(tuple(g.texts[0] for g in golds), tuple(a for g in golds for a in g.answers))
+        return MathGold(tuple(g.texts[0] for g in golds), tuple(a for g in golds for a in g.answers))
     return _compile_text(gold_text(value))
 
 
-def gold_text(value: Any) -> str:
+def gold_text(value: object) -> str:
     """The text of a single gold.
 
     Raises:
@@ -115,9 +114,9 @@ def _inner(text: str) -> str:
 
 
 @lru_cache(maxsize=20_000)
-def _compile_text(text: str) -> Gold:
+def _compile_text(text: str) -> MathGold:
     if _INTEGER.fullmatch(text):
-        return Gold((text,), (), integer=int(text))
+        return MathGold((text,), (), integer=int(text))
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
@@ -135,8 +134,8 @@ def _compile_text(text: str) -> Gold:
                 letters = "".join(found)
         option, rest = option_and_text(answer.text)
         if option and not _OTHER_OPTION.search(rest):
-            return Gold((text,), (read_answer(rest),), letter=option, has_text=True)
-    return Gold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
+            return MathGold((text,), (read_answer(rest),), letter=option, has_text=True)
+    return MathGold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
 
 
 def _is_balanced(text: str) -> bool:

@@ -8,7 +8,7 @@ from grpo_verifiers.maths.comparing.exact import Undefined
 from grpo_verifiers.maths.comparing.naming import coordinates, named_values, values
 from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
 from grpo_verifiers.maths.comparing.regions import same_regions
-from grpo_verifiers.maths.comparing.scalars import Trial, value_of
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.spreading import SETLIKE, plain_value, spread
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, number
 
@@ -17,7 +17,7 @@ MOST_MATCHED = 12
 ORDERED = frozenset(("<", ">", "<=", ">=", "!="))
 
 
-def same_lists(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a list."""
     if gold[0] != "list":
         return _one_against_list(gold, answer, trial)
@@ -39,7 +39,7 @@ def same_lists(gold: Node, answer: Node, trial: Trial) -> bool:
     return same_regions(gold, answer, trial) if gold[1] in ("and", "or") else False
 
 
-def _one_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
+def _one_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     items = answer[2]
     if gold[0] == "tuple":
         named = named_values(items)
@@ -57,7 +57,7 @@ def _one_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
     return False
 
 
-def _list_against_list(gold: Node, answer: Node, trial: Trial) -> bool:
+def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     g, a = gold[2], answer[2]
     first, second = named_values(g), named_values(a)
     if first is not None and second is not None and len(first) > 1 and len(second) > 1:
@@ -124,13 +124,13 @@ def written_out(items: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def in_order(
-    gold: list[Node] | tuple[Node, ...], answer: list[Node] | tuple[Node, ...], trial: Trial
+    gold: list[Node] | tuple[Node, ...], answer: list[Node] | tuple[Node, ...], trial: ComparisonTrial
 ) -> bool:
     """Item by item."""
     return len(gold) == len(answer) and all(trial.same(g, a) for g, a in zip(gold, answer, strict=True))
 
 
-def unordered(gold: list[Node], answer: list[Node], trial: Trial) -> bool:
+def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bool:
     """A perfect matching. Pairs that need the child are tried after those that do not."""
     if len(gold) != len(answer) or len(gold) > 400:
         return False
@@ -159,7 +159,7 @@ def _place(node: Node) -> tuple[float, float, str]:
         return (0.0, 0.0, repr(node))
 
 
-def _matched(gold: list[Node], answer: list[Node], trial: Trial) -> bool:
+def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bool:
     """Equality is transitive, so the first partner will do; an unproved one is given up for a proved one."""
     left = list(answer)
     for g in gold:
@@ -181,11 +181,11 @@ def _matched(gold: list[Node], answer: list[Node], trial: Trial) -> bool:
     return True
 
 
-def _distinct(items: tuple[Node, ...], trial: Trial) -> list[Node]:
+def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
     out: list[Node] = []
     if len(items) > 60:
         return list(dict.fromkeys(items))
-    quiet = Trial(trial.options, trial.compare, trial.log10)
+    quiet = ComparisonTrial(trial.options, trial.compare, trial.log10)
     for item in items:
         if not any(item == other or (quiet.same(other, item) and not quiet.pending) for other in out):
             out.append(item)
@@ -193,7 +193,7 @@ def _distinct(items: tuple[Node, ...], trial: Trial) -> list[Node]:
     return out
 
 
-def same_finite_sets(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_finite_sets(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a set with its members written out."""
     if gold[0] == "set" and answer[0] == "set":
         first, second = values(gold[1]), values(answer[1])

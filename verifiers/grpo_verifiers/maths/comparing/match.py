@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing.choice import option_and_text, option_of, options_of
 from grpo_verifiers.maths.comparing.compare import same, start_trial
-from grpo_verifiers.maths.comparing.golds import Gold
+from grpo_verifiers.maths.comparing.golds import MathGold
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
 from grpo_verifiers.maths.reading.lexer import TooBig
@@ -28,7 +28,7 @@ class Match(NamedTuple):
     pending: tuple[tuple[Node, Node], ...] = ()
 
 
-def match(gold: Gold, text: str, options: MathOptions) -> Match:
+def match(gold: MathGold, text: str, options: MathOptions) -> Match:
     """The cheap tiers."""
     if gold.integer is not None:
         plain = _INTEGER.fullmatch(text)
@@ -57,7 +57,7 @@ _EQUAL_INTEGER = Match(True, "equal:rational")
 _UNEQUAL = Match(False, "unequal")
 
 
-def _against(gold: Gold, wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if gold.letter:
         named = option_of(answer.text) or option_of(answer.tokens)
         if named or not gold.has_text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.lists import in_order, unordered, written_out
-from grpo_verifiers.maths.comparing.scalars import Trial
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
 from grpo_verifiers.maths.reading.tree import Node, contains, mul
 
 
@@ -14,7 +14,7 @@ def _bracket(mark: str, is_left: bool) -> str:
     return ")" if mark == "[" else mark
 
 
-def same_tuples(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_tuples(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Two bracketed lists; a pair may be an interval, so its brackets count."""
     g, a = gold[3], answer[3]
     if len(g) != len(a):
@@ -63,7 +63,7 @@ def _matrix(node: Node) -> tuple[tuple[Node, ...], ...] | None:
     return None
 
 
-def same_matrices(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_matrices(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a matrix or a vector."""
     first, second = _matrix(gold), _matrix(answer)
     if first is None or second is None:
@@ -79,7 +79,7 @@ def same_matrices(gold: Node, answer: Node, trial: Trial) -> bool:
     )
 
 
-def same_cases(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_cases(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Definitions by cases, in any order of the cases."""
     left = list(answer[1])
     if len(left) != len(gold[1]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.exact import Undefined
 from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
-from grpo_verifiers.maths.comparing.scalars import Trial, same_scalar, value_of
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, symbols
 from grpo_verifiers.maths.reading.units import conversion, units_agree
 
@@ -16,7 +16,7 @@ def _infinite(node: Node) -> int:
     return int(node[0] == "inf")
 
 
-def same_values(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_values(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Two scalars, percent signs and degrees inside them included."""
     if _infinite(gold) or _infinite(answer):
         return _infinite(gold) == _infinite(answer)
@@ -53,7 +53,7 @@ def _inline(node: Node) -> Node:
     )
 
 
-def same_measures(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_measures(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side carries a unit or a percent sign."""
     unit_g, unit_a = "", ""
     if gold[0] == "unit":
@@ -85,7 +85,7 @@ def same_measures(gold: Node, answer: Node, trial: Trial) -> bool:
     return False
 
 
-def _percentages(gold: Node, answer: Node, trial: Trial) -> bool:
+def _percentages(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """A percentage against a number: its value, or the number before the sign (see the option)."""
     if gold[0] == answer[0] == "pct":
         return trial.same(gold[1], answer[1])
@@ -114,7 +114,7 @@ def _at_least_one(node: Node) -> bool:
         return False
 
 
-def same_ratios(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_ratios(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a ratio or a time of day."""
     half_g = half_a = ""
     if gold[0] == "unit":

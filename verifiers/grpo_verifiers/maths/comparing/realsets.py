@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing.exact import Undefined
 from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
-from grpo_verifiers.maths.comparing.scalars import Trial, same_scalar, value_of
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
 from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, number, symbols
 
 INFINITY = float("inf")
@@ -22,16 +22,16 @@ class End(NamedTuple):
     closed: bool
 
 
-class Piece(NamedTuple):
+class RealPiece(NamedTuple):
     """An interval; a point is an interval closed at two equal ends."""
 
     low: End
     high: End
 
 
-Pieces = tuple[Piece, ...]
+Pieces = tuple[RealPiece, ...]
 LEFT, RIGHT = End(-INFINITY, None, False), End(INFINITY, None, False)
-ALL: Pieces = (Piece(LEFT, RIGHT),)
+ALL: Pieces = (RealPiece(LEFT, RIGHT),)
 
 
 class RealSet(NamedTuple):
@@ -68,7 +68,7 @@ def interval(low: Node, high: Node, low_closed: bool, high_closed: bool) -> Piec
     a, b = _end(low, low_closed), _end(high, high_closed)
     if a.place > b.place or (a.place == b.place and not (a.closed and b.closed)):
         raise NotReal("ends in the wrong order")
-    return (Piece(a, b),)
+    return (RealPiece(a, b),)
 
 
 def point(node: Node) -> Pieces:
@@ -76,20 +76,20 @@ def point(node: Node) -> Pieces:
     end = _end(node, True)
     if end.node is None:
         raise NotReal("infinity is no number")
-    return (Piece(end, end),)
+    return (RealPiece(end, end),)
 
 
 def union(first: Pieces, second: Pieces) -> Pieces:
     """Sorted, with overlapping and touching pieces merged."""
     pieces = sorted((*first, *second), key=lambda p: (p.low.place, not p.low.closed))
-    merged: list[Piece] = []
+    merged: list[RealPiece] = []
     for piece in pieces:
         if merged:
             last = merged[-1]
             touches = piece.low.place == last.high.place and (piece.low.closed or last.high.closed)
             if piece.low.place < last.high.place or touches:
                 if (piece.high.place, piece.high.closed) > (last.high.place, last.high.closed):
-                    merged[-1] = Piece(last.low, piece.high)
+                    merged[-1] = RealPiece(last.low, piece.high)
                 continue
         merged.append(piece)
     return tuple(merged)
@@ -97,17 +97,17 @@ def union(first: Pieces, second: Pieces) -> Pieces:
 
 def complement(pieces: Pieces) -> Pieces:
     """All other real numbers."""
-    out: list[Piece] = []
+    out: list[RealPiece] = []
     low = LEFT
     for piece in union(pieces, ()):
         if piece.low.node is not None:
             high = piece.low._replace(closed=not piece.low.closed)
             if low.place < high.place or (low.place == high.place and low.closed and high.closed):
-                out.append(Piece(low, high))
+                out.append(RealPiece(low, high))
         if piece.high.node is None:
             return tuple(out)
         low = piece.high._replace(closed=not piece.high.closed)
-    out.append(Piece(low, RIGHT))
+    out.append(RealPiece(low, RIGHT))
     return tuple(out)
 
 
@@ -135,7 +135,7 @@ def real_set(node: Node) -> RealSet:
             return RealSet(ALL)
         if node[1] in ("R+", "R+0", "R-"):
             zero = End(0.0, ZERO, node[1] == "R+0")
-            return RealSet((Piece(LEFT, zero),) if node[1] == "R-" else (Piece(zero, RIGHT),))
+            return RealSet((RealPiece(LEFT, zero),) if node[1] == "R-" else (RealPiece(zero, RIGHT),))
         if node[1] == "R*":
             return RealSet(complement(point(ZERO)))
         raise NotReal("a set of other numbers")
@@ -220,7 +220,7 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
     end = _end(right, op in ("<=", ">="))
     if end.node is None:
         return RealSet(ALL, name)
-    return RealSet((Piece(LEFT, end),) if op in ("<", "<=") else (Piece(end, RIGHT),), name)
+    return RealSet((RealPiece(LEFT, end),) if op in ("<", "<=") else (RealPiece(end, RIGHT),), name)
 
 
 def _within(inner: Node, op: str, bound: Node) -> RealSet:
@@ -262,7 +262,7 @@ def _put(node: Node, name: str, value: Node) -> Node:
     )  # fmt: skip
 
 
-def same_sets(gold: RealSet, answer: RealSet, trial: Trial) -> bool:
+def same_sets(gold: RealSet, answer: RealSet, trial: ComparisonTrial) -> bool:
     """Equal pieces, and no contradiction about the variable."""
     if gold.name and answer.name and gold.name != answer.name:
         return False

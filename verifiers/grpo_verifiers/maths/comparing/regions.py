@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.realsets import NotReal, real_set, same_sets
-from grpo_verifiers.maths.comparing.scalars import Trial, proportional
+from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
 from grpo_verifiers.maths.reading.tree import SCALARS, Node
 
 
-def same_regions(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether two solution sets are equal, as pieces of the real line where they are that."""
     try:
         return same_sets(real_set(gold), real_set(answer), trial)
@@ -31,7 +31,7 @@ def same_regions(gold: Node, answer: Node, trial: Trial) -> bool:
     return bool(gold == answer) and gold[0] != "rel"
 
 
-def _unordered_conditions(gold: tuple[Node, ...], answer: tuple[Node, ...], trial: Trial) -> bool:
+def _unordered_conditions(gold: tuple[Node, ...], answer: tuple[Node, ...], trial: ComparisonTrial) -> bool:
     left = list(answer)
     for g in gold:
         for a in left:
@@ -53,7 +53,7 @@ def _finite_union(node: Node) -> tuple[Node, ...] | None:
     return None
 
 
-def same_inequality(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_inequality(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether two inequalities say the same up to a positive factor."""
     if answer[0] != "rel" or len(gold[2]) != len(answer[2]):
         return False

@@ -21,11 +21,11 @@ _RADICAL = frozenset(("root", "log"))
 
 
 @dataclass(slots=True)
-class Trial:
+class ComparisonTrial:
     """One comparison of an answer with a gold: options, what is still to be proved, and why it was accepted."""
 
     options: MathOptions
-    compare: Callable[[Node, Node, Trial], bool]
+    compare: Callable[[Node, Node, ComparisonTrial], bool]
     log10: bool = False
     bare_log: bool = False
     pending: list[tuple[Node, Node]] = field(default_factory=list)
@@ -57,7 +57,7 @@ def value_of(node: Node) -> Fraction | None:
         return None
 
 
-def same_scalar(gold: Node, answer: Node, trial: Trial) -> bool:
+def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether two scalars are equal, or could be (see `Trial.pending`)."""
     if gold == answer and gold[0] in ("n", "s", "c"):
         return True
@@ -113,7 +113,9 @@ def _has_bare_log(node: Node) -> bool:
     return False
 
 
-def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: Trial) -> bool | None:
+def _floats(
+    gold: Node, answer: Node, names: list[str], positive: bool, trial: ComparisonTrial
+) -> bool | None:
     """False: apart at some point. True: together at all points that have a value. None: no point has one."""
     seen = False
     small = bool(names) and (_has_arc(gold) or _has_arc(answer))
@@ -133,7 +135,7 @@ def _floats(gold: Node, answer: Node, names: list[str], positive: bool, trial: T
     return True if seen else None
 
 
-def _field(gold: Node, answer: Node, floats: bool | None, trial: Trial) -> bool:
+def _field(gold: Node, answer: Node, floats: bool | None, trial: ComparisonTrial) -> bool:
     images = Field(trial.log10)
     try:
         if images.image(gold) == images.image(answer):
@@ -146,7 +148,7 @@ def _field(gold: Node, answer: Node, floats: bool | None, trial: Trial) -> bool:
     return _leave_open(gold, answer, trial)
 
 
-def _leave_open(gold: Node, answer: Node, trial: Trial) -> bool:
+def _leave_open(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if len(trial.pending) >= 24:
         return False
     trial.pending.append((gold, answer))
@@ -175,7 +177,7 @@ def _places(gold: Node) -> int | None:
     return gold[2] if gold[0] == "n" else None
 
 
-def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Trial) -> bool:
+def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: ComparisonTrial) -> bool:
     """Rational values that differ: is one the rounding of the other, or inside the tolerance?"""
     tolerance = trial.options.tolerance
     if (
@@ -200,7 +202,7 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Trial) -> 
     return False
 
 
-def _rounds(gold: Node, answer: Node, trial: Trial) -> bool:
+def _rounds(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """The same for values of which one or both are irrational."""
     places, decimal_answer = _places(gold), has_decimal(answer)
     tolerance = trial.options.tolerance
@@ -227,7 +229,7 @@ def _rounds(gold: Node, answer: Node, trial: Trial) -> bool:
     return False
 
 
-def proportional(gold: Node, answer: Node, trial: Trial, positive: bool = False) -> bool:
+def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: bool = False) -> bool:
     """Whether one expression is a non-zero constant times the other (`positive`: a positive one)."""
     names = sorted(symbols(gold) | symbols(answer))
     if not names or len(names) > MOST_SYMBOLS:

@@ -131,31 +131,31 @@ def _constant_is_zero(difference: Any) -> bool | None:
     return any(_proves(step, difference) for step in steps) or bool(difference.equals(0)) or None
 
 
-def _tangent(expression: Any) -> Any:
+def _tangent(expression: object) -> Any:
     """An angle smaller than one in size is zero if its tangent is."""
     if abs(sp.N(expression, 30)) > sp.Float("1e-20"):
         return expression
     return sp.simplify(sp.expand_trig(sp.tan(expression)))
 
 
-def _radicals(expression: Any) -> Any:
+def _radicals(expression: object) -> Any:
     return sp.radsimp(sp.nsimplify(sp.expand(expression)))
 
 
-def _minimal(expression: Any) -> Any:
+def _minimal(expression: object) -> Any:
     x = sp.Symbol("x")
     return sp.Integer(0) if sp.minimal_polynomial(expression, x) == x else sp.Integer(1)
 
 
-def _logs(expression: Any) -> Any:
+def _logs(expression: object) -> Any:
     return sp.simplify(sp.expand_log(expression, force=True))
 
 
-def _factored(expression: Any) -> Any:
+def _factored(expression: object) -> Any:
     return sp.simplify(sp.expand_log(sp.factor(expression, deep=True), force=True))
 
 
-def _factorials(expression: Any) -> Any:
+def _factorials(expression: object) -> Any:
     return sp.combsimp(sp.gammasimp(expression))
 
 

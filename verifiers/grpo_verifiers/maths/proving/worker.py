@@ -47,7 +47,7 @@ _BOOT = (
 )
 
 
-class Task(NamedTuple):
+class ProofTask(NamedTuple):
     """What is to be proved, and the texts for the last tier."""
 
     pairs: tuple[tuple[Node, Node], ...]
@@ -66,7 +66,7 @@ class _Worker:
         self.pid = pid
         self.tasks = 0
 
-    def ask(self, task: Task, seconds: float) -> str:
+    def ask(self, task: ProofTask, seconds: float) -> str:
         """Its reply; `gone`, `timeout` or `memory` where there is none."""
         body = pickle.dumps(tuple(task), protocol=5)
         limit = time.monotonic() + seconds
@@ -87,7 +87,7 @@ class _Worker:
         self.link.close()
 
 
-class Pool:
+class AlgebraPool:
     """Workers shared by all verifiers of this process. Thread-safe; starts by itself; survives a fork of the caller."""
 
     def __init__(self, slots: int = SLOTS) -> None:
@@ -127,7 +127,7 @@ class Pool:
             self._control = ours
             self._ready = False
 
-    def prove(self, tasks: Sequence[Task], seconds: float) -> list[str]:
+    def prove(self, tasks: Sequence[ProofTask], seconds: float) -> list[str]:
         """For every task `s`, `m`, `n` (see `child`), or `timeout`, `memory`.
 
         A large batch gets a short deadline first, so that many slow cases cannot starve the quick ones; what
@@ -155,7 +155,7 @@ class Pool:
 
     def _round(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[ProofTask],
         which: Sequence[int],
         replies: dict[int, str],
         seconds: float,
@@ -316,5 +316,5 @@ def _receive(link: socket.socket, count: int, limit: float) -> bytes | None:
     return parts
 
 
-POOL = Pool()
+POOL = AlgebraPool()
 atexit.register(POOL.close)

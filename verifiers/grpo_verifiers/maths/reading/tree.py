@@ -104,7 +104,7 @@ def rename(node: Node, names: dict[str, str]) -> Node:
     return tuple(_renamed(entry, names) for entry in node)
 
 
-def _renamed(entry: Any, names: dict[str, str]) -> Any:
+def _renamed(entry: object, names: dict[str, str]) -> Any:
     if isinstance(entry, tuple) and entry:
         if isinstance(entry[0], str):
             return rename(entry, names)
@@ -147,7 +147,7 @@ def choose_signs(node: Node, plus: bool) -> Node:
     return tuple(_signs(entry, plus) for entry in node)
 
 
-def _signs(entry: Any, plus: bool) -> Any:
+def _signs(entry: object, plus: bool) -> Any:
     if isinstance(entry, tuple) and entry:
         if isinstance(entry[0], str):
             return choose_signs(entry, plus)

@@ -26,7 +26,9 @@ CHANNEL_FD, PRODUCTS_FD = 3, 4
 STACK_BYTES = 100 << 20
 
 
-def run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp.Program, server: int) -> None:
+def run(
+    job: dict[str, Any], fds: dict[str, int], limits: object, program: seccomp.Program, server: int
+) -> None:
     """Run one job and end the process; never returns, whatever happens."""
     status = CRASHED
     try:
@@ -39,7 +41,7 @@ def run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp.
         os._exit(status)
 
 
-def _run(job: dict[str, Any], fds: dict[str, int], limits: Any, program: seccomp.Program) -> int:
+def _run(job: dict[str, Any], fds: dict[str, int], limits: object, program: seccomp.Program) -> int:
     payload = json.loads(_read(fds.pop("payload")))
     for name, target in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         if name in fds:
@@ -153,7 +155,7 @@ def run_stdio(payload: dict[str, Any], _: int) -> int:
     return status
 
 
-def _exit_status(code: Any) -> int:
+def _exit_status(code: object) -> int:
     if code is None:
         return 0
     if isinstance(code, int):

@@ -12,19 +12,19 @@ PYTHON_TAGS = ("python", "py", "python3", "py3", "python2", "ipython", "pycon")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FencedBlock:
     """A fenced block: its tag in lower case and its text, dedented by the fence's own indent."""
 
     tag: str
     text: str
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text: str) -> list[FencedBlock]:
     """The fenced blocks in order; one that is never closed reaches to the end."""
     return list(_blocks(text.split("\n")))
 
 
-def _blocks(lines: list[str]) -> Iterator[Block]:
+def _blocks(lines: list[str]) -> Iterator[FencedBlock]:
     fence, tag, indent, inside = "", "", 0, list[str]()
     for line in lines:
         marks, info = _fence(line)
@@ -33,12 +33,12 @@ def _blocks(lines: list[str]) -> Iterator[Block]:
                 fence, tag, inside = marks, _tag(info), []
                 indent = len(line) - len(line.lstrip())
         elif marks[:1] == fence[0] and len(marks) >= len(fence) and not info:
-            yield Block(tag, _dedent(inside, indent))
+            yield FencedBlock(tag, _dedent(inside, indent))
             fence = ""
         else:
             inside.append(line)
     if fence:
-        yield Block(tag, _dedent(inside, indent))
+        yield FencedBlock(tag, _dedent(inside, indent))
 
 
 def _fence(line: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ class TooLarge(ValueError):
     """A message over the cap."""
 
 
-def send(fd: int, message: Any) -> None:
+def send(fd: int, message: object) -> None:
     """Write one message."""
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > MAX_FRAME:

@@ -57,7 +57,7 @@ class Link:
         self.pending: list[tuple[Any, Any]] = []
         self.calls, self.is_dead = 0, False
 
-    def ask(self, *request: Any) -> Any:
+    def ask(self, *request: object) -> Any:
         """One question, and the answers to what the solution asks back meanwhile."""
         return self._ask(list(request), [], {})
 
@@ -67,7 +67,7 @@ class Link:
         sent = [self.encode(a) for a in args]
         return self._ask(["call", number, sent, {k: self.encode(v) for k, v in kwargs.items()}], args, kwargs)
 
-    def _ask(self, request: list[Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    def _ask(self, request: list[Any], args: object, kwargs: dict[str, Any]) -> Any:
         if self.is_dead:
             raise Stopped
         try:
@@ -118,7 +118,7 @@ class Link:
             for target, value in waiting:
                 write_back(target, value)
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: object) -> Any:
         return wire.encode(value, self._lend)
 
     def _lend(self, value: Any) -> Any:
@@ -149,14 +149,14 @@ class Link:
             return {"ob": self._number(value)}
         raise TypeError(f"a {kind.__name__} of the test cannot be passed to the solution")
 
-    def _number(self, value: Any) -> int:
+    def _number(self, value: object) -> int:
         for number, lent in enumerate(self.lent):
             if lent is value:
                 return number
         self.lent.append(value)
         return len(self.lent) - 1
 
-    def decode(self, message: Any) -> Any:
+    def decode(self, message: object) -> Any:
         return wire.decode(message, self._resolve)
 
     def _resolve(self, tag: str, body: Any) -> Any:
@@ -214,7 +214,7 @@ class Link:
         return made
 
 
-def _attribute(target: Any, name: str) -> Any:
+def _attribute(target: object, name: str) -> Any:
     """What a solution may see of a test's object: its own data and the methods that its class defines in the test."""
     if type(target).__module__ != "__main__" or name.startswith("_"):
         raise AttributeError(name)
@@ -226,7 +226,7 @@ def _attribute(target: Any, name: str) -> Any:
     raise AttributeError(name)
 
 
-def _set_attribute(target: Any, name: str, value: Any) -> None:
+def _set_attribute(target: object, name: str, value: object) -> None:
     """Set data of a test's object, never what its class defines."""
     if type(target).__module__ != "__main__" or name.startswith("_") or hasattr(type(target), name):
         raise AttributeError(name)
@@ -273,7 +273,7 @@ def write_back(target: Any, value: Any) -> None:
         target.__dict__.update(value.__dict__)
 
 
-def _merge(old: Any, new: Any) -> Any:
+def _merge(old: object, new: object) -> Any:
     if type(old) is type(new) and type(old) in (list, dict, set, tuple):
         write_back(old, new)
         return old if type(old) is not tuple else new
@@ -289,7 +289,7 @@ class Handle:
         for name, value in (("_link", link), ("_number", number), ("_type", kind), ("_truth", truth)):
             object.__setattr__(self, name, value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._link.call(self._number, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -297,19 +297,19 @@ class Handle:
             raise AttributeError(name)
         return self._link.ask("get", {"k": self._number}, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self._link.ask("set", {"k": self._number}, name, self._link.encode(value))
 
     def __delattr__(self, name: str) -> None:
         self._link.ask("del", {"k": self._number}, name)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self._link.ask("item", {"k": self._number}, self._link.encode(key))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self._link.ask("setitem", {"k": self._number}, self._link.encode(key), self._link.encode(value))
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         self._link.ask("delitem", {"k": self._number}, self._link.encode(key))
 
     def __iter__(self) -> Iterator[Any]:
@@ -324,7 +324,7 @@ class Handle:
             raise TypeError("no length")
         return found
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         return any(item is found or item == found for found in self)
 
     def __bool__(self) -> bool:
@@ -339,15 +339,15 @@ class Handle:
     def __enter__(self) -> Any:
         return self._link.ask("enter", {"k": self._number})
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> Any:
+    def __exit__(self, kind: object, value: object, trace: object) -> Any:
         return self._link.ask("exit", {"k": self._number}) if kind is None else False
 
-    def __instancecheck__(self, value: Any) -> bool:
+    def __instancecheck__(self, value: object) -> bool:
         return isinstance(value, Handle) and bool(
             self._link.ask("isinstance", {"k": value._number}, {"k": self._number})
         )
 
-    def __subclasscheck__(self, value: Any) -> bool:
+    def __subclasscheck__(self, value: object) -> bool:
         return isinstance(value, Handle) and bool(
             self._link.ask("issubclass", {"k": value._number}, {"k": self._number})
         )
@@ -363,21 +363,21 @@ def _walk(iterator: Any) -> Iterator[Any]:
         yield item
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if type(value) is not str:
         raise TypeError("no text")
     return value
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    def ask(self: TrustedHandle, *others: Any) -> Any:
+    def ask(self: TrustedHandle, *others: object) -> Any:
         return self._link.ask(name, {"k": self._number}, *[self._link.encode(o) for o in others])
 
     return ask
 
 
 def _reflected(name: str) -> Callable[..., Any]:
-    def ask(self: TrustedHandle, other: Any) -> Any:
+    def ask(self: TrustedHandle, other: object) -> Any:
         return self._link.ask(name, self._link.encode(other), {"k": self._number})
 
     return ask

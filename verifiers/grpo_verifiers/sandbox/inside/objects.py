@@ -30,12 +30,12 @@ class FromTest:
             raise AttributeError(name)
         return self._peer.ask(["get", self._number, name])
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self._tag != "ob" or name.startswith("_"):
             raise AttributeError(name)
         self._peer.ask(["set", self._number, name, self._peer.encode(value)])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._peer.ask(
             ["call", self._number, [self._peer.encode(a) for a in args], self._peer.encode(kwargs)]
         )
@@ -60,7 +60,7 @@ class Peer:
         self.numbers: dict[int, int] = {}
         self.lent: dict[tuple[str, int], FromTest] = {}
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: object) -> Any:
         return wire.encode(value, self._refer)
 
     def _refer(self, value: Any) -> Any:
@@ -83,7 +83,7 @@ class Peer:
             about["b"] = bool(value)
         return {"h": about}
 
-    def decode(self, message: Any) -> Any:
+    def decode(self, message: object) -> Any:
         return wire.decode(message, self._resolve)
 
     def _resolve(self, tag: str, body: Any) -> Any:
@@ -110,7 +110,7 @@ class Peer:
             return made
         raise wire.BadWire(tag)
 
-    def ask(self, message: Any) -> Any:
+    def ask(self, message: object) -> Any:
         """A question to the test program, answered after any further calls it makes meanwhile."""
         frames.send(self.fd, message)
         return self.loop()
@@ -159,7 +159,7 @@ class Peer:
         changed += [[k, now] for k, was in kwargs.items() if (now := self._now(was, named[k])) != was]
         return [*reply, changed] if changed else reply
 
-    def _now(self, was: Any, value: Any) -> Any:
+    def _now(self, was: object, value: object) -> Any:
         if type(was) is list or (type(was) is dict and not MUTABLE_TAGS.isdisjoint(was)):
             try:
                 return self.encode(value)

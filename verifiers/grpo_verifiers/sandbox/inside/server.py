@@ -33,7 +33,7 @@ STRETCH = 2  # how many times its wall limit a starved run may take
 
 
 @dataclass(slots=True)
-class Settings:
+class LaneSettings:
     """What the host asks of a lane; `tier` is what it must enforce or else fail."""
 
     fd: int
@@ -51,7 +51,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Limits:
+class RunLimits:
     """The limits of one run; `steps` is how many results may each take `cpu_s` and `wall_s`."""
 
     cpu_s: float
@@ -70,7 +70,7 @@ class PackageFinder:
     def __init__(self, places: dict[str, str]) -> None:
         self.places = places
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         """The spec of an allowed top-level package."""
         place = self.places.get(name) if path is None else None
         if place is None:
@@ -84,7 +84,7 @@ class PackageFinder:
 
 def main() -> None:
     """Isolate, say so, serve until the host is gone."""
-    settings = Settings(**json.loads(sys.argv[1]))
+    settings = LaneSettings(**json.loads(sys.argv[1]))
     control = _socket.socket(fileno=settings.fd)
     os.environ.clear()
     try:
@@ -102,7 +102,7 @@ def main() -> None:
     os._exit(0)
 
 
-def isolate(settings: Settings) -> tuple[seccomp.Program, dict[str, Any]]:
+def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
     """Preload, then give up everything the tier takes away; the seccomp program is for the children to install."""
     if settings.tier not in ("namespaces", "landlock", "weak") or not libc.ARCH:
         raise ValueError(f"no tier {settings.tier!r} on this processor")
@@ -171,7 +171,7 @@ def _leave_root() -> None:
             os.setresuid(user, user, user)
 
 
-def serve(control: Any, program: seccomp.Program, settings: Settings) -> None:
+def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSettings) -> None:
     """Run jobs one after another; returns when the host has hung up."""
     from . import child
 
@@ -186,7 +186,7 @@ def serve(control: Any, program: seccomp.Program, settings: Settings) -> None:
             _close(fds)
             continue
         places = dict(zip(job["fds"], fds, strict=True))
-        limits = Limits(**job["limits"])
+        limits = RunLimits(**job["limits"])
         try:
             pid = os.fork()
         except OSError as err:
@@ -213,7 +213,7 @@ def _close(fds: list[int]) -> None:
         os.close(fd)
 
 
-def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str, Any]:
+def supervise(pid: int, limits: RunLimits, control: _socket.socket, watched: int) -> dict[str, Any]:
     """Wait for the child and kill it at its limits. CPU time counts, wall time is the backstop for what sleeps.
 
     The first look is late, so that a short run costs one wait; then every 20 ms.
@@ -223,7 +223,7 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
     poll = select.poll()
     poll.register(ends, select.POLLIN)
     poll.register(control.fileno(), select.POLLIN)
-    watch = Watch(limits, (~pid << 3) | 2, watched, started)
+    watch = RunClock(limits, (~pid << 3) | 2, watched, started)
     killed, wait_s = "", FIRST_LOOK_S
     while not killed:
         ready = poll.poll(min(wait_s, limits.cpu_s) * 1000)
@@ -248,13 +248,13 @@ def supervise(pid: int, limits: Limits, control: Any, watched: int) -> dict[str,
     return {**report, "cpu": round(cpu_s, 6), "wall": round(wall_s, 6)}
 
 
-class Watch:
+class RunClock:
     """The clocks of one run, and when they are up.
 
     A run that gets no CPU time because the machine is busy is not one that sleeps: its wall time is stretched.
     """
 
-    def __init__(self, limits: Limits, clock: int, watched: int, now: float) -> None:
+    def __init__(self, limits: RunLimits, clock: int, watched: int, now: float) -> None:
         self.limits, self.clock, self.watched = limits, clock, watched
         self.size, self.steps, self.step_cpu, self.step_start = 0, 1, 0.0, now
         self.mark, self.mark_cpu, self.rate = now, 0.0, 1.0

@@ -6,6 +6,7 @@ Only what is left over comes from the solution.
 
 from __future__ import annotations
 
+import _socket
 import ast
 import builtins
 import contextlib
@@ -51,7 +52,7 @@ WELL_KNOWN |= dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreparedTests:
     """A test program made ready once: code of each test, names it cannot resolve itself, how it is to be started."""
 
     before: types.CodeType
@@ -61,7 +62,7 @@ class Plan:
     shared: frozenset[str]
 
 
-def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None:
+def serve(control: _socket.socket, program: seccomp.Program, notes: dict[str, Any]) -> None:
     """Run test programs one after another; returns when the host has hung up."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MB << 20, MEMORY_MB << 20))
     signal.signal(signal.SIGPROF, clock.ring)
@@ -69,7 +70,7 @@ def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None
     gc.unfreeze()
     gc.enable()
     sys.modules.setdefault("pytest", likeness.module())
-    plans: dict[bytes, Plan] = {}
+    plans: dict[bytes, PreparedTests] = {}
     control.send(json.dumps({"ready": notes}).encode())
     while True:
         message, fds = receive_files(control)
@@ -90,7 +91,7 @@ def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None
                     plans.clear()
                 plan = plans[text] = prepare(json.loads(text))
             answer = run(plan, json.loads(text), channel)
-        except Broken as err:
+        except BrokenTests as err:
             answer = {"broken": str(err)[:300]}
         except TimeIsUp:
             answer = {"results": ["time"], "calls": 0, "dead": False, "late": True}
@@ -106,7 +107,7 @@ def serve(control: Any, program: seccomp.Program, notes: dict[str, Any]) -> None
         control.send(json.dumps(answer).encode())
 
 
-class Broken(Exception):
+class BrokenTests(Exception):
     """The tests themselves cannot be run: a fault of the row."""
 
 
@@ -115,19 +116,19 @@ class TimeIsUp(BaseException):
 
 
 @dataclass(slots=True)
-class Clock:
+class TestClock:
     """Whether a test program is running, so that a late signal is not taken for the next one's."""
 
     is_armed: bool = False
 
-    def ring(self, *_: Any) -> None:
+    def ring(self, *_: object) -> None:
         """The signal handler."""
         if self.is_armed:
             self.is_armed = False
             raise TimeIsUp
 
 
-clock = Clock()
+clock = TestClock()
 
 
 def _limit_time(cpu_s: float) -> None:
@@ -138,7 +139,7 @@ def _limit_time(cpu_s: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
 
-def prepare(job: dict[str, Any]) -> Plan:
+def prepare(job: dict[str, Any]) -> PreparedTests:
     """Compile a test program, with a commit after every statement that may call the solution.
 
     Raises:
@@ -147,10 +148,10 @@ def prepare(job: dict[str, Any]) -> Plan:
     try:
         return _prepare(job)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
-        raise Broken(f"{type(err).__name__}: {err}") from err
+        raise BrokenTests(f"{type(err).__name__}: {err}") from err
 
 
-def _prepare(job: dict[str, Any]) -> Plan:
+def _prepare(job: dict[str, Any]) -> PreparedTests:
     trees = [ast.parse(t) for t in job["tests"]]
     free = free_names([job["before"], *job["tests"]])
     starts_itself = any(_starts_itself(tree) for tree in trees)
@@ -159,7 +160,7 @@ def _prepare(job: dict[str, Any]) -> Plan:
         Committing().visit(tree)
         codes.append(compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True))
     before = compile(job["before"], "<prompt>", "exec", dont_inherit=True)
-    return Plan(before, tuple(codes), free, starts_itself, frozenset(job["shared"]))
+    return PreparedTests(before, tuple(codes), free, starts_itself, frozenset(job["shared"]))
 
 
 def free_names(sources: list[str]) -> tuple[str, ...]:
@@ -236,7 +237,7 @@ def _commit() -> ast.stmt:
     return ast.Expr(ast.Call(ast.Name(COMMIT, ast.Load()), [], []))
 
 
-def run(plan: Plan, job: dict[str, Any], channel: int) -> dict[str, Any]:
+def run(plan: PreparedTests, job: dict[str, Any], channel: int) -> dict[str, Any]:
     """One solution against a prepared test program."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
@@ -247,7 +248,7 @@ def run(plan: Plan, job: dict[str, Any], channel: int) -> dict[str, Any]:
     try:
         exec(plan.before, namespace)
     except Exception as err:  # whatever the row's own setup raises is the row's fault
-        raise Broken(f"the setup fails: {_reason(err)}") from err
+        raise BrokenTests(f"the setup fails: {_reason(err)}") from err
     results: list[str] = []
     try:
         names = _bind(plan, job["entry"], namespace, link)
@@ -269,7 +270,7 @@ def run(plan: Plan, job: dict[str, Any], channel: int) -> dict[str, Any]:
     return {"results": results, "calls": link.calls, "dead": dead}
 
 
-def _bind(plan: Plan, entry: str | None, namespace: dict[str, Any], link: Link) -> set[str]:
+def _bind(plan: PreparedTests, entry: str | None, namespace: dict[str, Any], link: Link) -> set[str]:
     """Give the test program its missing names: standard library first, the solution last."""
     wanted = [n for n in plan.free if n not in namespace and not _from_library(n, namespace)]
     if entry and entry not in wanted:
@@ -355,6 +356,6 @@ def _start(namespace: dict[str, Any], entry: str | None) -> str:
     return ""
 
 
-def _call(function: Any, args: tuple[Any, ...]) -> str:
+def _call(function: object, args: tuple[Any, ...]) -> str:
     code = compile("f(*a)", "<tests>", "exec")
     return _one(code, {"f": function, "a": args})

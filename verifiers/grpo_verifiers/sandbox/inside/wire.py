@@ -24,7 +24,7 @@ class BadWire(ValueError):
     """A message that no honest sender makes."""
 
 
-def refuse(value: Any) -> Any:
+def refuse(value: object) -> Any:
     """The `other` of a side that sends plain values only."""
     raise NotPlain(type(value).__name__)
 
@@ -141,12 +141,12 @@ def _encode_subclass(value: Any, kind: type, other: Callable[[Any], Any]) -> Any
     return other(value)
 
 
-def unknown(tag: str, body: Any) -> Any:
+def unknown(tag: str, body: object) -> Any:
     """The `other` of a side that accepts plain values only."""
     raise BadWire(f"unexpected tag {tag!r}")
 
 
-def decode(message: Any, other: Callable[[str, Any], Any] = unknown) -> Any:
+def decode(message: object, other: Callable[[str, Any], Any] = unknown) -> Any:
     """The value behind a message of `encode`; tags not known here go to `other`.
 
     Raises:
@@ -212,7 +212,7 @@ def _fraction(body: Any, other: Callable[[str, Any], Any]) -> Any:
     return Fraction(top, bottom)
 
 
-def _decimal(body: Any, _: Any) -> Any:
+def _decimal(body: object, _: object) -> Any:
     from decimal import Decimal
 
     if type(body) is not str or len(body) > 10_000:

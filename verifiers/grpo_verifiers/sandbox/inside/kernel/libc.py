@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import platform
-from typing import Any
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -57,7 +56,7 @@ def prctl(option: int, *args: int) -> int:
     return checked(libc.prctl(ctypes.c_int(option), *padded), f"prctl {option}")
 
 
-def syscall(number: int, *args: Any) -> int:
+def syscall(number: int, *args: object) -> int:
     """A raw system call; integers are passed as longs."""
     typed = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
     return checked(libc.syscall(ctypes.c_long(number), *typed), f"syscall {number}")
