@@ -69,13 +69,13 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
     class Race(Job):
         spent, eval_cpu = 0.0, 0.0
 
-        def evaluate(self, evaluator: Any, step: int) -> None:
+        def evaluate(self, step: int) -> None:
             began = time.process_time()
             if step == 0:
                 Race.spent = began
-            super().evaluate(evaluator, step)
+            super().evaluate(step)
             Race.eval_cpu += time.process_time() - began
-            last = [e["eval/pass@1"] for e in self.evaluations[-2:]]
+            last = [e["eval/pass@1"] for e in self.running.evaluations[-2:]]
             if len(last) == 2 and min(last) >= TARGET:
                 self.interrupts.asked = Exit.TERMINATED
 

@@ -38,10 +38,10 @@ def main() -> None:
     clock = Stopwatch(float(sys.argv[2]))
 
     class Race(Job):
-        def evaluate(self, evaluator: Any, step: int) -> None:
+        def evaluate(self, step: int) -> None:
             with clock.pause():
-                super().evaluate(evaluator, step)
-            if clock.evaluated(self.evaluations[-1]["eval/pass@1"]):
+                super().evaluate(step)
+            if clock.evaluated(self.running.evaluations[-1]["eval/pass@1"]):
                 self.interrupts.asked = Exit.TERMINATED
 
         def _trainer(self, *args: Any) -> Any:

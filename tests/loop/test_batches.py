@@ -44,7 +44,7 @@ def trained(folder: Path, name: str, **train: Any) -> tuple[Any, list[dict[str, 
     )
     job = Job(recipe, label=name, base=folder, display=make_display("none"))
     job.run()
-    return job.trainer, [m for m in job.folder.metrics() if "loss" in m]
+    return job.running.trainer, [m for m in job.running.folder.metrics() if "loss" in m]
 
 
 def weights(trainer: Any) -> torch.Tensor:

@@ -5,14 +5,12 @@ Rank 0 alone looks. An alarm at which the run already stopped once does not stop
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_cli.display.protocol import Display
-from grpo_cli.errors import Exit, TrainingError
 from grpo_cli.findings.alarms import MONITORS, Alarms
 from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
@@ -22,10 +20,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_step
-from grpo_cli.run.info import Metrics, Status
-
-if TYPE_CHECKING:
-    from grpo_cli.jobs.train.job import Job, Outcome
+from grpo_cli.run.info import Metrics
 
 GOLD = "eval/gold/pass@1"
 MOST_SAMPLES = 20
@@ -110,54 +105,6 @@ class Alarmed:
         self.display.note("warn", f"step {finding.step}: {finding.text}", hint)
         if self._stops(finding):
             self.raised.append(finding)
-
-
-def end_paused(job: Job, step: int) -> Outcome:
-    """The end of a process that stops for a person to look; a resume goes on from here."""
-    hint = "resumed as it is, the run stops at new alarms only; with `monitor.on_alarm=warn` at none"
-    job.display.note("warn", f"paused after step {step}", hint)
-    return _ended(job, step, "paused", job.resume_hint(), action="pause")
-
-
-def end_rolled_back(job: Job, step: int) -> Outcome:
-    """The end of a run whose result is its best checkpoint by the gold verifier; what came later is set aside.
-
-    Nothing is trained on: chance depends on seed and step alone, so the same verifier would lead to the same place.
-
-    Raises:
-        TrainingError: no whole checkpoint of an evaluated step is left.
-    """
-    run, best = job.folder, 0
-    if job.ranks.is_main:
-        found = best_valid_gold(run.path / "checkpoints", job.evaluations)
-        if found is None:
-            raise TrainingError("no checkpoint is left to roll back to", hint=job.resume_hint())
-        best = found.step
-        gone = roll_back(run, best)
-        where = f"rolled back from step {step} to {found.path}, the best by the gold verifier"
-        aside = f"; {gone} later steps moved to *.abandoned" if gone else ""
-        hint = (
-            "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
-        )
-        job.display.note("warn", where + aside, hint)
-    best = job.ranks.agreed(best)
-    job.evaluations = [e for e in job.evaluations if e["step"] <= best]
-    next_ = f"grpo eval {shlex.quote(str(run.checkpoint_path(best)))}"
-    return _ended(job, best, "rolled_back", next_, action="roll_back", at=step)
-
-
-def _ended(job: Job, step: int, status: Status, next_: str, **act: Any) -> Outcome:
-    alarmed = job.alarmed
-    if job.ranks.is_main:
-        job.folder.update_manifest(status=status, steps=step, **alarmed.acted(**act))
-    job.finish(
-        status,
-        next_=next_,
-        reason=alarmed.reason,
-        evidence=alarmed.evidence,
-        other=f"{job.resume_hint()} --set monitor.on_alarm=warn",
-    )
-    return job.outcome(step, Exit.BAR_MISSED, status)
 
 
 def best_gold_step(evaluations: Sequence[Metrics]) -> int | None:

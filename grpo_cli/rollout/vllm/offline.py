@@ -31,6 +31,13 @@ STARTED_WITH = {"max_model_length": "max_model_len", "gpu_memory_utilization": "
 """Settings of `sample.vllm` that hold without a trainer too, and vLLM's own names of them."""
 
 
+QUIET = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # stdout is data
+}
+
+
 class Unfit(SetupError):
     """vLLM cannot generate here; the message is the reason."""
 
@@ -121,7 +128,8 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
     os.environ.setdefault(
         "VLLM_ENABLE_V1_MULTIPROCESSING", "0"
     )  # in this process: what it takes ends with it
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     with _in_main_memory(policy), tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
         try:
             from vllm import LLM

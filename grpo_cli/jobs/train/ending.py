@@ -1,0 +1,135 @@
+"""How a run ends: what its manifest says, the end card, and the outcome that the command turns into an exit code."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from contextlib import suppress
+from typing import Any
+
+from grpo_cli.errors import Exit, TrainingError, UserError
+from grpo_cli.findings.gold import trusted_score
+from grpo_cli.jobs.train.alarm_actions import best_valid_gold, roll_back
+from grpo_cli.jobs.train.outcome import Outcome
+from grpo_cli.jobs.train.running import Running
+from grpo_cli.resilience import checkpoint
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import Card, Status
+
+
+def resume_hint(run: RunFolder) -> str:
+    """The command that goes on from here."""
+    return f"grpo train --resume {shlex.quote(str(run.path))}"
+
+
+def mark_failed(run: RunFolder, err: UserError, *, tells: bool) -> None:
+    """Leave word in the run's folder; where this process `tells`, say in the error how to go on from the last checkpoint."""
+    with suppress(UserError):  # a full disk: what stopped the run is told, not this
+        run.log("error", err.render())
+        run.update_manifest(status="failed", reason=str(err))
+    saved = checkpoint.all_checkpoints(run.path / "checkpoints")
+    if saved and tells:
+        last = f"{saved[-1].path.name} is saved; with the cause mended `{resume_hint(run)}` goes on from it"
+        err.hint = f"{err.hint}\n      {last}" if err.hint else last
+
+
+def end_interrupted(running: Running, step: int, code: Exit) -> Outcome:
+    """The end after a signal or a deadline, everything saved."""
+    running.folder.update_manifest(status="interrupted", steps=step)
+    finish(running, "interrupted", next_=resume_hint(running.folder))
+    return outcome_of(running, step, code, "interrupted")
+
+
+def end_trained(running: Running, step: int, action: str | None) -> Outcome:
+    """The end of a run that went as far as it should: to its last step, or to where a rule stopped it."""
+    status: Status = "stopped" if running.stop_rules.reason else "done"
+    reason = running.stop_rules.reason or running.alarmed.reason or None
+    running.folder.update_manifest(status=status, steps=step, reason=reason)
+    finish(running, status, next_=f"grpo eval {running.folder.checkpoint_path(step)}", reason=reason or "")
+    return outcome_of(running, step, Exit.BAR_MISSED if reason or action else Exit.OK, status)
+
+
+def end_paused(running: Running, step: int) -> Outcome:
+    """The end of a process that stops for a person to look; a resume goes on from here."""
+    hint = "resumed as it is, the run stops at new alarms only; with `monitor.on_alarm=warn` at none"
+    running.display.note("warn", f"paused after step {step}", hint)
+    return _ended(running, step, "paused", resume_hint(running.folder), action="pause")
+
+
+def end_rolled_back(running: Running, step: int) -> Outcome:
+    """The end of a run whose result is its best checkpoint by the gold verifier; what came later is set aside.
+
+    Nothing is trained on: chance depends on seed and step alone, so the same verifier would lead to the same place.
+
+    Raises:
+        TrainingError: no whole checkpoint of an evaluated step is left.
+    """
+    run, best = running.folder, 0
+    if running.ranks.is_main:
+        found = best_valid_gold(run.path / "checkpoints", running.evaluations)
+        if found is None:
+            raise TrainingError("no checkpoint is left to roll back to", hint=resume_hint(run))
+        best = found.step
+        gone = roll_back(run, best)
+        where = f"rolled back from step {step} to {found.path}, the best by the gold verifier"
+        aside = f"; {gone} later steps moved to *.abandoned" if gone else ""
+        hint = (
+            "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
+        )
+        running.display.note("warn", where + aside, hint)
+    best = running.ranks.agreed(best)
+    running.evaluations = [e for e in running.evaluations if e["step"] <= best]
+    next_ = f"grpo eval {shlex.quote(str(run.checkpoint_path(best)))}"
+    return _ended(running, best, "rolled_back", next_, action="roll_back", at=step)
+
+
+def _ended(running: Running, step: int, status: Status, next_: str, **act: Any) -> Outcome:
+    alarmed = running.alarmed
+    if running.ranks.is_main:
+        running.folder.update_manifest(status=status, steps=step, **alarmed.acted(**act))
+    finish(
+        running,
+        status,
+        next_=next_,
+        reason=alarmed.reason,
+        evidence=alarmed.evidence,
+        other=f"{resume_hint(running.folder)} --set monitor.on_alarm=warn",
+    )
+    return outcome_of(running, step, Exit.BAR_MISSED, status)
+
+
+def finish(running: Running, status: Status, next_: str, **more: str) -> None:
+    """Show the end card."""
+    run, stopwatch = running.folder, running.stopwatch
+    best = max(running.evaluations, key=trusted_score, default=None)
+    best_path = run.checkpoint_path(best["step"]) if best else None
+    running.display.finish(
+        Card(
+            status=status,
+            wall_s=time.perf_counter() - stopwatch.began,
+            history=tuple(m for m in run.metrics() if "reward/total/mean" in m),
+            evaluations=tuple(running.evaluations),
+            device=running.device,
+            best=str(best_path) if best_path and best_path.exists() else "",
+            next=next_,
+            **more,
+            seconds={phase: s for phase, s in stopwatch.of(run).items() if phase != "total"},
+        )
+    )
+
+
+def outcome_of(running: Running, steps: int, code: Exit, status: Status) -> Outcome:
+    """What the run came to, once every rank is here."""
+    running.ranks.wait()  # the first rank that ends with a code above 0 has torchrun end the others
+    measured = {m["step"]: m for m in running.evaluations}
+    last = running.folder.checkpoint_path(steps)
+    return Outcome(
+        running.folder,
+        steps,
+        before=measured.get(0),
+        after=measured.get(steps) if steps else None,
+        seconds=running.stopwatch.of(running.folder),
+        code=code,
+        checkpoint=last if last.is_dir() else None,
+        status=status,
+    )

@@ -1,0 +1,64 @@
+"""Held-out rows measured in the middle of a run: recorded, shown, and looked at by the alarms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpo_cli.errors import TrainingError
+from grpo_cli.findings.gold import gap_alarm, gap_metrics
+from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.workplace import Workplace
+from grpo_cli.measure.evaluation import Evaluation
+from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.rollout.engine import Engine, SamplingSettings
+from grpo_cli.train.step import ERRORS_HINT, why_no_verdict
+
+
+class HeldOut:
+    """The held-out rows of one run, asked again and again with the same seed: scores are paired over time."""
+
+    def __init__(self, running: Running, place: Workplace, engine: Engine) -> None:
+        assert place.held_out is not None
+        sample, self.running = place.recipe.sample, running
+        sampling = SamplingSettings(sample.max_tokens, sample.temperature, seed=place.recipe.train.seed)
+        self.evaluator = Evaluator(
+            place.recipe.eval, place.held_out, place.judge, engine, place.policy, sampling, running.ranks
+        )
+
+    def measure(self, step: int) -> None:
+        """Measure, record and show.
+
+        Raises:
+            TrainingError: no sample got a verdict.
+        """
+        running = self.running
+        with running.stopwatch.timed("evaluate"):
+            if running.trainer is not None:
+                running.trainer.catch_up()
+            show = running.display.phase
+            found = self.evaluator.run(step, lambda done, total: show("evaluate", done, total))
+            if running.recipe.sample.engine == "vllm":
+                self.evaluator.engine.release()  # the memory is vLLM's between evaluations
+        metrics = self._metrics(step, found)
+        running.folder.write_samples(step, found.sampled.records, split="eval")
+        if found.sampled.pass_1.n == 0 and running.recipe.stop.verifier_errors < 1:
+            cause = why_no_verdict(record.verdicts for record in found.sampled.records)
+            raise TrainingError(f"no held-out sample got a verdict: {cause}", hint=ERRORS_HINT)
+        running.folder.write_metrics(metrics)
+        for tracker in running.trackers:
+            tracker.send(metrics)
+        running.display.evaluated(metrics)
+        running.alarmed.evaluated(metrics)
+
+    def _metrics(self, step: int, found: Evaluation) -> dict[str, Any]:
+        """Those of the evaluation, with what follows from the ones before; it joins them."""
+        evaluations, recipe = self.running.evaluations, self.running.recipe
+        metrics = {"step": step, **found.as_metrics()}
+        best = max((e["eval/pass@1"] for e in evaluations), default=-1.0)
+        metrics["eval/best"] = metrics["eval/pass@1"] > best
+        gold = recipe.monitor.gold
+        if gold is not None:
+            metrics |= gap_metrics(found.sampled.records, gold, recipe.verify[gold].right_at)
+        evaluations.append(metrics)
+        metrics["eval/gold/alarm"] = None if gold is None else int(gap_alarm(evaluations) is not None)
+        return metrics

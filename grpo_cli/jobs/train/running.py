@@ -1,0 +1,38 @@
+"""What the parts of a run share once it has a folder: callbacks, evaluations and the end read and write this, not the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.display.protocol import Display
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.findings.stopping import StopRules
+from grpo_cli.jobs.train.alarm_actions import Alarmed
+from grpo_cli.jobs.train.outcome import Stopwatch
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience.interrupt import Interrupts
+from grpo_cli.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from grpo_cli.jobs.train.trackers import Tracker
+    from grpo_cli.train.trainer import Trainer
+
+
+@dataclass
+class Running:
+    """One run, or one rank's part of it. `device` is its name for people; there is no trainer before all is checked."""
+
+    recipe: Recipe
+    folder: RunFolder
+    display: Display
+    ranks: Ranks
+    interrupts: Interrupts
+    stopwatch: Stopwatch
+    device: str
+    stop_rules: StopRules
+    alarmed: Alarmed
+    evaluations: list[dict[str, Any]]
+    trainer: Trainer | None = None
+    trackers: Sequence[Tracker] = field(default_factory=list)

@@ -1,0 +1,168 @@
+"""The parts of a training run, made one after the other: what can be refused is refused before the run has a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transformers import TrainerCallback
+
+from grpo_cli.display.protocol import Display
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.distributed.replica import Replica
+from grpo_cli.errors import UserError
+from grpo_cli.jobs.train.trackers import check_trackers
+from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
+from grpo_cli.policy.model import load_model, pick_device
+from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.threads import set_threads
+from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience import checkpoint
+from grpo_cli.rollout.engine import Engine
+from grpo_cli.rollout.make import policy_engine
+from grpo_cli.rollout.reuse.engine import PrefixReuse
+from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
+from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.trainer import Trainer
+from grpo_cli.train.trl_config import batching, check_hooks, grpo_config
+
+MOST_SEEN = 2000
+"""Training rows whose prompts are measured for the size of a micro-batch."""
+
+
+def connect(recipe: Recipe, ranks: Ranks) -> None:
+    """Join the other ranks, after what this machine cannot do was refused.
+
+    Raises:
+        SetupError: another TRL than ours, a package that is missing, or ranks that cannot be reached.
+    """
+    check_hooks()
+    if recipe.sample.engine == "vllm":
+        mode = recipe.sample.vllm.get("mode", "colocate")
+        check_vllm(mode, ranks.world, pick_device(ranks.local).type)
+    check_trackers(recipe.run.track)
+    set_threads(recipe.run.threads)
+    ranks.connect()
+
+
+def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | None]:
+    """The workplace of a run, and the vLLM server that generates for it, if one does.
+
+    Raises:
+        DataError, SetupError: the rows do not fill a step, the folder of runs cannot be written, or model and server
+            do not fit them or each other.
+    """
+    recipe, display = rows.recipe, rows.display
+    plan(recipe, len(rows.train.rows))
+    checkpoint.check_writable(Path(recipe.run.dir))
+    server = server_of(recipe.sample, display.progress)
+    display.progress("load model", 0, 1)
+    policy = load_model(recipe.model, device=pick_device(ranks.local), seed=recipe.train.seed)
+    display.progress("load model", 1, 1)
+    if server is not None:
+        check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
+    place = furnish(rows, policy, server.context if server is not None else None)
+    plan(recipe, len(place.train.rows))
+    return place, server
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What samples and what trains; `engine` is the one that evaluates, `vllm` the one that samples where that is vLLM."""
+
+    step: GrpoStep
+    engine: Engine
+    vllm: VllmEngine | None
+    replica: Replica | None
+    server: ServerWatch | None
+
+
+def make_parts(
+    place: Workplace,
+    run: RunFolder,
+    ranks: Ranks,
+    server: Server | None,
+    give_up: Callable[[UserError], None],
+) -> Parts:
+    """Engine and step over the weights that are trained; `give_up` ends the process where the server is lost.
+
+    Raises:
+        RecipeError, SetupError: an engine that cannot drive this model, or an option of a shaping term.
+    """
+    recipe, policy, display = place.recipe, place.policy, place.display
+    replica = Replica.where_needed(recipe.launch.strategy, policy.model, policy.autocast, display.note)
+    whole = replace(policy, model=replica.model) if replica else policy
+    through_vllm = recipe.sample.engine == "vllm"
+    engine = policy_engine(
+        "auto" if through_vllm else recipe.sample.engine,  # vLLM has no part in evaluation
+        whole,
+        lambda text: display.note("info", text),
+    )
+    watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
+    vllm = VllmEngine.of(policy, watch) if through_vllm else None
+    step = GrpoStep(
+        recipe,
+        place.train.rows,
+        place.train.golds,
+        place.judge,
+        vllm or engine,
+        policy.tokenizer,
+        run,
+        display,
+        ranks,
+        _reuse(engine, whole, place, display),
+    )
+    return Parts(step, engine, vllm, replica, watch)
+
+
+def _reuse(engine: Engine, policy: Policy, place: Workplace, display: Display) -> PrefixReuse | None:
+    """Around the engine where the recipe asks for it; says so where no row will be drawn twice."""
+    recipe, asked = place.recipe, place.recipe.sample.reuse
+    if asked is None:
+        return None
+    idle = idle_reuse(recipe, plan(recipe, len(place.train.rows)))
+    if idle:
+        display.note("warn", idle, hint=IDLE_HINT)
+    return PrefixReuse(engine, policy.model, asked.lenience, autocast=policy.autocast)
+
+
+def make_trainer(
+    place: Workplace,
+    parts: Parts,
+    run: RunFolder,
+    callbacks: list[TrainerCallback],
+    on_checkpoint: Callable[[Trainer, Path], None],
+) -> Trainer:
+    """TRL's trainer around the step.
+
+    Raises:
+        SetupError: no room on the disk for two checkpoints.
+        ServerLost: the vLLM server refuses or goes away.
+    """
+    recipe, policy, ranks = place.recipe, place.policy, parts.step.ranks
+    seen = (
+        place.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []
+    )  # a CPU takes the batch as a whole
+    longest = max((len(policy.encode(row)) for row in seen), default=0)
+    batch = batching(recipe, policy.device, longest, ranks.world)
+    partial = run.path / "checkpoints" / checkpoint.PARTIAL
+    checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(policy.model))
+    opened = openable(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
+    with opened, watched(parts.server):
+        trainer = Trainer(
+            parts.step,
+            model=policy.model,
+            args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None),
+            tokenizer=policy.tokenizer,
+            callbacks=callbacks,
+            on_checkpoint=on_checkpoint,
+            replica=parts.replica,
+        )
+    if parts.vllm is not None:
+        parts.vllm.attach(trainer)
+    return trainer
