@@ -22,7 +22,7 @@ BATCH = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class GoldAudit:
     """The rows that hold, their golds per verifier in the same order, and what was left out and why."""
 
     rows: list[Row]
@@ -44,7 +44,7 @@ def audit_golds(
     verifiers: Mapping[str, Verifier],
     on_bad_gold: Literal["error", "drop"] = "error",
     rule: Rule = SUM,
-) -> Audit:
+) -> GoldAudit:
     """Compile the gold of every row for every verifier that judges it, and run each gold through its own verifier.
 
     With the rule `by` a row has a gold only for the verifier that it names; for the others it has None.
@@ -72,7 +72,7 @@ def audit_golds(
     kept = [index for index in range(len(rows)) if index not in mistakes]
     if rows and not kept:
         raise DataError(dropped, hint="every row has a bad gold: look at `data.answer` first")
-    return Audit(
+    return GoldAudit(
         [rows[i] for i in kept], {name: [found[i] for i in kept] for name, found in golds.items()}, dropped
     )
 

@@ -71,7 +71,7 @@ def load_rows(data: DataLike, which: Which, base: Path | None = None) -> list[Ro
         DataError: every broken line and every row that cannot be filled, with `file:line`.
         SetupError: a file that may not be read, a missing package, no network.
     """
-    layout = Layout.of(data)
+    layout = RowLayout.of(data)
     named = named_sources(data, which)
     loaded = [load_source(source, which, base, key) for key, source in named]
     broken = [item for part in loaded for item in part.broken]
@@ -95,7 +95,7 @@ def named_sources(data: DataLike, which: Which) -> list[tuple[str, SourceLike]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """How a source row becomes a `Row`: the parsed templates of a recipe's data section."""
 
     prompt: Template
@@ -106,7 +106,7 @@ class Layout:
     plain: bool
 
     @classmethod
-    def of(cls, data: DataLike) -> Layout:
+    def of(cls, data: DataLike) -> RowLayout:
         """Parse the templates.
 
         Raises:
@@ -177,7 +177,7 @@ def template_mistake(place: str, source: str, err: TemplateError) -> Mistake:
     return Mistake(place, str(err), f"    {line}\n    {' ' * (err.at - start)}^")
 
 
-def make_rows(records: Sequence[Record], layout: Layout) -> list[Row]:
+def make_rows(records: Sequence[Record], layout: RowLayout) -> list[Row]:
     """The rows of all records, in order.
 
     Raises:

@@ -173,7 +173,7 @@ class RunFolder:
     def update_manifest(self, **values: Any) -> None:
         """Change keys of `run.json`; readers see the old file or the new one."""
         with _writing(self.path):
-            self._write_manifest({**self.manifest(), **values})
+            _write_manifest(self.path, {**self.manifest(), **values})
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl` in order.
@@ -186,12 +186,12 @@ class RunFolder:
                 key: NON_FINITE.get(value, value) if isinstance(value, str) else value
                 for key, value in line.items()
             }
-            for line in self._read(self.path / "metrics.jsonl")
+            for line in _read(self.path / "metrics.jsonl")
         ]
 
     def samples(self, step: int, split: Split = "train") -> Iterator[SampleRecord]:
         """The samples of a step, in order; none if nothing was written."""
-        for line in self._read(self.sample_path(step, split)):
+        for line in _read(self.sample_path(step, split)):
             yield SampleRecord.from_json(line)
 
     def steps(self, split: Split = "train") -> list[int]:
@@ -231,19 +231,6 @@ class RunFolder:
                         _abandon(self.sample_path(step, split))
         return len(gone)
 
-    def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        lines.replace(
-            self.path / "run.json", json.dumps(manifest, indent=2, ensure_ascii=False, default=str) + "\n"
-        )
-
-    @staticmethod
-    def _read(path: Path) -> Iterator[dict[str, Any]]:
-        try:
-            yield from lines.read(path)
-        except ValueError as err:
-            place, _, message = str(err).partition(": ")
-            raise DataError(f"broken line: {message}", place=place) from err
-
 
 def new_name(label: str) -> str:
     """`<mmdd>-<label>-<4 letters>`; the label loses what does not belong into a file name."""
@@ -280,7 +267,7 @@ def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:
         beside.mkdir(parents=True)
         lines.replace(beside / "recipe.yaml", recipe_text)
         head = {"schema": 1, "run": path.name, "started": iso_now(), "status": "running"}
-        RunFolder(beside)._write_manifest({**head, **manifest})
+        _write_manifest(beside, {**head, **manifest})
         try:
             os.rename(beside, path)
         except (FileExistsError, NotADirectoryError):
@@ -312,3 +299,16 @@ def _near_runs(folder: Path) -> str:
         return ""
     near = nearest(folder.name, names, 0.5) or max(names, default=None)
     return f"did you mean `{folder.parent / near}`?" if near else ""
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, default=str)
+    lines.replace(folder / "run.json", text + "\n")
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        yield from lines.read(path)
+    except ValueError as err:
+        place, _, message = str(err).partition(": ")
+        raise DataError(f"broken line: {message}", place=place) from err

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Keys:
+class KeyReader:
     """Reads keys on a thread and calls `pressed`; Ctrl-C stays a signal."""
 
     def __init__(self, pressed: Callable[[str], None]) -> None:

@@ -19,7 +19,7 @@ from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.stream import put
-from grpo_cli.display.terminal.keys import Keys
+from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.terminal.quiet import Quiet
 from grpo_cli.run.follow import is_evaluation, is_step
@@ -48,7 +48,7 @@ class LiveDisplay:
         self._stream, self._ascii, self._now, self._color = stream, ascii, now, color
         self._state = RunState(now())
         self._quiet = Quiet(stream)
-        self._keys = Keys(self._state.press) if keys else None
+        self._keys = KeyReader(self._state.press) if keys else None
         self._painter: Painter | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None

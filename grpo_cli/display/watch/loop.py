@@ -9,7 +9,7 @@ from typing import TextIO
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.plain import PlainDisplay
-from grpo_cli.display.terminal.keys import Keys
+from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.watch.run import Watching, card_of, seconds_of
 from grpo_cli.run.follow import is_evaluation, is_step
@@ -43,7 +43,7 @@ def follow_live(watching: Watching, out: TextIO, *, ascii: bool, color: bool) ->
         else:
             watching.state.press(key)
 
-    painter, keys = Painter(out, color=color), Keys(pressed)
+    painter, keys = Painter(out, color=color), KeyReader(pressed)
     seen, painted, size = None, 0.0, (0, 0)
     try:
         painter.open()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.files import Broken, Record, json_line
-from grpo_cli.data.rows import DataLike, Layout, Row, make_rows, named_sources
+from grpo_cli.data.rows import DataLike, Row, RowLayout, make_rows, named_sources
 from grpo_cli.data.sources import SourceLike, Which, broken_lines, find_file, load_source, mix
 
 HEAD_BYTES = 1 << 18
@@ -52,7 +52,7 @@ def read_rows(data: DataLike, which: Which, base: Path | None, most: int) -> Rea
     Raises:
         RecipeError, DataError, SetupError: as `load_rows`, for the rows looked at.
     """
-    layout = Layout.of(data)
+    layout = RowLayout.of(data)
     named = named_sources(data, which)
     each = max(1, most // len(named))
     parts = [_read(source, which, base, key, each) for key, source in named]

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo_cli.data.audit import Audit
+from grpo_cli.data.audit import GoldAudit
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
@@ -45,7 +45,7 @@ class Check:
     sample_row: Row | None = None
     _train: Read | None = field(default=None, init=False)
     _held_out: Read | None = field(default=None, init=False)
-    _audit: Audit | None = field(default=None, init=False)
+    _audit: GoldAudit | None = field(default=None, init=False)
 
     def findings(self) -> Iterator[Finding]:
         """Every check's answer."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.data.audit import Audit, audit_golds
+from grpo_cli.data.audit import GoldAudit, audit_golds
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, UserError
 from grpo_cli.jobs.check.findings import Finding, Level, failed
@@ -63,17 +63,17 @@ def check_golds(
     drops: bool,
     budget_s: float | None,
     rule: Rule = SUM,
-) -> tuple[Audit | None, Finding]:
+) -> tuple[GoldAudit | None, Finding]:
     """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
     check = f"golds {which}"
     began = time.perf_counter()
-    audited = Audit([], {name: [] for name in verifiers}, [])
+    audited = GoldAudit([], {name: [] for name in verifiers}, [])
     seen = 0
     for part in spread_parts(rows):
         try:
             found = audit_golds(part, verifiers, "drop", rule)
         except DataError as err:  # every row of this part is bad
-            found = Audit([], {name: [] for name in verifiers}, err.mistakes)
+            found = GoldAudit([], {name: [] for name in verifiers}, err.mistakes)
         except UserError as err:
             return None, failed(check, err)
         seen += len(part)
@@ -107,7 +107,9 @@ def _golds_finding(
     return Finding(check, Level.FAIL, message, lines, data, hint)
 
 
-def check_refusals(audit: Audit, verifiers: Mapping[str, Verifier], rule: Rule = SUM) -> Iterator[Finding]:
+def check_refusals(
+    audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: Rule = SUM
+) -> Iterator[Finding]:
     """Completions that must not be right: nothing at all, and the golds of other rows."""
     for name, verifier in verifiers.items():
         mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
