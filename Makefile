@@ -73,7 +73,11 @@ check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, 
 bench: setup  ## measured ratios, printed from one run
 	$(BIN)/python tests/bench/run_all.py $(ARGS)
 
+golden: setup  ## runs whose numbers a change of shape must not move, into GOLDEN=build/golden; then against BEFORE=folder
+	$(BIN)/python tests/golden/run.py $(or $(GOLDEN),build/golden)
+	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
+
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench clean
+.PHONY: help setup train test test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench golden clean
