@@ -17,7 +17,7 @@ ENOUGH = 32  # fewer say nothing
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerEntry:
     """One row: visits, the share right at the last one, dead visits in a row, decayed Beta counts, last generation."""
 
     visits: int = 0
@@ -43,7 +43,7 @@ class Ledger:
     """Entries by row index; saved by row id, so that rows may be added or reordered before a resume."""
 
     ids: Sequence[str]
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, LedgerEntry] = field(default_factory=dict)
     again: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def see(self, generation: int, visits: Sequence[Visit]) -> None:
@@ -51,7 +51,7 @@ class Ledger:
         for visit in visits:
             if not visit.judged:
                 continue
-            entry = self.entries.setdefault(visit.row, Entry())
+            entry = self.entries.setdefault(visit.row, LedgerEntry())
             if entry.dead:
                 self.again.append(not visit.has_signal)
             entry.visits += 1
@@ -99,6 +99,6 @@ class Ledger:
         """Back from a checkpoint; rows that are gone are forgotten."""
         place = {row_id: i for i, row_id in enumerate(self.ids)}
         self.entries = {
-            place[row_id]: Entry(*values) for row_id, values in state["rows"].items() if row_id in place
+            place[row_id]: LedgerEntry(*values) for row_id, values in state["rows"].items() if row_id in place
         }
         self.again = deque(state["again"], maxlen=WINDOW)

@@ -1,7 +1,7 @@
 """Rows of local files, one at a time with their line: JSON lines (plain, .gz, .zst), CSV, TSV, parquet.
 
 Nothing is read beyond what the caller takes, so a `limit` on a file of many gigabytes costs only its first
-rows. A broken line is yielded as a `Broken`, not raised: the caller collects all of a file before it complains.
+rows. A broken line is yielded as a `BrokenFile`, not raised: the caller collects all of a file before it complains.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenFile:
     """One line that is no row."""
 
     place: str
     why: str
 
 
-def read_file(path: Path, name: str) -> Iterator[Record | Broken]:
+def read_file(path: Path, name: str) -> Iterator[Record | BrokenFile]:
     """The rows of one file; `name` is what places call it.
 
     Raises:
@@ -68,7 +68,7 @@ def read_file(path: Path, name: str) -> Iterator[Record | Broken]:
         raise DataError(f"cannot be read: {err}", place=name) from err
 
 
-def _json_lines(path: Path, name: str) -> Iterator[Record | Broken]:
+def _json_lines(path: Path, name: str) -> Iterator[Record | BrokenFile]:
     with open_file(path, name) as stream:
         for number, text in numbered(stream):
             line = text or b""  # there is no cap, so no line is left out
@@ -79,31 +79,31 @@ def _json_lines(path: Path, name: str) -> Iterator[Record | Broken]:
                 yield json_line(line, f"{name}:{number}")
 
 
-def json_line(line: bytes, place: str) -> Record | Broken:
+def json_line(line: bytes, place: str) -> Record | BrokenFile:
     """One line of JSON as a row."""
     try:
         value = _json(line)
     except ValueError as err:
-        return Broken(place, str(err))
+        return BrokenFile(place, str(err))
     return (
         Record(value, place)
         if isinstance(value, dict)
-        else Broken(place, f"expected an object, got {_kind(value)}")
+        else BrokenFile(place, f"expected an object, got {_kind(value)}")
     )
 
 
-def _json_array(text: bytes, name: str) -> Iterator[Record | Broken]:
+def _json_array(text: bytes, name: str) -> Iterator[Record | BrokenFile]:
     try:
         value = _json(text)
     except ValueError as err:
-        yield Broken(name, str(err))
+        yield BrokenFile(name, str(err))
         return
     for number, item in enumerate(value, start=1):
         place = f"{name}:item {number}"
         if isinstance(item, dict):
             yield Record(item, place)
         else:
-            yield Broken(place, f"expected an object, got {_kind(item)}")
+            yield BrokenFile(place, f"expected an object, got {_kind(item)}")
 
 
 def _json(text: bytes) -> Any:
@@ -149,7 +149,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | Broken]:
+def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | BrokenFile]:
     csv.field_size_limit(1 << 30)
     with open_file(path, name) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -162,13 +162,13 @@ def _table(path: Path, name: str, delimiter: str) -> Iterator[Record | Broken]:
             except StopIteration:
                 return
             except csv.Error as err:
-                yield Broken(place, f"broken CSV: {err}")
+                yield BrokenFile(place, f"broken CSV: {err}")
                 continue
             why = _cells_problem(cells, header)
             if not cells and header is not None:
                 continue
             if why:
-                yield Broken(place, why)
+                yield BrokenFile(place, why)
                 if header is None:
                     return
             elif header is None:
@@ -191,7 +191,7 @@ def _cells_problem(cells: list[str], header: list[str] | None) -> str:
     return ""
 
 
-def _parquet(path: Path, name: str) -> Iterator[Record | Broken]:
+def _parquet(path: Path, name: str) -> Iterator[Record | BrokenFile]:
     import pyarrow as arrow
     from pyarrow.parquet import ParquetFile
 
@@ -207,11 +207,11 @@ def _parquet(path: Path, name: str) -> Iterator[Record | Broken]:
         raise DataError(f"no readable parquet file: {_uncapitalised(str(err))}", place=name) from err
 
 
-def _from_columns(fields: dict[str, Any], place: str) -> Record | Broken:
+def _from_columns(fields: dict[str, Any], place: str) -> Record | BrokenFile:
     try:
         return Record({str(key): plain(value) for key, value in fields.items()}, place)
     except ValueError as err:
-        return Broken(place, str(err))
+        return BrokenFile(place, str(err))
 
 
 def plain(value: Any) -> Any:

@@ -8,14 +8,14 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from grpo_cli.data.files import Broken, Record, plain
+from grpo_cli.data.files import BrokenFile, Record, plain
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_verifiers.names import near_or_known
 
 OPTIONS = ("config", "split", "revision", "streaming")
 
 
-def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | Broken]:
+def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | BrokenFile]:
     """The rows of one split; options `config`, `split`, `revision`, `streaming` (true where the set is too large to keep).
 
     Raises:
@@ -32,11 +32,11 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
     return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
 
 
-def _record(fields: Mapping[str, Any], place: str) -> Record | Broken:
+def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:
     try:
         return Record({key: plain(value) for key, value in fields.items()}, place)
     except ValueError as err:
-        return Broken(place, str(err))
+        return BrokenFile(place, str(err))
 
 
 def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:

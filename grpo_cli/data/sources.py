@@ -17,7 +17,7 @@ from math import floor
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from grpo_cli.data.files import Broken, Record, read_file
+from grpo_cli.data.files import BrokenFile, Record, read_file
 from grpo_cli.data.hub import hub_rows
 from grpo_cli.data.tasks import Split, task_rows
 from grpo_cli.errors import DataError, Mistake, RecipeError
@@ -46,7 +46,7 @@ class Loaded:
     """The rows of one source, and its broken lines among the rows that were asked for."""
 
     records: list[Record]
-    broken: list[Broken]
+    broken: list[BrokenFile]
 
 
 def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -> Loaded:
@@ -58,7 +58,7 @@ def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -
     stream = _open(source.source, which, source.options, base, key)
     stop = None if source.limit is None else source.skip + source.limit
     records: list[Record] = []
-    broken: list[Broken] = []
+    broken: list[BrokenFile] = []
     for item in islice(stream, source.skip, stop):
         if isinstance(item, Record):
             records.append(item)
@@ -84,14 +84,14 @@ def _share(count: int, weight: float) -> int:
     return floor(count * weight + 1e-9)
 
 
-def broken_lines(broken: Sequence[Broken]) -> DataError:
+def broken_lines(broken: Sequence[BrokenFile]) -> DataError:
     """All broken lines as one error."""
     return DataError([Mistake(item.place, item.why) for item in broken])
 
 
 def _open(
     name: str, which: Which, options: Mapping[str, Any], base: Path | None, key: str
-) -> Iterator[Record | Broken]:
+) -> Iterator[Record | BrokenFile]:
     split: Split = "train" if which == "train" else "test"
     scheme, colon, rest = name.partition(":")
     if colon and scheme == "tasks":

@@ -11,14 +11,14 @@ from typing import IO, NamedTuple
 BOM = b"\xef\xbb\xbf"
 
 
-class Line(NamedTuple):
+class NumberedLine(NamedTuple):
     """One line with its number, from 1, and as it stands; `text` is None where it was too long to hold."""
 
     number: int
     text: bytes | None
 
 
-def numbered(stream: IO[bytes], most_bytes: int | None = None) -> Iterator[Line]:
+def numbered(stream: IO[bytes], most_bytes: int | None = None) -> Iterator[NumberedLine]:
     """Every line, the last also without its newline; the mark of UTF-8 before the first is left out.
 
     A line of more than `most_bytes` is told as None and never held whole. Nothing is read beyond the line given.
@@ -29,9 +29,9 @@ def numbered(stream: IO[bytes], most_bytes: int | None = None) -> Iterator[Line]
         if most_bytes is not None and len(text) > most_bytes and not text.endswith(b"\n"):
             while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
                 pass
-            yield Line(number, None)
+            yield NumberedLine(number, None)
             continue
-        yield Line(number, text.removeprefix(BOM) if number == 1 else text)
+        yield NumberedLine(number, text.removeprefix(BOM) if number == 1 else text)
 
 
 def whole(stream: IO[bytes]) -> Iterator[bytes]:

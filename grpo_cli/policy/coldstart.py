@@ -19,7 +19,7 @@ from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.policy.model import cache_root
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.warmup import Demonstration, Phase, cache_folder, content_key, supervise
+from grpo_cli.policy.warmup import Phase, WarmupText, cache_folder, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 
 WEIGHTS = "weights.pt"
@@ -113,7 +113,7 @@ def cold_start(
     return ColdStart(total, time.perf_counter() - began, count, False)
 
 
-def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed: int) -> list[Demonstration]:
+def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed: int) -> list[WarmupText]:
     """One demonstration a row; where there are several templates each row draws one by weight."""
     try:
         templates = [parse(d.template) for d in phase.demonstration]
@@ -130,7 +130,7 @@ def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed
         except FillError as err:
             raise DataError(f"`warmup.demonstration`: {err}", place=row.place) from err
         completion = list(tokenizer(text, add_special_tokens=False).input_ids)
-        found.append(Demonstration(policy.encode(row), [*completion, end]))
+        found.append(WarmupText(policy.encode(row), [*completion, end]))
     return found
 
 

@@ -24,7 +24,7 @@ IGNORED = -100  # label of tokens that are not learned: prompt and padding
 
 
 @dataclass(frozen=True)
-class Demonstration:
+class WarmupText:
     """Token ids of one prompt and of the completion to imitate (end token included)."""
 
     prompt_ids: list[int]
@@ -45,7 +45,7 @@ class Phase:
 
 def supervise(
     model: Any,
-    demonstrations: Sequence[Demonstration],
+    demonstrations: Sequence[WarmupText],
     phase: Phase,
     *,
     seed: int,
@@ -94,7 +94,7 @@ def schedule(step: int, phase: Phase) -> float:
     return rise * (phase.final_lr + (1 - phase.final_lr) * 0.5 * (1 + math.cos(math.pi * step / phase.steps)))
 
 
-def collate(batch: Sequence[Demonstration], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(B, T) ids right-padded with `pad_id`, and labels that are `IGNORED` on prompts and padding."""
     width = max(len(d.prompt_ids) + len(d.completion_ids) for d in batch)
     ids = torch.full((len(batch), width), pad_id)
@@ -127,7 +127,7 @@ def _optimizers(model: Any, phase: Phase) -> list[tuple[torch.optim.Optimizer, f
 
 
 def content_key(
-    model_key: str, demonstrations: Sequence[Sequence[Demonstration]], phases: Sequence[Phase], seed: int
+    model_key: str, demonstrations: Sequence[Sequence[WarmupText]], phases: Sequence[Phase], seed: int
 ) -> str:
     """A hash of everything that decides the warmed-up weights, so that a second run may reuse them."""
     digest = hashlib.sha256()

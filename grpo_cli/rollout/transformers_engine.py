@@ -56,7 +56,7 @@ class TransformersEngine:
             for q in requests
             for _ in range(q.n)
         ]
-        watch = Watch(places, longest, set(self.end_ids), settings, on_finish, on_progress)
+        watch = SampleWatch(places, longest, set(self.end_ids), settings, on_finish, on_progress)
         devices = [device] if device.type == "cuda" else []
         with evaluating(base), torch.random.fork_rng(devices, enabled=settings.seed is not None):
             if settings.seed is not None:
@@ -93,7 +93,7 @@ class TransformersEngine:
         )
 
 
-class Watch:
+class SampleWatch:
     """Sees each step's raw logits before they are changed, and the token chosen from them right after."""
 
     def __init__(

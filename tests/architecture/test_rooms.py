@@ -32,7 +32,7 @@ FLOORS = (
 )
 """Rooms from the roof down; no arrow goes up, nor to a neighbour on the same floor."""
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}
-JOBS_FLOORS = ("train evaluate probe verify check audit report doctor explain", "workplace", "rows")
+JOBS_FLOORS = ("train probe verify check audit report doctor explain evaluate", "workplace", "rows")
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 
 TODAY = {
@@ -42,11 +42,10 @@ TODAY = {
     "circles of folders 3 deep": 2,
     "circles of folders 4 deep": 2,
     "arrows upward": 2,
-    "arrows between jobs": 1,
     "classes over 200 lines": 7,
     "functions over 60 lines": 11,
-    "parameters annotated `Any`": 403,
-    "class names with several homes": 41,
+    "parameters annotated `Any`": 395,
+    "class names with several homes": 23,
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.data.files import Broken, Record, read_file
+from grpo_cli.data.files import BrokenFile, Record, read_file
 from grpo_cli.data.rows import load_rows
 from grpo_cli.errors import DataError, SetupError
 from tests.builders.data_builders import Data, Source, question, write_lines
@@ -14,19 +14,19 @@ LINES = b'{"question": "a"}\n\n{"question": "b"}\n'
 FIELDS = [{"question": "a"}, {"question": "b"}]
 
 
-def read(path: Path, content: bytes | None = None) -> list[Record | Broken]:
+def read(path: Path, content: bytes | None = None) -> list[Record | BrokenFile]:
     if content is not None:
         path.write_bytes(content)
     return list(read_file(path, path.name))
 
 
-def fields(items: list[Record | Broken]) -> list[dict[str, object]]:
+def fields(items: list[Record | BrokenFile]) -> list[dict[str, object]]:
     assert all(isinstance(item, Record) for item in items), items
     return [item.fields for item in items if isinstance(item, Record)]
 
 
-def why(items: list[Record | Broken]) -> list[str]:
-    return [f"{item.place}: {item.why}" for item in items if isinstance(item, Broken)]
+def why(items: list[Record | BrokenFile]) -> list[str]:
+    return [f"{item.place}: {item.why}" for item in items if isinstance(item, BrokenFile)]
 
 
 def test_json_lines_keep_their_line_numbers_over_blank_lines(tmp_path: Path) -> None:

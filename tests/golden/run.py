@@ -23,7 +23,9 @@ COMMANDS = "train eval verify check probe audit init doctor explain export repor
 
 def main() -> int:
     """0 where every command ended as it should."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tree", type=Path, default=ROOT)
     words = parser.parse_args()

@@ -81,20 +81,20 @@ def test_mistakes_are_named(tmp_path: Path, folder: Path) -> None:
 
 
 def test_grpo_verify_warns_that_it_is_a_proxy(folder: Path, tmp_path: Path) -> None:
-    from grpo_cli.jobs.verify.job import Settings, run
-    from grpo_cli.jobs.verify.plan import from_flags
+    from grpo_cli.jobs.verify.job import VerifySettings, run
+    from grpo_cli.reward.plan import from_flags
 
     (tmp_path / "in.jsonl").write_text('{"completion": "good"}\n')
     plan = from_flags(["reward_model"], options=[f"model={folder}", "device=cpu"])
     out = tmp_path / "out.jsonl"
-    assert run(plan, Settings(files=[str(tmp_path / "in.jsonl")], out=str(out))) == 0
+    assert run(plan, VerifySettings(files=[str(tmp_path / "in.jsonl")], out=str(out))) == 0
     assert '"reason": "learned_proxy"' in out.read_text()
 
 
 def test_a_proxy_is_named_in_the_warnings() -> None:
-    from grpo_cli.jobs.verify.plan import Entry, Plan
+    from grpo_cli.reward.plan import ScoringEntry, ScoringPlan
 
-    plan = Plan({"taste": Entry("reward_model"), "math": Entry("math")}, "")
+    plan = ScoringPlan({"taste": ScoringEntry("reward_model"), "math": ScoringEntry("math")}, "")
     assert plan.proxies == [
         "`taste` is a learned proxy: check samples by eye, a policy learns what it overrates"
     ]

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from grpo_cli.data.rows import Row
-    from grpo_cli.jobs.check.findings import Finding
+    from grpo_cli.jobs.check.findings import CheckFinding
 
 SCHEMA = 1
 COLOURS = {"ok": "32", "note": "36", "unknown": "33", "warn": "33", "fail": "31"}
@@ -46,12 +46,14 @@ def check(
       grpo check my.yaml --set data.train=other.jsonl --json
     """
     from grpo_cli.jobs.check.findings import exit_code
-    from grpo_cli.jobs.check.recipe import Check
+    from grpo_cli.jobs.check.recipe import RecipeCheck
     from grpo_cli.recipe.reading.load import find, load
 
     began = time.perf_counter()
-    checked = Check(load(recipe, sets or []), Path() if recipe == "-" else find(recipe).parent, most, full)
-    findings: list[Finding] = []
+    checked = RecipeCheck(
+        load(recipe, sets or []), Path() if recipe == "-" else find(recipe).parent, most, full
+    )
+    findings: list[CheckFinding] = []
     for finding in checked.findings():
         findings.append(finding)
         if not as_json:
@@ -72,7 +74,7 @@ def check(
     raise typer.Exit(int(code))
 
 
-def text(finding: Finding, colour: bool) -> list[str]:
+def text(finding: CheckFinding, colour: bool) -> list[str]:
     """What a person reads of one check; the level stands as a word, colour only repeats it."""
     word = f"{finding.level.value:<8}"
     if colour:
@@ -96,7 +98,7 @@ def example(row: Row | None) -> list[str]:
     return [f"the first row, {row.place}:", *(f"  {name:<10} {short(value)}" for name, value in turns), ""]
 
 
-def summary(recipe: str, findings: list[Finding], seconds: float) -> str:
+def summary(recipe: str, findings: list[CheckFinding], seconds: float) -> str:
     """The last lines: counts, and the next command."""
     count = {level: sum(f.level.value == level for f in findings) for level in COLOURS}
     said = [f"{count[level]} {level}" for level in ("fail", "warn", "unknown") if count[level]]

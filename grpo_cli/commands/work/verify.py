@@ -78,8 +78,8 @@ def verify(
       generate | grpo verify - --regex '<think>.*</think>' --fail-under 0.9 --out scored.jsonl
     """
     from grpo_cli.jobs.verify.fields import Wanted
-    from grpo_cli.jobs.verify.job import Settings, run
-    from grpo_cli.jobs.verify.plan import from_flags, from_recipe, recipe_beside
+    from grpo_cli.jobs.verify.job import VerifySettings, run
+    from grpo_cli.reward.plan import from_flags, from_recipe, recipe_beside
 
     kinds = [kind for kind, is_on in (("math", math), ("code", code)) if is_on] + list(verifier or [])
     has_flags = bool(kinds or regex)
@@ -94,7 +94,7 @@ def verify(
         plan = from_flags(
             kinds, patterns=regex or [], options=option or [], weights=weight or [], primary=primary
         )
-    settings = Settings(
+    settings = VerifySettings(
         files=files,
         wanted=Wanted(completion_key, answer_key, prompt_key, group_key),
         order=groups,

@@ -37,7 +37,7 @@ def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = Fal
     return [_ascii(text) for text in lines] if ascii else lines
 
 
-def _shrink(blocks: list[panels.Block], height: int) -> list[Text]:
+def _shrink(blocks: list[panels.PanelBlock], height: int) -> list[Text]:
     """All lines in order, after the least needed ones have given way."""
     spare = sum(len(block.lines) for block in blocks) - height
     lines = {i: list(block.lines) for i, block in enumerate(blocks)}

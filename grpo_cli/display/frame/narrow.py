@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpo_cli.display.frame.lines import Piece, columns, line, rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
-    Block,
+    PanelBlock,
     beginning,
     footer,
     header,
@@ -23,7 +23,7 @@ from grpo_cli.display.frame.state import FrameState
 from grpo_cli.text import number, percent, spark, two, whole
 
 
-def blocks(state: FrameState, width: int) -> list[Block]:
+def blocks(state: FrameState, width: int) -> list[PanelBlock]:
     """The narrow frame's panels from top to bottom."""
     if not state.history:
         return beginning(state, width, False)
@@ -33,18 +33,18 @@ def blocks(state: FrameState, width: int) -> list[Block]:
         groups(state, width),
         completions(state, width),
         samples(state, width, 2),
-        Block((rule(width),), 7),
+        PanelBlock((rule(width),), 7),
         notes(state, width, 1),
         footer(state, width),
     ]
 
 
-def reward(state: FrameState, width: int) -> Block:
+def reward(state: FrameState, width: int) -> PanelBlock:
     """The narrow reward panel."""
     return reward_block(state, width, 20)
 
 
-def groups(state: FrameState, width: int) -> Block:
+def groups(state: FrameState, width: int) -> PanelBlock:
     """The narrow groups panel."""
     last = state.last
     parts = [
@@ -56,7 +56,7 @@ def groups(state: FrameState, width: int) -> Block:
     parts.append(f"signal {percent(last.get('group/signal'))}")
     second = [histogram(state), *pass_texts(state), f"group std {two(last.get('reward/std_in_group'))}"]
     title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
-    return Block(
+    return PanelBlock(
         (
             rule(width, (2, "groups"), (12, title)),
             line(width, Piece(3, columns(width - 3, parts))),
@@ -67,7 +67,7 @@ def groups(state: FrameState, width: int) -> Block:
     )
 
 
-def completions(state: FrameState, width: int) -> Block:
+def completions(state: FrameState, width: int) -> PanelBlock:
     """The narrow panels of completions and policy side by side."""
     last = state.last
     at = min(35, width // 2)
@@ -92,4 +92,4 @@ def completions(state: FrameState, width: int) -> Block:
         line(width, Piece(3, left, left_style), Piece(at, "│", "dim"), Piece(at + 2, right, right_style))
         for left, left_style, right, right_style in rows
     ]
-    return Block((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)
+    return PanelBlock((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)

@@ -42,7 +42,7 @@ MOST_BINS = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PanelBlock:
     """Lines of one panel. High ranks give way first, down to `least` lines; a block of titles alone (`title`) goes."""
 
     lines: tuple[Text, ...]
@@ -51,14 +51,14 @@ class Block:
     title: int = 0
 
 
-def beginning(state: FrameState, width: int, is_wide: bool) -> list[Block]:
+def beginning(state: FrameState, width: int, is_wide: bool) -> list[PanelBlock]:
     """Before the first step: what is being done, and the run once it has a name."""
     if not state.info.run:
-        return [Block((_activity(state, width, is_wide),), 0, 1), notes(state, width, 2)]
+        return [PanelBlock((_activity(state, width, is_wide),), 0, 1), notes(state, width, 2)]
     return [header(state, width, is_wide), notes(state, width, 2), footer(state, width)]
 
 
-def header(state: FrameState, width: int, is_wide: bool) -> Block:
+def header(state: FrameState, width: int, is_wide: bool) -> PanelBlock:
     """Is it alive, when is it done, where does the time go."""
     info = state.info
     name = info.recipe if is_wide else info.recipe.rsplit("/", 1)[-1]
@@ -73,7 +73,7 @@ def header(state: FrameState, width: int, is_wide: bool) -> Block:
         run = " · ".join(extras)
     run = fit_tail(run, max(width - cell_len(title) - 4, 12))
     top = line(width, Piece(1, title, "bold"), Piece(max(width - cell_len(run), 2), run))
-    return Block((top, _steps(state, width), _activity(state, width, is_wide)), 0, 3)
+    return PanelBlock((top, _steps(state, width), _activity(state, width, is_wide)), 0, 3)
 
 
 def share_done(state: FrameState) -> float | None:
@@ -203,7 +203,7 @@ def _held_out(state: FrameState, width: int, now_at: int, start_at: int, curve_a
     )
 
 
-def reward_block(state: FrameState, width: int, now_at: int) -> Block:
+def reward_block(state: FrameState, width: int, now_at: int) -> PanelBlock:
     """The reward panel; its last rows give way, the total never."""
     shown = min(len(state.history), max(width - now_at - 28, 1))
     top = rule(
@@ -214,7 +214,7 @@ def reward_block(state: FrameState, width: int, now_at: int) -> Block:
         (now_at + 19, "start"),
         (now_at + 28, f"last {shown} steps" if shown > 1 else "last step"),
     )
-    return Block((top, *reward_lines(state, width, now_at)), 3, 2)
+    return PanelBlock((top, *reward_lines(state, width, now_at)), 3, 2)
 
 
 def histogram(state: FrameState, which: str = "last") -> str:
@@ -286,11 +286,11 @@ def verifier_sum(state: FrameState, outcome: str) -> int | None:
     return sum(state.last.get(f"verify/{name}/{outcome}") or 0 for name in names) if names else None
 
 
-def samples(state: FrameState, width: int, pair: int, title: str = "sample") -> Block:
+def samples(state: FrameState, width: int, pair: int, title: str = "sample") -> PanelBlock:
     """One group's question with its best and its worst completion, the end of each, since the answer stands there."""
     group = state.group()
     if group is None:
-        return Block((), 5)
+        return PanelBlock((), 5)
     keys = (
         "[n] next  [g] first  [w] all" if state.filter == "wrong" else "[n] next  [g] first  [w] wrong only"
     )
@@ -317,13 +317,13 @@ def samples(state: FrameState, width: int, pair: int, title: str = "sample") -> 
                 Piece(12, tail(sample.completion, room) + expected),
             )
         )
-    return Block(tuple(lines), 6, 0, 2)
+    return PanelBlock(tuple(lines), 6, 0, 2)
 
 
-def notes(state: FrameState, width: int, most: int) -> Block:
+def notes(state: FrameState, width: int, most: int) -> PanelBlock:
     """The last notes; the newest stays longest."""
     shown = state.notes[-most:]
-    return Block(tuple(_note(note, width, most > 1) for note in reversed(shown)), 1, min(1, len(shown)))
+    return PanelBlock(tuple(_note(note, width, most > 1) for note in reversed(shown)), 1, min(1, len(shown)))
 
 
 def _note(note: Note, width: int, is_wide: bool) -> Text:
@@ -337,7 +337,7 @@ def _note(note: Note, width: int, is_wide: bool) -> Text:
     return line(width, Piece(1, mark, style), Piece(3, f"{clock}{place}{said}{hint}", style))
 
 
-def footer(state: FrameState, width: int) -> Block:
+def footer(state: FrameState, width: int) -> PanelBlock:
     """How to stop, and where the log is."""
     stop = "ctrl-c: finish this step, save, stop"
     if state.info.command == "watch":
@@ -347,6 +347,6 @@ def footer(state: FrameState, width: int) -> Block:
     right = f"log {shown}" if shown else ""
     if state.ended:
         stop = ""
-    return Block(
+    return PanelBlock(
         (line(width, Piece(1, stop, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1
     )

@@ -7,7 +7,7 @@ from rich.text import Text
 from grpo_cli.display.frame.lines import Piece, columns, fit, line, rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
-    Block,
+    PanelBlock,
     beginning,
     footer,
     header,
@@ -37,7 +37,7 @@ OUTCOMES = (
 REASONS_AT = 87
 
 
-def blocks(state: FrameState, width: int) -> list[Block]:
+def blocks(state: FrameState, width: int) -> list[PanelBlock]:
     """The wide frame's panels from top to bottom."""
     if not state.history:
         return beginning(state, width, True)
@@ -48,13 +48,13 @@ def blocks(state: FrameState, width: int) -> list[Block]:
         completions(state, width),
         verifiers(state, width),
         samples(state, width, 2, "sample ── step " + number(state.view.step if state.view else None)),
-        Block((rule(width),), 7),
+        PanelBlock((rule(width),), 7),
         notes(state, width, 2),
         footer(state, width),
     ]
 
 
-def groups(state: FrameState, width: int) -> Block:
+def groups(state: FrameState, width: int) -> PanelBlock:
     """Bars of the three kinds, the histogram now and at the start, and the share with signal over time."""
     last = state.last
     column = 3
@@ -74,7 +74,7 @@ def groups(state: FrameState, width: int) -> Block:
         f"unique answers {percent(last.get('unique_answers'))}",
     ]
     second = f"right per group   {histogram(state)}    at start   {histogram(state, 'first')}"
-    return Block(
+    return PanelBlock(
         (
             rule(width, (2, "groups"), (12, title)),
             line(width, *pieces),
@@ -86,7 +86,7 @@ def groups(state: FrameState, width: int) -> Block:
     )
 
 
-def completions(state: FrameState, width: int) -> Block:
+def completions(state: FrameState, width: int) -> PanelBlock:
     """Lengths on the left, the policy with its curves on the right."""
     last, first = state.last, state.first or {}
     at = 47
@@ -120,10 +120,10 @@ def completions(state: FrameState, width: int) -> Block:
                 Piece(at + 21, curve, "dim"), Piece(at + 24 + room, extra),
             )
         )  # fmt: skip
-    return Block((split_rule(width, at, "completions", "policy"), *rows), 4, 0, 1)
+    return PanelBlock((split_rule(width, at, "completions", "policy"), *rows), 4, 0, 1)
 
 
-def verifiers(state: FrameState, width: int) -> Block:
+def verifiers(state: FrameState, width: int) -> PanelBlock:
     """Five outcomes and the slow end of latency for each verifier; more than four give way to a count."""
     names = verifier_names(state)
     rows = []
@@ -141,7 +141,7 @@ def verifiers(state: FrameState, width: int) -> Block:
         rows.append(line(width, *pieces))
     if len(names) > 4:
         rows[-1] = line(width, Piece(3, f"+{len(names) - 3} more"))
-    return Block((rule(width, (2, "verifiers"), *((c, label) for label, c in OUTCOMES)), *rows), 5, 0, 1)
+    return PanelBlock((rule(width, (2, "verifiers"), *((c, label) for label, c in OUTCOMES)), *rows), 5, 0, 1)
 
 
 def _latency(seconds: float | None) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.audit.samples import OPTIONS, ROWS, WHOLE_TEXT
-from grpo_cli.jobs.audit.verifier import Audit, audit
-from grpo_cli.jobs.verify.plan import Entry, Plan, from_recipe
+from grpo_cli.jobs.audit.verifier import VerifierAudit, audit
+from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
 from grpo_verifiers.kinds.format_tags import FormatVerifier
 from grpo_verifiers.kinds.instructions import InstructionsVerifier
 from grpo_verifiers.kinds.regex_match import RegexVerifier
@@ -17,7 +17,7 @@ from grpo_verifiers.registry import KINDS
 from grpo_verifiers.verifier import Verifier
 
 
-def audit_kinds(kinds: Sequence[str]) -> list[Audit]:
+def audit_kinds(kinds: Sequence[str]) -> list[VerifierAudit]:
     """Audit kinds on built-in rows; `all` is every kind that has some.
 
     Raises:
@@ -30,11 +30,11 @@ def audit_kinds(kinds: Sequence[str]) -> list[Audit]:
             known = f"known: {', '.join(sorted(ROWS))}, all"
             hint = "audit it with `--recipe FILE`, on its own rows" if name in KINDS else known
             raise UsageError(f"no built-in rows for `{name}`", hint=hint)
-    plan = Plan({name: Entry(name, OPTIONS.get(name, {})) for name in names}, "")
+    plan = ScoringPlan({name: ScoringEntry(name, OPTIONS.get(name, {})) for name in names}, "")
     return _audited(plan, {name: ROWS[name] for name in names})
 
 
-def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None = None) -> list[Audit]:
+def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None = None) -> list[VerifierAudit]:
     """Audit a recipe's verifiers on the first rows of its evaluation data, else of its training data.
 
     `gold` is a template of a right completion, for verifiers that cannot write one themselves.
@@ -66,7 +66,7 @@ def _good(template: str | None, fields: Mapping[str, Any]) -> dict[str, str]:
         ) from err
 
 
-def _audited(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Audit]:
+def _audited(plan: ScoringPlan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[VerifierAudit]:
     verifiers = plan.start()
     try:
         return [

@@ -33,7 +33,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Audit:
+class VerifierAudit:
     """What one verifier did with its attacks and rewrites."""
 
     name: str
@@ -147,13 +147,13 @@ def audit(
     *,
     whole_text: bool = False,
     form: bool = False,
-) -> Audit:
+) -> VerifierAudit:
     """Run all attacks and rewrites over the rows.
 
     `whole_text` leaves out rewrites that only wrap an answer. `form` says that the verifier judges no answer: attacks
     then only show that it neither raises nor hangs, as most do on rows without a gold.
     """
-    found = Audit(name, is_form=form)
+    found = VerifierAudit(name, is_form=form)
     known = [_known(i, verifier, row, found) for i, row in enumerate(rows, 1)]
     usable = [one for one in known if one is not None]
     found.rows = len(rows)
@@ -181,7 +181,7 @@ def audit(
 _Known = tuple[int, Mapping[str, Any], Any, str]
 
 
-def _known(index: int, verifier: Verifier, row: Mapping[str, Any], found: Audit) -> _Known | None:
+def _known(index: int, verifier: Verifier, row: Mapping[str, Any], found: VerifierAudit) -> _Known | None:
     try:
         gold = verifier.compile(row)
         good = row.get("good") or verifier.gold_text(row) or ""
@@ -203,7 +203,7 @@ def _bad_for(verifier: Verifier, gold: Any, usable: Sequence[_Known], at: int) -
 
 
 def _try(
-    found: Audit,
+    found: VerifierAudit,
     verifier: Verifier,
     gold: Any,
     texts: Texts,

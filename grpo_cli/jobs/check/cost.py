@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from grpo_cli.jobs.check.findings import Finding, Level
-from grpo_cli.jobs.check.lengths import Lengths
+from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.jobs.check.sizes import Sizes
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
@@ -26,7 +26,9 @@ SHARED = {
 }
 
 
-def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:
+def check_memory(
+    recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: PromptLengths | None
+) -> CheckFinding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
     n, lora = sizes.parameters, recipe.model.lora
     if lora is None:
@@ -52,7 +54,7 @@ def check_memory(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths
     )
     data = {"state_bytes": state, "kv_cache_bytes": cache, "logits_bytes": logits, "parameters": n}
     message = f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
-    return Finding("memory", Level.OK, message, lines, data)
+    return CheckFinding("memory", Level.OK, message, lines, data)
 
 
 def _whole_copy(strategy: str, parameters: int) -> list[str]:
@@ -63,7 +65,7 @@ def _whole_copy(strategy: str, parameters: int) -> list[str]:
     ]
 
 
-def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths | None) -> Finding:
+def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: PromptLengths | None) -> CheckFinding:
     """The arithmetic of all steps; on a machine without a GPU also the least time at its measured matrix product."""
     n = sizes.parameters
     prompt = lengths.mean if lengths else 0.0
@@ -88,7 +90,7 @@ def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: Lengths |
         lines.append(
             f"one core multiplies matrices at {rate / 1e9:,.3g} GFLOP/s (measured now); small models reach far less"
         )
-    return Finding("time", Level.OK, message, tuple(lines), data)
+    return CheckFinding("time", Level.OK, message, tuple(lines), data)
 
 
 def _has_gpu() -> bool:

@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """The answer of one check: a sentence, lines of evidence, the same as data, and what to do."""
 
     check: str
@@ -40,13 +40,13 @@ class Finding:
         return out | ({"data": self.data} if self.data else {})
 
 
-def failed(check: str, err: UserError, most: int = 10) -> Finding:
+def failed(check: str, err: UserError, most: int = 10) -> CheckFinding:
     """A user's mistake as a finding."""
     places = [f"{m.place}: {m.message}" if m.place else m.message for m in err.mistakes]
     if len(places) == 1:
-        return Finding(check, Level.FAIL, places[0], hint=err.hint, code=err.code)
+        return CheckFinding(check, Level.FAIL, places[0], hint=err.hint, code=err.code)
     shown = places[:most] + ([f"… and {len(places) - most:,} more"] if len(places) > most else [])
-    return Finding(
+    return CheckFinding(
         check,
         Level.FAIL,
         f"{len(places):,} mistakes",
@@ -57,7 +57,7 @@ def failed(check: str, err: UserError, most: int = 10) -> Finding:
     )
 
 
-def exit_code(findings: Sequence[Finding]) -> Exit:
+def exit_code(findings: Sequence[CheckFinding]) -> Exit:
     """The highest code of what failed, 1 where only warnings stand, else 0."""
     codes = [finding.code for finding in findings if finding.level is Level.FAIL]
     if codes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from grpo_cli.jobs.check.findings import Finding, Level
+from grpo_cli.jobs.check.findings import CheckFinding, Level
 from grpo_cli.recipe.sections.recipe import Recipe
 
 BARS = 8
@@ -14,7 +14,7 @@ WIDTH = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class PromptLengths:
     """The token counts of the prompts that were looked at, shortest first."""
 
     counts: list[int]
@@ -22,7 +22,7 @@ class Lengths:
     """Prompts there are, looked at or not."""
 
     @classmethod
-    def of(cls, counts: Sequence[int], total: int) -> Lengths:
+    def of(cls, counts: Sequence[int], total: int) -> PromptLengths:
         return cls(sorted(counts), total)
 
     @property
@@ -34,7 +34,7 @@ class Lengths:
         return self.counts[max(0, ceil(share * len(self.counts)) - 1)]
 
 
-def check_lengths(lengths: Lengths, recipe: Recipe, context: int | None) -> Finding:
+def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:
     """The histogram, how many prompts are over a limit, and whether prompt and completion fit the model's context."""
     room = None if context is None else context - recipe.sample.max_tokens
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
@@ -55,9 +55,9 @@ def check_lengths(lengths: Lengths, recipe: Recipe, context: int | None) -> Find
     lines = histogram(lengths.counts)
     if room is not None and room < 1:
         message = f"`sample.max_tokens` {recipe.sample.max_tokens:,} leaves no room for a prompt in a context of {context:,}"
-        return Finding("tokens", Level.FAIL, message, data=data, hint="lower `sample.max_tokens`")
+        return CheckFinding("tokens", Level.FAIL, message, data=data, hint="lower `sample.max_tokens`")
     if not limits:
-        return Finding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
+        return CheckFinding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
     limit = min(limits)
     over = sum(count > limit for count in lengths.counts)
     data["over"] = over
@@ -67,17 +67,17 @@ def check_lengths(lengths: Lengths, recipe: Recipe, context: int | None) -> Find
         else f"context {context:,} - `sample.max_tokens`"
     )
     if over == len(lengths.counts):
-        return Finding("tokens", Level.FAIL, f"{spread}; all are over {limit:,} ({where})", lines, data)
+        return CheckFinding("tokens", Level.FAIL, f"{spread}; all are over {limit:,} ({where})", lines, data)
     if over:
         level = Level.NOTE if limit == recipe.data.max_prompt_tokens else Level.WARN
-        return Finding(
+        return CheckFinding(
             "tokens",
             level,
             f"{spread}; {over:,} of {len(lengths.counts):,} are over {limit:,} ({where}) and dropped",
             lines,
             data,
         )
-    return Finding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
+    return CheckFinding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
 
 
 def histogram(counts: Sequence[int]) -> tuple[str, ...]:

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from grpo_cli.data.overlap import THRESHOLD, Corpus, Pair
 from grpo_cli.data.rows import Row
-from grpo_cli.jobs.check.findings import Finding, Level
+from grpo_cli.jobs.check.findings import CheckFinding, Level
 
 SHOWN = 3
 
 
-def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: str) -> Iterator[Finding]:
+def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: str) -> Iterator[CheckFinding]:
     """Duplicates in the training rows, and overlap with the held-out ones; `seen` names the rows that were looked at."""
     corpus = Corpus(train)
     pairs = corpus.duplicates()
     exact, near = _split(pairs)
     data = {"rows": len(train), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
     if pairs:
-        yield Finding(
+        yield CheckFinding(
             "duplicates",
             Level.NOTE,
             f"{_counts(pairs)} of {seen}",
@@ -26,9 +26,9 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
             data,
         )
     else:
-        yield Finding("duplicates", Level.OK, f"none in {seen}", data=data)
+        yield CheckFinding("duplicates", Level.OK, f"none in {seen}", data=data)
     if held_out is None:
-        yield Finding(
+        yield CheckFinding(
             "overlap",
             Level.NOTE,
             "no held-out rows: gains will be seen on training rows only",
@@ -39,7 +39,7 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
     exact, near = _split(pairs)
     data = {"held_out": len(held_out), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
     if pairs:
-        yield Finding(
+        yield CheckFinding(
             "overlap",
             Level.WARN,
             f"{_counts(pairs)} of {len(held_out):,} held-out rows stand among {seen}",
@@ -48,7 +48,7 @@ def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: s
             hint="leave them out of one side, or held-out scores measure memory",
         )
     else:
-        yield Finding(
+        yield CheckFinding(
             "overlap",
             Level.OK,
             f"none of {len(held_out):,} held-out rows stands among {seen}",

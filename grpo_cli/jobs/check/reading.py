@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.data.files import Broken, Record, json_line
+from grpo_cli.data.files import BrokenFile, Record, json_line
 from grpo_cli.data.rows import DataLike, Row, RowLayout, make_rows, named_sources
 from grpo_cli.data.sources import SourceLike, Which, broken_lines, find_file, load_source, mix
 
@@ -40,7 +40,7 @@ class Read:
 @dataclass(frozen=True, slots=True)
 class _Part:
     records: list[Record]
-    broken: list[Broken]
+    broken: list[BrokenFile]
     total: int
     is_exact: bool = True
     how: str = "all"
@@ -110,7 +110,7 @@ def _lines_about(path: Path) -> int:
 
 def _spread(path: Path, source: SourceLike, share: float) -> _Part:
     records: list[Record] = []
-    broken: list[Broken] = []
+    broken: list[BrokenFile] = []
     stop = None if source.limit is None else source.skip + source.limit
     total = 0
     with path.open("rb") as stream:

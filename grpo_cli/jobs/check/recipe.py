@@ -14,8 +14,8 @@ from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.cost import check_memory, check_time
-from grpo_cli.jobs.check.findings import Finding, Level, failed
-from grpo_cli.jobs.check.lengths import Lengths, check_lengths
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
+from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
 from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
@@ -35,7 +35,7 @@ TOKENS_S = 1.0
 
 
 @dataclass
-class Check:
+class RecipeCheck:
     """One recipe being checked; `findings()` yields each answer as soon as it is known."""
 
     recipe: Recipe
@@ -47,7 +47,7 @@ class Check:
     _held_out: Read | None = field(default=None, init=False)
     _audit: GoldAudit | None = field(default=None, init=False)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[CheckFinding]:
         """Every check's answer."""
         yield from self._rows()
         model = self.recipe.model
@@ -62,7 +62,7 @@ class Check:
         yield finding
         yield from self._batches(sizes, lengths)
 
-    def _rows(self) -> Iterator[Finding]:
+    def _rows(self) -> Iterator[CheckFinding]:
         self._train = yield from self._read("train")
         if self.recipe.data.eval is not None:
             self._held_out = yield from self._read("eval")
@@ -70,7 +70,7 @@ class Check:
             self.sample_row = self._train.rows[0]
         yield from self._warmup()
 
-    def _read(self, which: Which) -> Generator[Finding, None, Read | None]:
+    def _read(self, which: Which) -> Generator[CheckFinding, None, Read | None]:
         try:
             found = read_rows(self.recipe.data, which, self.base, self.most)
         except UserError as err:
@@ -80,10 +80,10 @@ class Check:
         how = f"; looked at {len(found.rows):,} ({found.how})" if found.is_sample else ""
         columns = ", ".join(found.rows[0].fields)
         data = {"total": found.total, "is_exact": found.is_exact, "n": len(found.rows), "how": found.how}
-        yield Finding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", data=data)
+        yield CheckFinding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", data=data)
         return found
 
-    def _warmup(self) -> Iterator[Finding]:
+    def _warmup(self) -> Iterator[CheckFinding]:
         for index, phase in enumerate(self.recipe.warmup or []):
             check = f"warmup[{index}]"
             read = self._train
@@ -97,7 +97,7 @@ class Check:
             if read is not None:
                 yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
 
-    def _verifiers(self) -> Iterator[Finding]:
+    def _verifiers(self) -> Iterator[CheckFinding]:
         combine = self.recipe.combine
         rule = Rule(combine.method, dict(combine.gate), combine.by)
         try:
@@ -123,7 +123,7 @@ class Check:
         finally:
             judge.close()
 
-    def _likeness(self) -> Iterator[Finding]:
+    def _likeness(self) -> Iterator[CheckFinding]:
         if self._train is not None:
             held_out = self._held_out.rows if self._held_out else None
             if held_out is not None or self.recipe.data.eval is None:
@@ -133,7 +133,7 @@ class Check:
                 seen = f"{len(read.rows):,}{of} training rows"
                 yield from check_likeness(self._train.rows, held_out, seen)
 
-    def _count(self) -> Lengths:
+    def _count(self) -> PromptLengths:
         read = [one for one in (self._train, self._held_out) if one is not None]
         model = self.recipe.model
         if not read:
@@ -146,13 +146,15 @@ class Check:
             counts += count(part)
             if not self.is_full and time.perf_counter() - began > TOKENS_S:
                 break
-        return Lengths.of(counts, len(rows))
+        return PromptLengths.of(counts, len(rows))
 
-    def _tokens(self, sizes: Sizes | None, counting: Future[Lengths]) -> tuple[Finding, Lengths | None]:
+    def _tokens(
+        self, sizes: Sizes | None, counting: Future[PromptLengths]
+    ) -> tuple[CheckFinding, PromptLengths | None]:
         try:
             lengths = counting.result()
         except UnknownTokens as err:
-            return Finding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
+            return CheckFinding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
         return check_lengths(lengths, self.recipe, sizes.context if sizes else None), lengths
 
     def _bad_share(self) -> float:
@@ -164,7 +166,7 @@ class Check:
     def _hint(self) -> str:
         return "" if self.is_full else "`--full` asks transformers"
 
-    def _batches(self, sizes: Sizes | None, lengths: Lengths | None) -> Iterator[Finding]:
+    def _batches(self, sizes: Sizes | None, lengths: PromptLengths | None) -> Iterator[CheckFinding]:
         if self._train is None:
             return
         bad = self._bad_share()
@@ -180,12 +182,12 @@ class Check:
             "steps": batches.steps,
             "epochs": batches.epochs,
         }
-        yield Finding("batches", Level.OK, first, tuple(rest), data)
+        yield CheckFinding("batches", Level.OK, first, tuple(rest), data)
         idle = idle_reuse(self.recipe, batches)
         if idle:
-            yield Finding("reuse", Level.WARN, idle, hint=IDLE_HINT)
+            yield CheckFinding("reuse", Level.WARN, idle, hint=IDLE_HINT)
         if sizes is None:
-            yield Finding(
+            yield CheckFinding(
                 "memory",
                 Level.UNKNOWN,
                 "unknown: no `config.json` of this model on this disk",
@@ -196,7 +198,7 @@ class Check:
         yield check_time(self.recipe, sizes, batches, lengths)
 
 
-def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -> Finding:
+def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -> CheckFinding:
     """Whether every demonstration can be filled from every row; a row draws one of them, so all must do."""
     for shown in templates:
         template = parse(shown)
@@ -204,5 +206,5 @@ def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -
             try:
                 template.fill(row.fields)
             except FillError as err:
-                return Finding(check, Level.FAIL, f"{row.place}: `{shown}`: {err}")
-    return Finding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")
+                return CheckFinding(check, Level.FAIL, f"{row.place}: `{shown}`: {err}")
+    return CheckFinding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.data.audit import GoldAudit, audit_golds
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, UserError
-from grpo_cli.jobs.check.findings import Finding, Level, failed
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.reward.judge import Judge
 from grpo_verifiers import Outcome, Sample, Verifier
@@ -28,7 +28,7 @@ SHOWN = 10
 MANY = 0.1
 
 
-def check_start(judge: Judge) -> list[Finding]:
+def check_start(judge: Judge) -> list[CheckFinding]:
     """Start workers and sandboxes."""
     began = time.perf_counter()
     try:
@@ -36,14 +36,14 @@ def check_start(judge: Judge) -> list[Finding]:
     except UserError as err:
         return [failed("verify", err)]
     names = ", ".join(f"{name}{' (primary)' if name == judge.primary else ''}" for name in judge.verifiers)
-    started = Finding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")
+    started = CheckFinding("verify", Level.OK, f"{names} started in {time.perf_counter() - began:.2f} s")
     sandboxes = [
         _sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))
     ]
     return [started, *sandboxes]
 
 
-def _sandbox(name: str, tier: Tier) -> Finding:
+def _sandbox(name: str, tier: Tier) -> CheckFinding:
     """What the sandbox of a verifier refused when it was tried, and what this tier never promises."""
     check = f"verify.{name}"
     forbidden = [one for one in tier.checks if one.asked == "refused"]
@@ -51,9 +51,9 @@ def _sandbox(name: str, tier: Tier) -> Finding:
     refused = len(forbidden) - len(breaches)
     message = f"sandbox `{tier.name}` refused {refused} of {len(forbidden)} forbidden things that were tried"
     if breaches:
-        return Finding(check, Level.FAIL, f"{message}; open: {', '.join(breaches)}", code=Exit.SETUP)
+        return CheckFinding(check, Level.FAIL, f"{message}; open: {', '.join(breaches)}", code=Exit.SETUP)
     lines = tuple(f"not covered: {what}" for what in tier.warnings)
-    return Finding(check, Level.OK, message, lines, tier.as_json())
+    return CheckFinding(check, Level.OK, message, lines, tier.as_json())
 
 
 def check_golds(
@@ -63,7 +63,7 @@ def check_golds(
     drops: bool,
     budget_s: float | None,
     rule: Rule = SUM,
-) -> tuple[GoldAudit | None, Finding]:
+) -> tuple[GoldAudit | None, CheckFinding]:
     """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
     check = f"golds {which}"
     began = time.perf_counter()
@@ -89,27 +89,29 @@ def check_golds(
 
 def _golds_finding(
     check: str, which: str, total: int, seen: int, bad: Sequence[Mistake], drops: bool, seconds: float
-) -> Finding:
+) -> CheckFinding:
     whole = f"{seen:,}{f' of {total:,}' if seen < total else ''} {which} rows"
     data: dict[str, Any] = {"rows": total, "n": seen, "bad": len(bad), "seconds": seconds}
     if not bad:
-        return Finding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
+        return CheckFinding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
     lines = tuple(f"{m.place}: {m.message}" for m in bad[:SHOWN])
     if len(bad) > SHOWN:
         lines += (f"… and {len(bad) - SHOWN:,} more",)
     message = f"{len(bad):,} of {whole} have a bad gold"
     if len(bad) == seen:
         hint = "every row has one: look at `data.answer` first"
-        return Finding(check, Level.FAIL, message, lines, data, hint)
+        return CheckFinding(check, Level.FAIL, message, lines, data, hint)
     if drops:
-        return Finding(check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data)
+        return CheckFinding(
+            check, Level.NOTE, f"{message}; `data.on_bad_gold: drop` leaves them out", lines, data
+        )
     hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
-    return Finding(check, Level.FAIL, message, lines, data, hint)
+    return CheckFinding(check, Level.FAIL, message, lines, data, hint)
 
 
 def check_refusals(
     audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: Rule = SUM
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     """Completions that must not be right: nothing at all, and the golds of other rows."""
     for name, verifier in verifiers.items():
         mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
@@ -119,19 +121,19 @@ def check_refusals(
             )
 
 
-def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> Finding:
+def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> CheckFinding:
     check = f"verify.{name}"
     nothing = verifier.judge([Sample("", golds[0], rows[0].prompt)])[0]
     if nothing.outcome is Outcome.RIGHT:
-        return Finding(
+        return CheckFinding(
             check, Level.WARN, "calls an empty completion right", hint="look at its options", code=Exit.DATA
         )
     if nothing.outcome is Outcome.ERROR:
         why = nothing.detail or nothing.reason
-        return Finding(check, Level.FAIL, f"fails on an empty completion: {why}", code=Exit.SETUP)
+        return CheckFinding(check, Level.FAIL, f"fails on an empty completion: {why}", code=Exit.SETUP)
     crossed = _crossed(verifier, rows, golds)
     if not crossed:
-        return Finding(
+        return CheckFinding(
             check, Level.OK, "an empty completion is not right; it names no golds to try on other rows"
         )
     began = time.perf_counter()
@@ -144,7 +146,7 @@ def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequenc
     message = f"{len(passed)} of {len(crossed)} golds of other rows are called right, {each_ms:.3g} ms each"
     lines = tuple(f"{sample.completion!r} for {row.place}" for sample, row in passed[:3])
     if len(passed) > MANY * len(crossed):
-        return Finding(
+        return CheckFinding(
             check,
             Level.WARN,
             message,
@@ -152,7 +154,7 @@ def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequenc
             data,
             hint="a verifier that says yes to others' golds teaches nothing",
         )
-    return Finding(check, Level.OK, message, lines, data)
+    return CheckFinding(check, Level.OK, message, lines, data)
 
 
 def _crossed(verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> list[tuple[Sample, Row]]:

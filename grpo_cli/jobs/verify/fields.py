@@ -47,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class FieldNames:
     """The keys of this input; `completions` says that a line holds a list of them. A key may be a path, `a.b`."""
 
     completion: str
@@ -75,14 +75,14 @@ class Keys:
         return "line" if self.completions else "nothing (no group key, row id or prompt)"
 
 
-def find_keys(line: Mapping[str, Any], wanted: Wanted) -> Keys:
+def find_keys(line: Mapping[str, Any], wanted: Wanted) -> FieldNames:
     """The keys of an input from one of its lines.
 
     Raises:
         BadLine: nothing in it looks like a completion.
     """
     completion, is_list = _completion(line, wanted)
-    return Keys(
+    return FieldNames(
         completion=completion,
         completions=is_list,
         answer=wanted.answer or _first(line, ANSWER, but=completion),
@@ -130,7 +130,7 @@ def look_up(line: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def completions_of(line: Mapping[str, Any], keys: Keys) -> list[str]:
+def completions_of(line: Mapping[str, Any], keys: FieldNames) -> list[str]:
     """The texts of a line's completions.
 
     Raises:
@@ -168,7 +168,7 @@ def text_of(value: Any, name: str) -> str:
     raise BadLine(f"`{name}` is {shown}, not text")
 
 
-def row_of(line: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+def row_of(line: Mapping[str, Any], keys: FieldNames) -> dict[str, Any]:
     """What verifiers read: the line's own keys, those under `fields`, and the answer under its usual name."""
     row = dict(line)
     fields = line.get("fields")
@@ -181,7 +181,7 @@ def row_of(line: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
     return row
 
 
-def prompt_of(line: Mapping[str, Any], keys: Keys) -> str:
+def prompt_of(line: Mapping[str, Any], keys: FieldNames) -> str:
     """The prompt's text, empty where there is none."""
     value = look_up(line, keys.prompt) if keys.prompt else None
     if value is None:
@@ -192,7 +192,7 @@ def prompt_of(line: Mapping[str, Any], keys: Keys) -> str:
         return ""
 
 
-def group_of(line: Mapping[str, Any], keys: Keys, number: int) -> int:
+def group_of(line: Mapping[str, Any], keys: FieldNames, number: int) -> int:
     """A 63-bit hash of the line's group: its group key (within its step), else its row id, else its prompt."""
     if keys.group and (value := look_up(line, keys.group)) is not None:
         step = line.get("step") if keys.group == "group" else None

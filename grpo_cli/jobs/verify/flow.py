@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Any
 
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.verify.fields import Keys
-from grpo_cli.jobs.verify.plan import Plan
-from grpo_cli.jobs.verify.scorer import Counts, Scored, Scorer
-from grpo_cli.lines.numbered import Line
+from grpo_cli.jobs.verify.fields import FieldNames
+from grpo_cli.jobs.verify.scorer import Counts, ScoredLines, Scorer
+from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.reward.plan import ScoringPlan
 from grpo_verifiers.combine import PairSums
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits, Result
 from grpo_verifiers.verifier import Unavailable, Verifier
@@ -28,9 +28,9 @@ ALONE_CHUNKS = 4
 _NO_LIMIT = ProcessLimits(cpu_s=86_400.0, wall_s=86_400.0, memory_mb=None)  # verifiers have their own
 
 
-def chunks(lines: Iterable[Line], most_lines: int = CHUNK_LINES) -> Iterator[list[Line]]:
+def chunks(lines: Iterable[NumberedLine], most_lines: int = CHUNK_LINES) -> Iterator[list[NumberedLine]]:
     """Lines in chunks of at most so many lines or about a megabyte."""
-    chunk: list[Line] = []
+    chunk: list[NumberedLine] = []
     size = 0
     for line in lines:
         chunk.append(line)
@@ -43,14 +43,14 @@ def chunks(lines: Iterable[Line], most_lines: int = CHUNK_LINES) -> Iterator[lis
 
 
 def score_all(
-    lines: Iterable[Line],
-    plan: Plan,
-    keys: Keys,
+    lines: Iterable[NumberedLine],
+    plan: ScoringPlan,
+    keys: FieldNames,
     verifiers: Mapping[str, Verifier],
     *,
     jobs: int,
     stream: bool = False,
-) -> Iterator[Scored]:
+) -> Iterator[ScoredLines]:
     """Scored chunks in input order; `verifiers` are the plan's, started.
 
     Raises:
@@ -63,9 +63,13 @@ def score_all(
 
 
 def _scored(
-    parts: Iterator[list[Line]], alone: Callable[[list[Line]], Scored], plan: Plan, keys: Keys, jobs: int
-) -> Iterator[Scored]:
-    first: list[list[Line]] = []
+    parts: Iterator[list[NumberedLine]],
+    alone: Callable[[list[NumberedLine]], ScoredLines],
+    plan: ScoringPlan,
+    keys: FieldNames,
+    jobs: int,
+) -> Iterator[ScoredLines]:
+    first: list[list[NumberedLine]] = []
     if jobs > 1:
         for part in parts:
             first.append(part)
@@ -76,13 +80,17 @@ def _scored(
 
 
 def _in_parallel(
-    parts: Iterable[list[Line]], alone: Callable[[list[Line]], Scored], plan: Plan, keys: Keys, jobs: int
-) -> Iterator[Scored]:
+    parts: Iterable[list[NumberedLine]],
+    alone: Callable[[list[NumberedLine]], ScoredLines],
+    plan: ScoringPlan,
+    keys: FieldNames,
+    jobs: int,
+) -> Iterator[ScoredLines]:
     """Chunks through processes, and through this one until the first of them has started."""
     pool = Pool("grpo_cli.jobs.verify.flow:serve", (plan, keys), workers=jobs, limits=_NO_LIMIT)
     starter = threading.Thread(target=_start, args=(pool,), daemon=True)
     starter.start()
-    waiting: deque[tuple[list[Line], Future[list[Result]]]] = deque()
+    waiting: deque[tuple[list[NumberedLine], Future[list[Result]]]] = deque()
     try:
         for part in parts:
             if starter.is_alive():
@@ -103,7 +111,7 @@ def _start(pool: Pool) -> None:
         pool.start()
 
 
-def _taken(part: list[Line], future: Future[list[Result]]) -> Scored:
+def _taken(part: list[NumberedLine], future: Future[list[Result]]) -> ScoredLines:
     (result,) = future.result()
     if isinstance(result, Done):
         return unpacked(result.value)
@@ -112,12 +120,12 @@ def _taken(part: list[Line], future: Future[list[Result]]) -> Scored:
     raise SetupError(f"a scoring process failed on {where}: {why}", hint="`--jobs 1` shows the cause")
 
 
-def serve(config: tuple[Plan, Keys]) -> tuple[Callable[[list[Line]], bytes], None]:
+def serve(config: tuple[ScoringPlan, FieldNames]) -> tuple[Callable[[list[NumberedLine]], bytes], None]:
     """The pool's task: a scorer in a process of its own."""
     plan, keys = config
     scorer: list[Scorer] = []
 
-    def work(lines: list[Line]) -> bytes:
+    def work(lines: list[NumberedLine]) -> bytes:
         if not scorer:  # after the fork: a verifier's own processes and threads do not survive one
             scorer.append(Scorer(plan, keys, plan.start()))
         return packed(scorer[0].score(lines))
@@ -126,7 +134,7 @@ def serve(config: tuple[Plan, Keys]) -> tuple[Callable[[list[Line]], bytes], Non
     return work, None
 
 
-def packed(scored: Scored) -> bytes:
+def packed(scored: ScoredLines) -> bytes:
     """A scored chunk as bytes: a JSON header, then the output lines."""
     counts = scored.counts
     header: dict[str, Any] = {
@@ -140,7 +148,7 @@ def packed(scored: Scored) -> bytes:
     return len(head).to_bytes(8, "big") + head + b"".join(line for line in scored.out if line is not None)
 
 
-def unpacked(data: bytes) -> Scored:
+def unpacked(data: bytes) -> ScoredLines:
     """The scored chunk that `packed` wrote."""
     at = 8 + int.from_bytes(data[:8], "big")
     header = json.loads(data[8:at])
@@ -156,6 +164,6 @@ def unpacked(data: bytes) -> Scored:
         score_n,
         {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
     )
-    return Scored(
+    return ScoredLines(
         out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts
     )

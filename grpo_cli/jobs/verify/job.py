@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import IO
 
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
-from grpo_cli.jobs.verify.fields import BadLine, Keys, Wanted, find_keys
+from grpo_cli.jobs.verify.fields import BadLine, FieldNames, Wanted, find_keys
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.lines import read
-from grpo_cli.jobs.verify.plan import Plan
-from grpo_cli.jobs.verify.scorer import Scored, parse
-from grpo_cli.jobs.verify.summary import Report
+from grpo_cli.jobs.verify.scorer import ScoredLines, parse
+from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
-from grpo_cli.lines.numbered import Line
+from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.reward.plan import ScoringPlan
 from grpo_verifiers.combine import cancelling
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.verdict import Outcome
@@ -33,7 +33,7 @@ BEAT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class VerifySettings:
     """What the command line asked for beside the verifiers."""
 
     files: Sequence[str]
@@ -48,7 +48,7 @@ class Settings:
     note: str = ""
 
 
-def run(plan: Plan, settings: Settings) -> int:
+def run(plan: ScoringPlan, settings: VerifySettings) -> int:
     """Score the input and return the exit code; a closed pipe ends it silently.
 
     Raises:
@@ -58,22 +58,22 @@ def run(plan: Plan, settings: Settings) -> int:
         raise UsageError("stdin is named twice")
     try:
         with ExitStack() as stack:
-            job = Job(plan, settings, _sink(settings, stack))
+            job = VerifyJob(plan, settings, _sink(settings, stack))
             return job.run()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(Exit.OK)
 
 
-class Job:
+class VerifyJob:
     """State of one run."""
 
-    def __init__(self, plan: Plan, settings: Settings, sink: IO[bytes] | None) -> None:
+    def __init__(self, plan: ScoringPlan, settings: VerifySettings, sink: IO[bytes] | None) -> None:
         self._plan = plan
         self._settings = settings
         self._sink = sink
         self._tally = Tally(settings.order)
-        self._report = Report(plan.primary, list(plan.entries), "", self._tally.totals)
+        self._report = VerifyReport(plan.primary, list(plan.entries), "", self._tally.totals)
         writes_lines = not settings.as_json and settings.out is None
         self._progress = _Progress(settings.quiet, writes_lines)
         self._began = time.monotonic()
@@ -109,18 +109,18 @@ class Job:
         for scored in score_all(rest, self._plan, start.keys, verifiers, jobs=jobs, stream=stream):
             self._take(scored, name)
 
-    def _introduce(self, keys: Keys, is_first: bool) -> None:
+    def _introduce(self, keys: FieldNames, is_first: bool) -> None:
         self._report.grouping = keys.grouping()
         if is_first and not self._settings.quiet:
             _say("; ".join(note for note in (self._settings.note, keys.described()) if note))
 
-    def _find_keys(self, lines: Iterator[Line], name: str) -> _Start:
+    def _find_keys(self, lines: Iterator[NumberedLine], name: str) -> _Start:
         """Look for the first line with a completion among the first thousand; the lines looked at are kept.
 
         Raises:
             DataError: there is none, with what is wrong with each (a stream answers each line instead).
         """
-        seen: list[Line] = []
+        seen: list[NumberedLine] = []
         mistakes: list[Mistake] = []
         is_stream = self._settings.stream
         for line in lines:
@@ -139,7 +139,7 @@ class Job:
             return _Start([], None)
         raise DataError(mistakes) if mistakes else DataError("is empty", place=name)
 
-    def _take(self, scored: Scored, name: str) -> None:
+    def _take(self, scored: ScoredLines, name: str) -> None:
         self._report.lines += len(scored.out)
         self._report.counts.merge(scored.counts)
         for group, outcome, reward in scored.samples:
@@ -211,11 +211,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    seen: list[Line]
-    keys: Keys | None
+    seen: list[NumberedLine]
+    keys: FieldNames | None
 
 
-def _sink(settings: Settings, stack: ExitStack) -> IO[bytes] | None:
+def _sink(settings: VerifySettings, stack: ExitStack) -> IO[bytes] | None:
     """Where scored lines go: `--out`, else stdout unless that holds the summary object."""
     if settings.out is None or settings.out == "-":
         return None if settings.as_json else sys.stdout.buffer

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import IO
 
 from grpo_cli.errors import DataError, UsageError
-from grpo_cli.lines.numbered import Line, numbered
+from grpo_cli.lines.numbered import NumberedLine, numbered
 from grpo_cli.lines.packed import UNREADABLE, open_file
 
 MOST_BYTES = 64 * 1024 * 1024
 
 
-def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[Line]:
+def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[NumberedLine]:
     """The lines of `source` that are not blank.
 
     Raises:
@@ -29,7 +29,7 @@ def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[Line]:
             for number, raw in numbered(file, most_bytes):
                 text = None if raw is None else raw.strip(b" \t\r\n")
                 if text != b"":
-                    yield Line(number, text)
+                    yield NumberedLine(number, text)
     except UNREADABLE as err:
         if isinstance(err, BrokenPipeError):
             raise

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.jobs.verify.fields import BadLine, Keys, completions_of, group_of, prompt_of, row_of
+from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, group_of, prompt_of, row_of
 from grpo_cli.jobs.verify.golds import GoldCache
-from grpo_cli.jobs.verify.plan import Plan
-from grpo_cli.lines.numbered import Line
+from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.reward.plan import ScoringPlan
 from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome
 from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -66,7 +66,7 @@ Judged = tuple[int, str, float | None]
 
 
 @dataclass(slots=True)
-class Scored:
+class ScoredLines:
     """A chunk of lines after scoring; `out` has one entry a line, None where the line was bad."""
 
     out: list[bytes | None] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Scored:
 class _Read:
     """One line that could be read, waiting for its verdicts."""
 
-    line: Line
+    line: NumberedLine
     value: dict[str, Any]
     completions: list[str]
     group: int
@@ -91,7 +91,7 @@ class _Read:
 class Scorer:
     """The verifiers of a plan over chunks of lines."""
 
-    def __init__(self, plan: Plan, keys: Keys, verifiers: Mapping[str, Verifier]) -> None:
+    def __init__(self, plan: ScoringPlan, keys: FieldNames, verifiers: Mapping[str, Verifier]) -> None:
         self._plan = plan
         self._terms = plan.terms
         self._keys = keys
@@ -99,9 +99,9 @@ class Scorer:
         self._shapers = plan.shapers()
         self._golds = {name: GoldCache(verifier) for name, verifier in verifiers.items()}
 
-    def score(self, lines: Sequence[Line]) -> Scored:
+    def score(self, lines: Sequence[NumberedLine]) -> ScoredLines:
         """Judge all completions of a chunk, each verifier in one batch."""
-        scored = Scored()
+        scored = ScoredLines()
         reads = [self._read_or_report(line, scored) for line in lines]
         for name, verifier in self._verifiers.items():
             self._judge(name, verifier, [read for read in reads if read is not None and name in read.golds])
@@ -109,14 +109,14 @@ class Scorer:
             scored.out.append(None if read is None else self._finish(read, scored))
         return scored
 
-    def _read_or_report(self, line: Line, scored: Scored) -> _Read | None:
+    def _read_or_report(self, line: NumberedLine, scored: ScoredLines) -> _Read | None:
         try:
             return self._read(line)
         except BadLine as err:
             scored.problems.append((line.number, str(err)))
             return None
 
-    def _read(self, line: Line) -> _Read:
+    def _read(self, line: NumberedLine) -> _Read:
         value = parse(line)
         row = row_of(value, self._keys)
         completions = completions_of(value, self._keys)
@@ -147,7 +147,7 @@ class Scorer:
             for held in read.verdicts:
                 held[name] = next(verdicts)
 
-    def _finish(self, read: _Read, scored: Scored) -> bytes:
+    def _finish(self, read: _Read, scored: ScoredLines) -> bytes:
         added: list[dict[str, Any]] = []
         for i, verdicts in enumerate(read.verdicts):
             found = outcome(verdicts, self._terms, self._plan.rule) or Outcome.ERROR
@@ -177,7 +177,7 @@ class Scorer:
         return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
 
 
-def parse(line: Line) -> dict[str, Any]:
+def parse(line: NumberedLine) -> dict[str, Any]:
     """The object of a line.
 
     Raises:

@@ -24,7 +24,7 @@ WIDTH = 78
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """All that one pass over the input found."""
 
     primary: str

@@ -18,7 +18,7 @@ from grpo_verifiers.names import nearest
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RecipeFinding:
     """A mistake by recipe path, before it has a place in a file."""
 
     path: Path
@@ -61,7 +61,7 @@ RANGES = {
 }
 
 
-def findings(err: ValidationError) -> list[Finding]:
+def findings(err: ValidationError) -> list[RecipeFinding]:
     """One finding for each thing pydantic refused."""
     return [_finding(e) for e in err.errors(include_url=False)]
 
@@ -86,7 +86,7 @@ def unknown(name: str, names: Iterable[str], where: str) -> str:
     return f"{did}{where} has: {', '.join(known)}"
 
 
-def _finding(error: Any) -> Finding:
+def _finding(error: Any) -> RecipeFinding:
     kind, value, ctx = error["type"], error["input"], error.get("ctx", {})
     path: Path = tuple(p for p in error["loc"] if p != "[key]")
     if path and path[-1] == "source" and "source" not in _keys_of(value):
@@ -95,7 +95,7 @@ def _finding(error: Any) -> Finding:
     if kind == "extra_forbidden":
         return _unknown_key(path)
     if kind == "missing":
-        return Finding(path, f"`{name}` is missing", _purpose(path))
+        return RecipeFinding(path, f"`{name}` is missing", _purpose(path))
     if kind == "literal_error":
         if "[key]" in error["loc"]:
             return _unknown_choice(path[:-1], str(path[-1]), _choices(ctx["expected"]), at_key=True)
@@ -103,29 +103,29 @@ def _finding(error: Any) -> Finding:
     if kind in RANGES:
         bound, word = RANGES[kind]
         limit = f"{ctx[bound]:,}" if isinstance(ctx[bound], int) else f"{ctx[bound]:g}"
-        return Finding(path, f"`{name}` must be {word} {limit}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}` must be {word} {limit}, got {shown(value)}")
     if kind == "value_error":
-        return Finding(path, f"`{name}` {ctx['error']}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}` {ctx['error']}, got {shown(value)}")
     if kind in {"too_short", "string_too_short"}:
-        return Finding(path, f"`{name}` must not be empty")
+        return RecipeFinding(path, f"`{name}` must not be empty")
     if kind == "string_pattern_mismatch":
-        return Finding(path, f"`{name}` must be a time such as `3h50m`, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}` must be a time such as `3h50m`, got {shown(value)}")
     what = KINDS.get(kind)
     if what is None:
-        return Finding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")
     if kind in {"model_type", "model_attributes_type", "list_type"}:
         key = str(path[-2]) if len(path) > 1 and isinstance(path[-1], int) else str(path[-1])
         what = SHORT.get(key, what) if path not in PLAIN else what
     if value is None:
-        return Finding(path, f"`{name}` must be {what}, got nothing")
-    return Finding(path, f"`{name}` must be {what}, got {shown(value)}")
+        return RecipeFinding(path, f"`{name}` must be {what}, got nothing")
+    return RecipeFinding(path, f"`{name}` must be {what}, got {shown(value)}")
 
 
 def _keys_of(value: Any) -> Iterable[str]:
     return value if isinstance(value, dict) else ()
 
 
-def _unknown_key(path: Path) -> Finding:
+def _unknown_key(path: Path) -> RecipeFinding:
     key, parent = str(path[-1]), path[:-1]
     model = section(parent)
     where = f"`{dotted(parent)}`" if parent else "the recipe"
@@ -138,27 +138,27 @@ def _unknown_key(path: Path) -> Finding:
             if elsewhere[0]
             else f"`{key}` stands at the top of the recipe"
         )
-    return Finding(path, f"unknown key `{key}` in {where}", hint, at_key=True)
+    return RecipeFinding(path, f"unknown key `{key}` in {where}", hint, at_key=True)
 
 
-def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = False) -> Finding:
+def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = False) -> RecipeFinding:
     near = nearest(value, choices) if isinstance(value, str) else None
     if path == ("combine", "method") and value == "normalise_then_sum":
-        return Finding(
+        return RecipeFinding(
             path,
             f"`combine` rates one sample, `{value}` works across a group",
             f"say `train.reward_combine: {value}`",
         )
     if at_key:
         where = f"`{dotted(path)}`"
-        return Finding(
+        return RecipeFinding(
             (*path, str(value)),
             f"unknown key `{value}` in {where}",
             unknown(str(value), choices, where),
             True,
         )
     listed = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
-    return Finding(
+    return RecipeFinding(
         path,
         f"`{dotted(path)}` must be {listed}, got {shown(value)}",
         f"did you mean `{near}`?" if near else "",

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union
 
 from pydantic import TypeAdapter, ValidationError
 
-from grpo_cli.recipe.checking.mistakes import Finding, shown, unknown
+from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
 from grpo_cli.recipe.paths import Path
 from grpo_verifiers.names import nearest
 from grpo_verifiers.registry import KINDS, kind_class
@@ -26,20 +26,20 @@ from grpo_verifiers.verifier import BadOption
 OWN = ("kind", "weight", "primary", "right_at", "options")
 
 
-def check_verifiers(data: dict[str, Any]) -> list[Finding]:
+def check_verifiers(data: dict[str, Any]) -> list[RecipeFinding]:
     """What is wrong with the kinds and options of `verify`; right values are put in place as their declared type."""
     verify = data.get("verify")
-    found: list[Finding] = []
+    found: list[RecipeFinding] = []
     for name, one in verify.items() if isinstance(verify, dict) else ():
         if isinstance(one, dict) and isinstance(one.get("kind"), str):
             found += _check(name, one)
     return found
 
 
-def check_shaping(data: dict[str, Any]) -> list[Finding]:
+def check_shaping(data: dict[str, Any]) -> list[RecipeFinding]:
     """What is wrong with the options of `shaping` terms; the terms' names are the model's to check."""
     shaping = data.get("shaping")
-    found: list[Finding] = []
+    found: list[RecipeFinding] = []
     for name, one in shaping.items() if isinstance(shaping, dict) else ():
         if name not in TERMS or not isinstance(one, dict):
             continue
@@ -51,37 +51,41 @@ def check_shaping(data: dict[str, Any]) -> list[Finding]:
         try:
             build_term(name, **own)
         except BadOption as err:
-            found.append(Finding(places.get(err.option, ("shaping", name)), f"`shaping.{name}`: {err}"))
+            found.append(RecipeFinding(places.get(err.option, ("shaping", name)), f"`shaping.{name}`: {err}"))
     return found
 
 
-def _check(name: str, one: dict[str, Any]) -> list[Finding]:
+def _check(name: str, one: dict[str, Any]) -> list[RecipeFinding]:
     kind = one["kind"]
     if kind not in KINDS:
         near = nearest(kind, KINDS)
         hint = (f"did you mean `{near}`? " if near else "") + f"known: {', '.join(sorted(KINDS))}"
-        return [Finding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)]
+        return [
+            RecipeFinding(("verify", name, "kind"), f"unknown verifier `{kind}` in `verify.{name}`", hint)
+        ]
     try:
         options = options_class(kind)
     except BadOption as err:  # a package's own kind that cannot be loaded
-        return [Finding(("verify", name, "kind"), str(err))]
+        return [RecipeFinding(("verify", name, "kind"), str(err))]
     hints = typing.get_type_hints(options)
     names = [f.name for f in dataclasses.fields(options)]
     found = []
     for path, holder, option, value in list(_options(name, one)):
         if option not in names:
             hint = unknown(option, [*names, *OWN[:4]], f"verifier `{kind}`")
-            found.append(Finding(path, f"unknown option `{option}` of verifier `{kind}`", hint, at_key=True))
+            found.append(
+                RecipeFinding(path, f"unknown option `{option}` of verifier `{kind}`", hint, at_key=True)
+            )
             continue
         try:
             holder[option] = TypeAdapter(hints[option]).validate_json(json.dumps(value), strict=True)
         except (ValidationError, TypeError, ValueError):
             message = f"`verify.{name}.{option}` must be {describe(hints[option])}, got {shown(value)}"
-            found.append(Finding(path, message))
+            found.append(RecipeFinding(path, message))
     return found or _build(name, kind, one, options)
 
 
-def _build(name: str, kind: str, one: dict[str, Any], options: type) -> list[Finding]:
+def _build(name: str, kind: str, one: dict[str, Any], options: type) -> list[RecipeFinding]:
     """What the verifier itself says of values that have the right types."""
     values = {option: value for _, _, option, value in _options(name, one)}
     try:
@@ -90,7 +94,9 @@ def _build(name: str, kind: str, one: dict[str, Any], options: type) -> list[Fin
         own = f"`verify.{name}.{err.option}`"
         said = str(err).removeprefix(f"`{err.option}` ")
         return [
-            Finding(("verify", name, err.option), f"{own} {said}" if said != str(err) else f"{own}: {said}")
+            RecipeFinding(
+                ("verify", name, err.option), f"{own} {said}" if said != str(err) else f"{own}: {said}"
+            )
         ]
     return []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from grpo_cli.recipe.checking.mistakes import Finding, shown, unknown
+from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
 from grpo_cli.recipe.checking.strategy import check_strategy
 from grpo_cli.recipe.paths import Path
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -15,7 +15,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 Said = Callable[[Path], bool]
 
 
-def check_rules(recipe: Recipe, said: Said) -> list[Finding]:
+def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
     checks = (
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
@@ -30,10 +30,10 @@ def _at(said: Said, *paths: Path) -> Path:
     return next((path for path in paths if said(path)), paths[0])
 
 
-def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     for name in recipe.verify:
         if not NAME.fullmatch(name) or name == "total":
-            yield Finding(
+            yield RecipeFinding(
                 ("verify", name),
                 f"a verifier cannot be named {shown(name)}",
                 "its name is part of metrics such as `reward/NAME/mean`: letters, digits, `_` and `-`, not `total`",
@@ -41,7 +41,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
             )
     both = set(recipe.verify) & set(recipe.shaping)
     for name in sorted(both):
-        yield Finding(
+        yield RecipeFinding(
             ("shaping", name),
             f"`{name}` is a verifier and a shaping term",
             "rename the verifier",
@@ -49,7 +49,7 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
         )
     primary = [name for name, one in recipe.verify.items() if one.primary]
     for name in primary[1:]:
-        yield Finding(
+        yield RecipeFinding(
             ("verify", name, "primary"),
             f"`verify.{primary[0]}` is primary already",
             "one verifier says what right means; leave `primary` out of the others",
@@ -57,43 +57,43 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[Finding]:
     if abs(sum(one.weight for one in recipe.verify.values())) < 1e-12:
         first = next(iter(recipe.verify))
         path = _at(said, *(("verify", name, "weight") for name in recipe.verify), ("verify", first))
-        yield Finding(
+        yield RecipeFinding(
             path, "the weights of `verify` sum to 0: an answer that passes everything earns nothing"
         )
     for name, one in recipe.verify.items():
         if one.primary and one.weight < 0:
-            yield Finding(
+            yield RecipeFinding(
                 ("verify", name, "weight"),
                 f"`verify.{name}` is primary with a weight below 0: right answers would be punished",
             )
 
 
-def _combining(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _combining(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     c = recipe.combine
     for name in c.gate:
         if name not in recipe.verify:
             hint = unknown(name, recipe.verify, "`verify`")
-            yield Finding(
+            yield RecipeFinding(
                 ("combine", "gate", name), f"`combine.gate` names no verifier `{name}`", hint, at_key=True
             )
     if c.method == "gate" and not c.gate:
-        yield Finding(
+        yield RecipeFinding(
             ("combine", "method"), "`combine.gate` names no verifier", "such as `gate: {format: needs_right}`"
         )
     if c.method == "by" and c.by is None:
-        yield Finding(("combine", "method"), "`combine.by` names no column")
+        yield RecipeFinding(("combine", "method"), "`combine.by` names no column")
     unused = [key for key in ("gate", "by") if getattr(c, key) and c.method != key]
     for key in unused:
-        yield Finding(("combine", key), f"`combine.{key}` has no effect with `method: {c.method}`")
+        yield RecipeFinding(("combine", key), f"`combine.{key}` has no effect with `method: {c.method}`")
 
 
-def _sampling(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     s = recipe.sample
     total = s.prompts * s.group
     if s.micro_batch is not None and total % s.micro_batch:
         fits = [n for n in range(1, total + 1) if total % n == 0]
         near = sorted(sorted(fits, key=lambda n: abs(n - (s.micro_batch or 1)))[:3])
-        yield Finding(
+        yield RecipeFinding(
             ("sample", "micro_batch"),
             f"`sample.micro_batch` {s.micro_batch} does not divide {s.prompts} prompts x {s.group} = {total}",
             f"these near it do: {', '.join(map(str, near))}",
@@ -102,101 +102,101 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[Finding]:
     changed = [name for name, neutral in off.items() if getattr(s, name) != neutral]
     if changed and not s.off_policy_ok:
         names = " and ".join(f"`{name}`" for name in changed)
-        yield Finding(
+        yield RecipeFinding(
             ("sample", changed[0]),
             f"{names} would train on samples the policy did not draw as it scores them (off-policy)",
             f"leave {names} out, or say `sample.off_policy_ok: true`",
         )
     if s.reuse is not None and s.engine in ("transformers", "vllm"):
-        yield Finding(
+        yield RecipeFinding(
             ("sample", "reuse"),
             f"`sample.reuse` goes on from kept tokens, which the engine `{s.engine}` cannot",
             "say `engine: auto`, or leave `reuse` out",
         )
     if s.reuse is not None and changed:
-        yield Finding(
+        yield RecipeFinding(
             ("sample", "reuse"),
             f"`sample.reuse` compares the policy's own probabilities, which samples with `{changed[0]}` do not follow",
             f"leave one of the two out: `reuse` or `{changed[0]}`",
         )
     if s.vllm and s.engine in ("graph", "transformers"):
-        yield Finding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
+        yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
 
 
-def _model(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     m = recipe.model
     if m.load_in_4bit and m.lora is None:
-        yield Finding(
+        yield RecipeFinding(
             ("model", "load_in_4bit"),
             "weights in 4 bits cannot be trained",
             "add `model.lora: {r: 16}` to train adapters on them",
         )
     if m.load_in_4bit and (m.gguf_file or m.path.endswith(".gguf")):
-        yield Finding(
+        yield RecipeFinding(
             ("model", "load_in_4bit"), "a GGUF model is unpacked when loaded and cannot be in 4 bits"
         )
     if m.gguf_file and m.path.endswith(".gguf"):
-        yield Finding(("model", "gguf_file"), "`model.path` names the GGUF file already")
+        yield RecipeFinding(("model", "gguf_file"), "`model.path` names the GGUF file already")
     local = m.path.startswith("builtin:") or m.path.endswith(".gguf")
     if m.revision and local:
-        yield Finding(("model", "revision"), f"`model.revision` means nothing for `{m.path}`")
+        yield RecipeFinding(("model", "revision"), f"`model.revision` means nothing for `{m.path}`")
 
 
-def _loss(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _loss(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     t = recipe.train
     at_loss = _at(said, ("train", "ratio"), ("train", "loss"), ("train", "algorithm"))
     if t.ratio != "token" and t.loss in ("dapo", "bnpo"):
-        yield Finding(
+        yield RecipeFinding(
             at_loss,
             f"`ratio: {t.ratio}` with `loss: {t.loss}` weighs an answer by its length",
             "GSPO is `loss: grpo`, or say `algorithm: gspo`",
         )
     if t.ratio != "token" and t.loss in ("cispo", "sapo", "vespo"):
-        yield Finding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
+        yield RecipeFinding(at_loss, f"`loss: {t.loss}` is defined for `ratio: token`, got `{t.ratio}`")
     if t.loss == "luspo" and t.ratio != "sequence":
-        yield Finding(at_loss, f"`loss: luspo` needs `ratio: sequence`, got `{t.ratio}`")
+        yield RecipeFinding(at_loss, f"`loss: luspo` needs `ratio: sequence`, got `{t.ratio}`")
     if t.loss == "cispo" and t.clip.cap is None:
-        yield Finding(
+        yield RecipeFinding(
             _at(said, ("train", "clip"), ("train", "loss")),
             "`loss: cispo` needs `train.clip.cap`, the absolute cap of the ratio",
             "5.0 is what TRL and ScaleRL use",
         )
     if t.clip.cap is not None and t.loss != "cispo":
-        yield Finding(
+        yield RecipeFinding(
             ("train", "clip", "cap"),
             f"`train.clip.cap` belongs to `loss: cispo`, not `{t.loss}`",
             "the bound of the other losses is `train.clip.high`",
         )
     if t.baseline == "leave_one_out" and t.scale != "none":
-        yield Finding(
+        yield RecipeFinding(
             _at(said, ("train", "scale"), ("train", "baseline")),
             f"`baseline: leave_one_out` goes with `scale: none`, got `{t.scale}`",
         )
     if t.prune is not None:
         yield from _prune(recipe)
     if t.control is not None and t.reward_combine != "sum":
-        yield Finding(
+        yield RecipeFinding(
             ("train", "control"),
             "`train.control` replaces the summed reward, which `normalise_then_sum` never forms",
         )
     if t.reward_combine == "normalise_then_sum" and (t.baseline != "mean" or t.scale != "group"):
-        yield Finding(
+        yield RecipeFinding(
             _at(said, ("train", "reward_combine")),
             "`reward_combine: normalise_then_sum` scales each part within its group and then over the batch",
             "leave `baseline` and `scale` as they are",
         )
     if t.reward_combine == "normalise_then_sum" and t.kl.beta > 0 and t.kl.estimator == "k1_reward":
-        yield Finding(
+        yield RecipeFinding(
             _at(said, ("train", "kl", "estimator"), ("train", "reward_combine")),
             "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
             "choose another `kl.estimator`, such as `k3_corrected`",
         )
 
 
-def _dead_groups(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _dead_groups(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     t = recipe.train
     if t.dead_groups == "drop" and t.kl.beta > 0 and t.kl.estimator != "k1_reward":
-        yield Finding(
+        yield RecipeFinding(
             _at(said, ("train", "dead_groups"), ("train", "kl", "beta")),
             "`dead_groups: drop` would leave the KL term of dropped answers out of the loss",
             "say `train.dead_groups: keep` with `kl.beta` above 0",
@@ -209,123 +209,127 @@ def _dead_groups(recipe: Recipe, said: Said) -> Iterator[Finding]:
     }
     acting = [name for name, value in neutral.items() if t.trl.get(name, value) not in (value, None)]
     if t.dead_groups == "drop" and acting:
-        yield Finding(
+        yield RecipeFinding(
             ("train", "trl", acting[0]),
             f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
             "say `train.dead_groups: keep` beside it",
         )
 
 
-def _prune(recipe: Recipe) -> Iterator[Finding]:
+def _prune(recipe: Recipe) -> Iterator[RecipeFinding]:
     t, path = recipe.train, ("train", "prune")
     assert t.prune is not None
     if t.prune.keep >= recipe.sample.group:
-        yield Finding(
+        yield RecipeFinding(
             (*path, "keep"),
             f"`train.prune.keep` is {t.prune.keep} of a group of {recipe.sample.group}: nothing is left out",
         )
     if t.dead_groups == "keep" or (t.kl.beta > 0 and t.kl.estimator != "k1_reward"):
-        yield Finding(
+        yield RecipeFinding(
             path,
             "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them",
             "say `train.dead_groups: drop` and `kl.beta: 0`",
         )
     if t.loss == "bnpo":
-        yield Finding(
+        yield RecipeFinding(
             path,
             "`loss: bnpo` averages over each micro-batch and has no meaning for pruned ones",
             "say `loss: dapo`",
         )
     if t.prune.by == "variance" and t.reward_combine == "normalise_then_sum":
-        yield Finding(
+        yield RecipeFinding(
             (*path, "by"), "`by: variance` compares summed rewards, `normalise_then_sum` never forms them"
         )
 
 
-def _schedule(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _schedule(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     t = recipe.train
     if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
-        yield Finding(
+        yield RecipeFinding(
             ("train", "trl", "lr_scheduler_type"), "`train.schedule` is said too", "leave one of the two out"
         )
 
 
-def _gold(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _gold(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     name, path = recipe.monitor.gold, ("monitor", "gold")
     actions = recipe.monitor.on_alarm
     by_monitor = actions if isinstance(actions, dict) else {"": actions}
     if name is None and "roll_back" in by_monitor.values():
-        yield Finding(
+        yield RecipeFinding(
             ("monitor", "on_alarm"),
             "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named",
             "name one in `monitor.gold`, or say `on_alarm: pause`",
         )
     elif name is None and "gold" in by_monitor:
-        yield Finding(
+        yield RecipeFinding(
             ("monitor", "on_alarm", "gold"), "`gold` needs a second verifier", "name one in `monitor.gold`"
         )
     if "proxy_gold_gap" in recipe.stop.on and name is None:
-        yield Finding(
+        yield RecipeFinding(
             ("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`"
         )
     if name is None:
         return
     spec = recipe.verify.get(name)
     if spec is None:
-        yield Finding(
+        yield RecipeFinding(
             path,
             f"`monitor.gold` names no verifier: `{name}`",
             f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
         )
     elif spec.primary or spec.weight:
-        yield Finding(
+        yield RecipeFinding(
             path,
             f"`verify.{name}` is rewarded: what is optimised cannot be the judge of it",
             f"say `weight: 0` in `verify.{name}` and leave `primary` to another",
         )
     if recipe.data.eval is None or recipe.eval.every is None:
-        yield Finding(path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`")
+        yield RecipeFinding(
+            path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`"
+        )
 
 
-def _evaluation(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _evaluation(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     e, held_out = recipe.eval, recipe.data.eval is not None
     if max(e.k) > e.samples:
-        yield Finding(
+        yield RecipeFinding(
             _at(said, ("eval", "k"), ("eval", "samples")),
             f"pass@{max(e.k)} needs {max(e.k)} samples of a prompt, `eval.samples` is {e.samples}",
         )
     if e.every is not None and not held_out:
-        yield Finding(("eval", "every"), "`eval.every` needs held-out rows", "name them in `data.eval`")
+        yield RecipeFinding(("eval", "every"), "`eval.every` needs held-out rows", "name them in `data.eval`")
     if recipe.stop.patience is not None and (e.every is None or not held_out):
-        yield Finding(
+        yield RecipeFinding(
             ("stop", "patience"),
             "`stop.patience` needs held-out scores during the run",
             "set `eval.every` and `data.eval`",
         )
 
 
-def _gate(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _gate(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     gate = recipe.gate
     if gate is not None and gate.pass_1[0] >= gate.pass_1[1]:
         low, high = gate.pass_1
-        yield Finding(
+        yield RecipeFinding(
             ("gate", "pass@1"),
             f"`gate.pass@1` is [{low:g}, {high:g}]: nothing lies between",
             "the lowest share comes first",
         )
 
 
-def _nodes(recipe: Recipe, said: Said) -> Iterator[Finding]:
+def _nodes(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     launch = recipe.launch
     if launch.nodes > 1 and launch.rendezvous is None:
-        yield Finding(
+        yield RecipeFinding(
             ("launch", "nodes"),
             f"{launch.nodes} machines need `launch.rendezvous` to find each other",
             "say machine 0's `host:port`, such as `node17:29500`",
         )
     if launch.node_rank is not None and launch.node_rank >= launch.nodes:
-        yield Finding(
+        yield RecipeFinding(
             ("launch", "node_rank"), f"machine {launch.node_rank} of {launch.nodes}: they count from 0"
         )
     if launch.nodes == 1 and launch.rendezvous is not None:
-        yield Finding(("launch", "rendezvous"), "`launch.rendezvous` has no effect with `launch.nodes: 1`")
+        yield RecipeFinding(
+            ("launch", "rendezvous"), "`launch.rendezvous` has no effect with `launch.nodes: 1`"
+        )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError
-from grpo_cli.recipe.checking.mistakes import Finding
+from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path
 
 if TYPE_CHECKING:
@@ -34,40 +34,40 @@ OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "sgd")
 UNTRIED = ("torch_compile", "use_liger_kernel")
 
 
-def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Finding]:
+def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
     """What cannot go with a strategy that shards."""
     launch, trl = recipe.launch, recipe.train.trl
     strategy, path = launch.strategy, ("launch", "strategy")
     if strategy == "ddp":
         return
     if launch.gpus == 1 and launch.cpu_ranks == 1 and launch.nodes == 1:
-        yield Finding(
+        yield RecipeFinding(
             path,
             f"`launch.strategy: {strategy}` spreads the training over processes, and the recipe asks for one",
             "raise `launch.gpus`, or leave `launch.strategy` out",
         )
     if recipe.sample.engine == "vllm":
-        yield Finding(
+        yield RecipeFinding(
             path,
             f"`sample.engine: vllm` does not take weights from `launch.strategy: {strategy}`",
             "leave one of the two out",
         )
     if recipe.model.load_in_4bit:
-        yield Finding(
+        yield RecipeFinding(
             path,
             f"`model.load_in_4bit` does not go with `launch.strategy: {strategy}`: weights in 4 bits are not sharded",
             "leave one of the two out",
         )
     optimizer = trl.get("optim", OPTIMIZERS[0])
     if optimizer not in OPTIMIZERS:
-        yield Finding(
+        yield RecipeFinding(
             ("train", "trl", "optim"),
             f"`{optimizer}` was not made for the shards of `launch.strategy: {strategy}`",
             f"one of {', '.join(OPTIMIZERS)}",
         )
     for name in UNTRIED:
         if trl.get(name):
-            yield Finding(
+            yield RecipeFinding(
                 ("train", "trl", name),
                 f"`{name}` does not go with `launch.strategy: {strategy}`",
                 "leave it out",

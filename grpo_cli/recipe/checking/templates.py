@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from grpo_cli.data.template import TemplateError, column_or_template, parse
-from grpo_cli.recipe.checking.mistakes import Finding
+from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path, dotted
 
 
-def check_templates(data: dict[str, Any]) -> list[Finding]:
+def check_templates(data: dict[str, Any]) -> list[RecipeFinding]:
     """One finding for each template that cannot be read."""
     found = []
     for path, text, bare in _templates(data):
@@ -19,7 +19,7 @@ def check_templates(data: dict[str, Any]) -> list[Finding]:
         except TemplateError as err:
             near = "".join(c if c.isprintable() else "·" for c in text[err.at : err.at + 20])
             where = f", at `{near}`" if near else ""
-            found.append(Finding(path, f"`{dotted(path)}`{where}: {err}"))
+            found.append(RecipeFinding(path, f"`{dotted(path)}`{where}: {err}"))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from grpo_cli.recipe.checking.mistakes import Finding, shown
+from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown
 from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
 from grpo_verifiers.names import nearest
 
@@ -119,20 +119,20 @@ MODES = {"vllm_mode": ["colocate", "server"]}
 """What TRL takes of a field that it calls a string."""
 
 
-def check_trl(data: dict[str, Any]) -> list[Finding]:
+def check_trl(data: dict[str, Any]) -> list[RecipeFinding]:
     """What is wrong with `train.trl` and `sample.vllm`: unknown names, wrong types, fields that are ours."""
     found = []
     for name, value in _section(data, "train", "trl").items():
         path = ("train", "trl", name)
         if name in ALWAYS:
-            found.append(Finding(path, f"`{name}` is not for `train.trl`", ALWAYS[name], at_key=True))
+            found.append(RecipeFinding(path, f"`{name}` is not for `train.trl`", ALWAYS[name], at_key=True))
         elif name in OURS or name.startswith(VLLM):
             own = OURS.get(name, f"sample.vllm.{name.removeprefix(VLLM)}")
-            found.append(Finding(path, f"`{name}` is not for `train.trl`", f"say `{own}`", at_key=True))
+            found.append(RecipeFinding(path, f"`{name}` is not for `train.trl`", f"say `{own}`", at_key=True))
         elif name not in FIELDS:
             near = nearest(name, FIELDS)
             hint = f"did you mean `{near}`?" if near else "`train.trl` takes fields of TRL 1.16's GRPOConfig"
-            found.append(Finding(path, f"unknown field `{name}` in `train.trl`", hint, at_key=True))
+            found.append(RecipeFinding(path, f"unknown field `{name}` in `train.trl`", hint, at_key=True))
         else:
             found += _typed(path, name, value)
     known = [name.removeprefix(VLLM) for name in FIELDS if name.startswith(VLLM)]
@@ -141,29 +141,29 @@ def check_trl(data: dict[str, Any]) -> list[Finding]:
         if name not in known:
             near = nearest(name.removeprefix(VLLM), known)
             hint = f"did you mean `{near}`?" if near else f"`sample.vllm` has: {', '.join(sorted(known))}"
-            found.append(Finding(path, f"unknown key `{name}` in `sample.vllm`", hint, at_key=True))
+            found.append(RecipeFinding(path, f"unknown key `{name}` in `sample.vllm`", hint, at_key=True))
         else:
             found += _typed(path, VLLM + name, value)
             if name == "server_base_url" and isinstance(value, str) and not ADDRESS.match(value):
                 said = f"`sample.vllm.server_base_url` is no address: {shown(value)}"
-                found.append(Finding(path, said, "it begins with http:// or https://"))
+                found.append(RecipeFinding(path, said, "it begins with http:// or https://"))
     return found
 
 
-def _typed(path: tuple[str, ...], name: str, value: Any) -> list[Finding]:
+def _typed(path: tuple[str, ...], name: str, value: Any) -> list[RecipeFinding]:
     kinds = FIELDS[name].split(" | ")
     choices = CHOICES.get(name) or MODES.get(name)
     if choices and isinstance(value, str) and value not in choices:
         near = nearest(value, choices)
         hint = f"did you mean `{near}`?" if near else f"one of {', '.join(choices)}"
-        return [Finding(path, f"`{'.'.join(path)}` cannot be {shown(value)}", hint)]
+        return [RecipeFinding(path, f"`{'.'.join(path)}` cannot be {shown(value)}", hint)]
     fits = any(
         isinstance(value, PYTHON[kind]) and (kind == "bool" or not isinstance(value, bool)) for kind in kinds
     )
     if fits:
         return []
     wanted = " or ".join(WORDS[kind] for kind in kinds)
-    return [Finding(path, f"`{'.'.join(path)}` must be {wanted}, got {shown(value)}")]
+    return [RecipeFinding(path, f"`{'.'.join(path)}` must be {wanted}, got {shown(value)}")]
 
 
 def _section(data: dict[str, Any], *keys: str) -> dict[str, Any]:

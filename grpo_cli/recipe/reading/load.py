@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from grpo_cli.errors import Mistake, RecipeError
-from grpo_cli.recipe.checking.mistakes import Finding, findings
+from grpo_cli.recipe.checking.mistakes import RecipeFinding, findings
 from grpo_cli.recipe.checking.options import check_shaping, check_verifiers
 from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.checking.templates import check_templates
@@ -49,7 +49,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
     return recipe
 
 
-def check(layers: Layers) -> tuple[Recipe | None, list[Finding]]:
+def check(layers: Layers) -> tuple[Recipe | None, list[RecipeFinding]]:
     """The recipe of merged layers, and everything wrong with it; wrong values are left out to check the rest."""
     data = complete(deepcopy(layers.data))
     found = [*check_verifiers(data), *check_shaping(data), *check_trl(data), *check_templates(data)]
@@ -162,7 +162,7 @@ def _stdin() -> str:
         raise RecipeError(f"not UTF-8 text: {err.reason} at byte {err.start}", place=STDIN) from None
 
 
-def _error(layers: Layers, found: list[Finding], name: str) -> RecipeError:
+def _error(layers: Layers, found: list[RecipeFinding], name: str) -> RecipeError:
     placed: list[tuple[Mistake, str]] = [(m, "") for m in layers.mistakes]
     placed += [(layers.mistake(f.path, f.message, at_key=f.at_key), f.hint) for f in found]
     placed = [(m if m.place else replace(m, place=name), hint) for m, hint in placed]

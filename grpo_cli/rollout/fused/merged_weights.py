@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
-class Group:
+class WeightGroup:
     """Linear modules with one input. The first one called computes all; the others hand out their part."""
 
     def __init__(self, modules: list[Any], dtype: torch.dtype) -> None:
@@ -101,8 +101,8 @@ class Shadow:
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         import torch
 
-        self.groups: list[Group] = []
-        self.group_of: dict[int, Group] = {}
+        self.groups: list[WeightGroup] = []
+        self.group_of: dict[int, WeightGroup] = {}
         kinds = (dtype, torch.float32)
 
         def plain(module: Any) -> bool:
@@ -113,7 +113,7 @@ class Shadow:
             )
 
         def add(modules: list[Any]) -> None:
-            group = Group(modules, dtype)
+            group = WeightGroup(modules, dtype)
             self.groups.append(group)
             self.group_of.update((id(module), group) for module in modules)
 

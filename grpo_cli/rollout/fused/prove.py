@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.graph.attention import attend_one
-from grpo_cli.rollout.graph.cache import FusedAttention, Layout
+from grpo_cli.rollout.graph.cache import CacheLayout, FusedAttention
 from grpo_cli.rollout.graph.supports import measure_layout
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def proven_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAtten
     return fused_attention
 
 
-def attention_error(fused: FusedAttention, layout: Layout, heads: int, columns: int = 200) -> float:
+def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, columns: int = 200) -> float:
     """Relative error against the plain attention in float32, on random keys, values and positions."""
     import torch
 

@@ -16,7 +16,7 @@ ZERO_AHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CacheLayout:
     """What one layer stores for a token: (heads, width) of keys and of values, and their type."""
 
     layers: int
@@ -53,7 +53,7 @@ class KeyValueStore:
     multiplied by probability 0 and must not be NaN, and columns no sample reaches cost no memory on a CPU."""
 
     def __init__(
-        self, layout: Layout, rows: int, columns: int, attention: FusedAttention | None = None
+        self, layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None = None
     ) -> None:
         import torch
 
@@ -130,7 +130,7 @@ class Decode:
 
 
 @dataclass(slots=True)
-class Probe:
+class CacheProbe:
     """Records what a model hands to its cache, and stores nothing."""
 
     seen: dict[int, tuple[Tensor, Tensor]]
@@ -141,7 +141,7 @@ class Probe:
         return keys, values
 
 
-Phase = Prefill | Decode | Probe
+Phase = Prefill | Decode | CacheProbe
 
 
 def hugging_face_cache(phase: Phase) -> Any:

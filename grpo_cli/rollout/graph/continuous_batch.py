@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 IDLE = -1
 
 
-class Run:
+class ContinuousBatch:
     """`running[row]` is the sample in that row or IDLE, `fed[row]` the column its next token goes to."""
 
     def __init__(

@@ -30,7 +30,7 @@ class GraphStepper:
 
     def __init__(self, forward: Forward, *, steps: int = 8, capture: Capture | None = None) -> None:
         self.forward, self.steps = forward, steps
-        self.capture = capture or Pool().capture
+        self.capture = capture or GraphPool().capture
         self.captures, self.capture_seconds = 0, 0.0
 
     def width(self, rows: int) -> int:
@@ -71,7 +71,7 @@ class GraphStepper:
         return replay
 
 
-class Pool:
+class GraphPool:
     """One memory pool for all graphs: they never run at the same time, and nothing in it outlives a replay. A pool
     whose graphs are all gone cannot be used again."""
 

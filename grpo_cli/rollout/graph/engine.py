@@ -14,8 +14,8 @@ from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.fused.merged_weights import Shadow
 from grpo_cli.rollout.fused.swaps import Swap, swapped
-from grpo_cli.rollout.graph.cache import FusedAttention, KeyValueStore, Layout
-from grpo_cli.rollout.graph.continuous_batch import Run
+from grpo_cli.rollout.graph.cache import CacheLayout, FusedAttention, KeyValueStore
+from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
 from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.noise import sample_keys, uniforms
 from grpo_cli.rollout.graph.packed import PackedStore
@@ -65,7 +65,7 @@ class GraphEngine:
         self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
         self.vocabulary: int = base.get_input_embeddings().num_embeddings
         self._weights: tuple[object, ...] = ()
-        self._layout: Layout | None = None
+        self._layout: CacheLayout | None = None
         self._store: KeyValueStore | None = None
         self._asked = 0
         self._out: Outputs | None = None
@@ -88,7 +88,7 @@ class GraphEngine:
             self.shadow.refresh()
         with numerics(self.model, self.autocast), seated(self.model), swapped(self._all_swaps()):
             batch = self._batch(requests, settings, schedule.total)
-            run = Run(batch, self.forward, self.stepper, requests, schedule)
+            run = ContinuousBatch(batch, self.forward, self.stepper, requests, schedule)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
         done: list[list[Completion]] = [[] for _ in requests]
         for sample, completion in enumerate(finished):
@@ -159,7 +159,7 @@ class GraphEngine:
             self._batches.clear()
             self._out = Outputs.empty(samples, steps, device)
 
-    def _make_room(self, layout: Layout, rows: int, columns: int) -> None:
+    def _make_room(self, layout: CacheLayout, rows: int, columns: int) -> None:
         """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
         import torch
 
@@ -193,7 +193,7 @@ class GraphEngine:
                 rows //= 2
 
 
-def _store(layout: Layout, rows: int, columns: int, attention: FusedAttention | None) -> KeyValueStore:
+def _store(layout: CacheLayout, rows: int, columns: int, attention: FusedAttention | None) -> KeyValueStore:
     if layout.device.type == "cpu" and attention is None:
         return PackedStore(layout, rows, columns)
     return KeyValueStore(layout, rows, columns, attention)

@@ -12,7 +12,7 @@ from grpo_cli.errors import SetupError
 if TYPE_CHECKING:
     import torch
 
-    from grpo_cli.rollout.graph.cache import Layout
+    from grpo_cli.rollout.graph.cache import CacheLayout
 
 SHARE = 0.6
 """Of the free memory, at most this much becomes cache: the forward pass itself and the training step need the rest."""
@@ -34,7 +34,7 @@ def free_bytes(device: torch.device, meminfo: Path = Path("/proc/meminfo")) -> i
     return None
 
 
-def rows_that_fit(layout: Layout, wanted: int, columns: int, budget: int | None) -> int:
+def rows_that_fit(layout: CacheLayout, wanted: int, columns: int, budget: int | None) -> int:
     """At most `wanted` rows of `columns` columns within `budget` bytes; SetupError when not one fits."""
     if budget is None:
         return wanted

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.graph.cache import KeyValueStore, Layout
+from grpo_cli.rollout.graph.cache import CacheLayout, KeyValueStore
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +18,7 @@ WIDER_BY, WIDER_SHARE = 8, 8
 class PackedStore(KeyValueStore):
     """`keys` and `values` are [rows, heads, live, width]. What was never written is 0 and costs no memory."""
 
-    def __init__(self, layout: Layout, rows: int, columns: int) -> None:
+    def __init__(self, layout: CacheLayout, rows: int, columns: int) -> None:
         self.layout, self.rows, self.columns = layout, rows, columns
         self.attention = None
         self.live = 0
@@ -60,7 +60,7 @@ class PackedStore(KeyValueStore):
         self.values = [self._view(flat, value_heads, self.live, value_width) for flat in self._values]
 
 
-def _zeros(numbers: int, layout: Layout) -> Tensor:
+def _zeros(numbers: int, layout: CacheLayout) -> Tensor:
     """Zeroed pages that the system hands out when they are first written, as torch's own zeros are not."""
     import numpy as np
     import torch

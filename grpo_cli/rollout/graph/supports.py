@@ -8,7 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating
-from grpo_cli.rollout.graph.cache import Decode, KeyValueStore, Layout, Prefill, Probe
+from grpo_cli.rollout.graph.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.graph.seat import Forward, seated
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ def _placed(base: Any) -> str | None:
     return None
 
 
-def measure_layout(model: nn.Module) -> Layout:
+def measure_layout(model: nn.Module) -> CacheLayout:
     """What the layers hand to their cache, seen on one token."""
     import torch
 
     base: Any = causal_model(model)
     device = next(base.parameters()).device
-    probe = Probe({})
+    probe = CacheProbe({})
     with seated(base):
         one = torch.zeros((1, 1), dtype=torch.long, device=device)
         Forward(base)(probe, one, one)
@@ -84,7 +84,7 @@ def measure_layout(model: nn.Module) -> Layout:
     if len(shapes) != 1 or sorted(probe.seen) != list(range(len(probe.seen))):
         raise ValueError("its layers do not share one cache layout")
     heads, width, value_heads, value_width, dtype = shapes.pop()
-    return Layout(len(probe.seen), (heads, width), (value_heads, value_width), dtype, device)
+    return CacheLayout(len(probe.seen), (heads, width), (value_heads, value_width), dtype, device)
 
 
 def _rehearsed(model: nn.Module) -> str | None:

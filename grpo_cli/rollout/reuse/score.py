@@ -27,7 +27,7 @@ TOKENS = 8192
 CLOSE = 1e-3
 
 
-class Scorer:
+class DraftScorer:
     """Scores under the weights as they are at the time of the call."""
 
     def __init__(self, model: nn.Module, autocast: torch.dtype | None = None) -> None:

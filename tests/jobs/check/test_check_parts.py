@@ -10,8 +10,8 @@ import pytest
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
-from grpo_cli.jobs.check.findings import Finding, Level, exit_code, failed
-from grpo_cli.jobs.check.lengths import Lengths, histogram
+from grpo_cli.jobs.check.findings import CheckFinding, Level, exit_code, failed
+from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.sizes import read_sizes
@@ -24,8 +24,8 @@ from tests.builders.data_builders import Data, Source, question, write_lines
 TINY = Model(path="builtin:tiny")
 
 
-def finding(level: Level, code: Exit = Exit.DATA) -> Finding:
-    return Finding("x", level, "", code=code)
+def finding(level: Level, code: Exit = Exit.DATA) -> CheckFinding:
+    return CheckFinding("x", level, "", code=code)
 
 
 def row(text: str, **fields: Any) -> Row:
@@ -42,7 +42,7 @@ def row(text: str, **fields: Any) -> Row:
         ([finding(Level.FAIL), finding(Level.FAIL, Exit.SETUP)], 4),
     ],
 )
-def test_the_worst_finding_gives_the_exit_code(findings: list[Finding], code: int) -> None:
+def test_the_worst_finding_gives_the_exit_code(findings: list[CheckFinding], code: int) -> None:
     assert exit_code(findings) == code
 
 
@@ -102,7 +102,7 @@ def test_the_histogram_holds_every_count_in_at_most_nine_bars() -> None:
 
 
 def test_quantiles_are_counts_that_occur() -> None:
-    lengths = Lengths.of([4, 1, 3, 2], 4)
+    lengths = PromptLengths.of([4, 1, 3, 2], 4)
     assert (lengths.quantile(0.5), lengths.quantile(0.95), lengths.quantile(0.0), lengths.mean) == (
         2,
         4,
@@ -123,7 +123,7 @@ def test_a_sample_of_prompts_says_of_how_many() -> None:
             "train": {"steps": 1},
         }
     )
-    found = check_lengths(Lengths.of([5, 9, 700], 30), recipe, context=1_000)
+    found = check_lengths(PromptLengths.of([5, 9, 700], 30), recipe, context=1_000)
     assert found.level is Level.WARN
     assert found.message == (
         "3 of 30 prompts 9 tokens at the median, p95 700, longest 700;"
@@ -233,7 +233,7 @@ class Says(Verifier):
         ]
 
 
-def refusals(accepts: Any) -> Finding:
+def refusals(accepts: Any) -> CheckFinding:
     verifiers = {"v": Says(accepts)}
     audit, golds = check_golds(
         "train", [row(str(i), answer=str(i)) for i in range(50)], verifiers, False, None

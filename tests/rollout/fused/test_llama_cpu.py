@@ -7,14 +7,14 @@ import torch
 
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.fused.llama_cpu import proven_lean
-from grpo_cli.rollout.graph.cache import Layout
+from grpo_cli.rollout.graph.cache import CacheLayout
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import FAMILIES, prompts, tiny
 
 ENDS = {3, 11}
-LAYOUT = Layout(2, (3, 4), (2, 5), torch.float32, torch.device("cpu"))
+LAYOUT = CacheLayout(2, (3, 4), (2, 5), torch.float32, torch.device("cpu"))
 OWN_BUILD = {"Gemma", "SmolLM3"}
 """Another norm, layers without rotation."""
 

@@ -20,7 +20,7 @@ from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.reuse.accept import chances, kept_tokens
 from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
 from grpo_cli.rollout.reuse.past import Past
-from grpo_cli.rollout.reuse.score import Scorer
+from grpo_cli.rollout.reuse.score import DraftScorer
 from tests.builders.rollout_models import plain_logps, prompts, tiny
 
 ENDS = {3, 11}
@@ -227,7 +227,7 @@ def test_log_probs_are_the_current_policys_for_kept_and_for_new_tokens(family):
 @pytest.mark.parametrize("shared", [False, True])
 def test_scores_are_a_plain_forward_passes_in_one_pass_or_many(monkeypatch, shared):
     model = tiny()
-    scorer = Scorer(model)
+    scorer = DraftScorer(model)
     assert scorer.shares_prompts
     scorer.shares_prompts = shared
     asked = [prompt for prompt in prompts(6) for _ in range(3)]
@@ -245,7 +245,7 @@ def test_prompts_are_not_shared_where_positions_are_absolute():
     torch.manual_seed(0)
     none = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "initializer_range": 0.5}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=67, n_embd=32, n_layer=2, n_head=4, **none)).eval()
-    scorer = Scorer(model)
+    scorer = DraftScorer(model)
     assert can_share(model) and not scorer.shares_prompts
     (found,) = scorer([[5, 9, 2]], [[4, 4, 1]], 1.0)
     assert found == pytest.approx(plain_logps(model, [5, 9, 2], [4, 4, 1]).tolist(), abs=1e-5)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScoringEntry:
     """One verifier: kind, options, weight."""
 
     kind: str
@@ -37,10 +37,10 @@ class ShapingEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScoringPlan:
     """Verifiers by name, in order. `source` says where they come from, for messages."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ScoringEntry]
     source: str
     rule: Rule = SUM
     shaping: Mapping[str, ShapingEntry] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def from_flags(
     options: Sequence[str] = (),
     weights: Sequence[str] = (),
     primary: str | None = None,
-) -> Plan:
+) -> ScoringPlan:
     """The plan of `--math`, `--code`, `--regex`, `--verifier`, `--option`, `--weight`, `--primary`.
 
     Raises:
@@ -143,7 +143,9 @@ def from_flags(
     mistakes = check_rule(SUM, terms)
     if mistakes:
         raise UsageError(mistakes[0])
-    return Plan({name: Entry(kind, opts, terms[name]) for name, (kind, opts) in found.items()}, "")
+    return ScoringPlan(
+        {name: ScoringEntry(kind, opts, terms[name]) for name, (kind, opts) in found.items()}, ""
+    )
 
 
 def _add(found: dict[str, tuple[str, dict[str, Any]]], kind: str, options: dict[str, Any]) -> None:
@@ -207,7 +209,7 @@ def _weight(text: str, found: Mapping[str, Any]) -> tuple[str, float]:
     return name, weight
 
 
-def from_recipe(source: str, sets: Sequence[str] = ()) -> Plan:
+def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     """The plan of a recipe's `verify` and `shaping` sections; the recipe's folder is searched for `python` functions.
 
     Raises:
@@ -222,9 +224,9 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> Plan:
         options = dict(spec.options)
         if spec.kind == "python":
             options["path"] = [*options.get("path", []), *folders]
-        entries[name] = Entry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
+        entries[name] = ScoringEntry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
     combine = recipe.combine
-    plan = Plan(
+    plan = ScoringPlan(
         entries,
         source,
         Rule(combine.method, dict(combine.gate), combine.by),
