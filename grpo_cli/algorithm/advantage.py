@@ -1,7 +1,8 @@
 """Group-relative advantages. Rewards are (P, G): P prompts, G samples each; NaN marks a sample without a verdict.
 
 A sample without a verdict leaves the baseline and gets advantage 0. A group whose spread is below `floor` gets
-exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent a signal.
+exactly 0: eight equal rewards of 0.3 have a float32 std of 3e-8, and dividing by it would invent a signal. Whether it
+is below is decided by the group alone, in every function here: a batch only scales what is there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from torch import Tensor
 
 Scale = Literal["group", "batch", "none"]
 
+LEAST = 1e-12
+"""No floor is lower: a spread of 0 divides nothing."""
+
 
 def group_advantages(
     rewards_PG: Tensor, *, scale: Scale = "group", ddof: int = 1, floor: float = 1e-6
@@ -23,7 +27,7 @@ def group_advantages(
     (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
     the samples with a verdict only.
     """
-    rewards = rewards_PG.double()
+    rewards, floor = rewards_PG.double(), max(floor, LEAST)
     known = ~rewards.isnan()
     count = known.sum(dim=1, keepdim=True)
     mean = rewards.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
@@ -52,7 +56,11 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
 def normalise_then_sum(
     rewards_PGK: Tensor, weights_K: Tensor, *, ddof: int = 1, floor: float = 1e-6
 ) -> Tensor:
-    """GDPO: every reward is scaled in its group first, then summed by weight, then scaled over the batch."""
+    """(P, G, K) parts to (P, G) advantages, as GDPO: each part is scaled in its group, summed by weight, scaled over the batch.
+
+    A group whose sums do not spread gets exactly 0, wherever the mean of the batch lies.
+    """
+    floor = max(floor, LEAST)
     parts = [
         group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])
     ]
@@ -60,9 +68,12 @@ def normalise_then_sum(
     unknown = rewards_PGK.isnan().any(dim=-1)
     total = total.masked_fill(unknown, float("nan"))
     known = ~total.isnan()
+    count = known.sum(dim=1, keepdim=True)
+    mean = total.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    alive = _std(torch.where(known, total - mean, 0.0), count, ddof) >= floor
     centred = torch.where(known, total - total.nanmean(), 0.0)
     std = _std(centred.reshape(1, -1), known.sum().reshape(1, 1), ddof)
-    return torch.where(std >= floor, centred / std.clamp(min=floor), 0.0).reshape(total.shape)
+    return torch.where(alive & known, centred / std.clamp(min=floor), 0.0)
 
 
 def _std(centred: Tensor, count: Tensor, ddof: int) -> Tensor:

@@ -1,20 +1,15 @@
-"""What a method's loss needs and TRL has no flag for, put around TRL's own `_compute_loss`.
+"""What a method's loss needs and TRL has no flag for: k1 and k2 as a loss term, and GSPO-token.
 
-TRL computes the ratio, the clip, k3 and the aggregation. Added here: k1 and k2 as a loss term, and GSPO-token.
-Easy to get wrong: `k1_loss` has an expected gradient of zero (E[grad log p] = 0), so it anchors nothing; `k2` and
-`k3_corrected` have the gradient of KL(policy || reference), plain `k3` that of KL(reference || policy).
-`k1_reward` is no loss term at all: it is taken off the rewards before the advantages are formed.
+TRL computes the ratio, the clip, k3 and the aggregation; `train.learn` puts the two together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-
-from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Estimator, Loss, Train
@@ -91,52 +86,6 @@ class Scored:
         old = self.inputs.get("old_per_token_logps")
         if self.objective.ratio == "sequence_token" and old is not None:
             self.inputs["old_per_token_logps"] = sequence_token_old(logps_BT, old, self.mask_BT)
-
-
-def hooked_loss(
-    trainer: Any, compute: Callable[[Any, dict[str, Any]], Tensor], model: Any, inputs: Any
-) -> Tensor:
-    """The recipe's loss of one micro-batch; `compute` is TRL's own `_compute_loss`."""
-    objective: Objective = trainer.objective
-    share = 1.0
-    if objective.drop_dead:
-        inputs, share = drop_dead_rows(inputs, objective.loss, trainer.grpo.ranks.largest)
-    if objective.loss in PER_ROW:
-        share /= (
-            objective.kept
-        )  # a mean over the rows that pruning left, of which each micro-batch has about as many
-    scored = trainer.scored = Scored(objective, trim(inputs))
-    trainer.beta = objective.trl_beta
-    try:
-        loss = compute(model, scored.inputs) * share
-    finally:
-        trainer.beta, trainer.scored = 0.0, None
-    if not objective.own_beta:
-        return loss
-    assert scored.logps_BT is not None
-    ref_BT, mask_BT = scored.inputs["ref_per_token_logps"], scored.mask_BT
-    term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
-    seen = kl_per_token(scored.logps_BT.detach(), ref_BT, "k3")
-    trainer._metrics["train"]["kl"].append(((seen * mask_BT).sum() / mask_BT.sum().clamp(min=1)).item())
-    return loss + objective.own_beta * aggregate(
-        term_BT,
-        mask_BT,
-        objective.loss,
-        items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
-        accumulate=trainer.current_gradient_accumulation_steps,
-        generation=trainer.args.steps_per_generation,
-        max_tokens=trainer.max_completion_length,
-    )
-
-
-def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
-    """Estimates of the KL at each token (Schulman, "Approximating KL divergence"), without any weight of the ratio."""
-    apart = logps - ref
-    if estimator in ("k1_loss", "k1_reward"):
-        return apart
-    if estimator == "k2":
-        return apart.square() / 2
-    return (-apart).exp() + apart - 1
 
 
 def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """What is known of each training row: its pass rate when last sampled, and for how long it has carried no signal.
 
-"Dead" means all rewards of the group were equal at that visit, so nothing was learned from it. Whether leaving dead
+"Dead" means every advantage of the group was 0 at that visit, so nothing was learned from it. Whether leaving dead
 rows out pays depends on persistence: how often a row that was dead at its last visit is dead again.
 """
 

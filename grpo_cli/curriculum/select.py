@@ -8,75 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from grpo_cli.curriculum.ledger import Ledger, Visit
-
-
-class Order:
-    """Every row once an epoch, in an order of its own each epoch. A position is all there is to save."""
-
-    def __init__(self, n_rows: int, seed: int) -> None:
-        self.n_rows, self.seed, self.drawn = n_rows, seed, 0
-        self._epoch, self._order = -1, list[int]()
-
-    def next(self) -> int:
-        """The next row of the endless sequence of epochs."""
-        epoch, place = divmod(self.drawn, self.n_rows)
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, list(range(self.n_rows))
-            random.Random(f"{self.seed}/{epoch}").shuffle(self._order)
-        self.drawn += 1
-        return self._order[place]
-
-    def take(self, n: int, taken: Collection[int] = ()) -> list[int]:
-        """The next `n` rows not in `taken`; the rest of an epoch that is too small for them is dropped."""
-        n = min(n, self.n_rows - len(taken))
-        left = self.n_rows - self.drawn % self.n_rows
-        if left < n:
-            self.drawn += left
-        found: list[int] = []
-        while len(found) < n:
-            row = self.next()
-            if row not in taken and row not in found:
-                found.append(row)
-        return found
-
-
-class Strategy(Protocol):
-    """A way to pick rows by what is known of them."""
-
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
-    ) -> list[int]:
-        """`n` different rows, none of `taken`; fewer only where no others are left."""
-
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
-        """What came of a draw; the ledger has it already."""
-
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Back from a checkpoint."""
-
-
-class Uniform:
-    """Every row once an epoch, in a new order each epoch."""
-
-    def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
-    ) -> list[int]:
-        return order.take(n, taken)
-
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
-        pass
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        pass
+from grpo_cli.curriculum.order import Order, Screen, Strategy, Uniform
+from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Priority
 
 
 class Selection:
@@ -129,17 +65,8 @@ class Selection:
         self.ledger.load_state(state["ledger"])
 
 
-class Screen(Uniform):
-    """SPEED (arXiv 2506.09016): twice as many rows are tried with half a group; those nearest one half get the rest.
-
-    Costs half a group for every row that is turned away; pays where rows are seen once and history cannot help.
-    """
-
-
 def strategies() -> dict[str, type[Strategy]]:
     """Every strategy by the name that `train.select` knows."""
-    from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Priority
-
     return {
         "uniform": Uniform,
         "auto": Auto,

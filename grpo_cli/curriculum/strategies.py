@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from grpo_cli.curriculum.ledger import Ledger, Visit
-from grpo_cli.curriculum.select import Order, Uniform
+from grpo_cli.curriculum.order import Order, Uniform
 
 
 def weighted(rng: random.Random, weights: dict[int, float], n: int) -> list[int]:

@@ -10,12 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from grpo_cli.algorithm.loss import kl_per_token
-from grpo_cli.policy.modes import evaluating
-
 
 class Reference:
     """A frozen copy of a model's trainable parameters; `offload` keeps it in main memory between uses."""
@@ -40,31 +34,3 @@ class Reference:
         finally:
             for p, data in zip(self.trained, own, strict=True):
                 p.data = data
-
-
-@torch.no_grad()
-def score(trainer: Any, out: dict[str, Any], rows: int | None = None) -> Tensor:
-    """(B, T) log-probs of the generated tokens under the weights the model has now; `rows` takes the first ones."""
-    keep = slice(rows)
-    ids = torch.cat([out["prompt_ids"][keep], out["completion_ids"][keep]], dim=1)
-    attention = torch.cat([out["prompt_mask"][keep], out["completion_mask"][keep]], dim=1)
-    with evaluating(trainer.whole), trainer.accelerator.autocast():  # no dropout, and no chance used up
-        logps: Tensor = trainer._get_per_token_logps_and_entropies(
-            trainer.whole,
-            ids,
-            attention,
-            out["completion_ids"].shape[1],
-            batch_size=trainer.args.per_device_train_batch_size,
-        )[0]
-    return logps
-
-
-def answer_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """(B,) k1 of whole answers: the sum of log-ratios over their tokens."""
-    return (kl_per_token(logps_BT, ref_BT, "k1_reward") * mask_BT).sum(dim=1)
-
-
-def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> float:
-    """k3 averaged over all tokens: what is shown as `kl`."""
-    total = (kl_per_token(logps_BT, ref_BT, "k3") * mask_BT).sum() / mask_BT.sum().clamp(min=1)
-    return float(total)

@@ -14,16 +14,13 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from safetensors import SafetensorError
 
 from grpo_cli.errors import SetupError
-
-if TYPE_CHECKING:
-    from grpo_cli.train.trainer import Trainer
 
 MANIFEST, STATE, RECIPE, PAST = "manifest.json", "grpo.json", "recipe.yaml", "past.safetensors"
 NAME = re.compile(r"step-(\d{6,})$")
@@ -40,16 +37,53 @@ class Checkpoint:
     step: int
 
 
+@dataclass(frozen=True)
+class TrainState:
+    """What TRL does not save: how far a run is, and what its next step depends on beside weights and optimizer.
+
+    `generation` counts steps, `processes` wrote it (None in a checkpoint of before they were noted); `select` is the order
+    of rows and their ledger, `more` what others put beside it.
+    """
+
+    base: Any
+    processes: int | None
+    generation: int
+    select: Mapping[str, Any]
+    samples_seen: int
+    skipped_steps: int
+    errors_seen: int
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object in `grpo.json`."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "more"}
+        return {"schema": 1, **own, **self.more}
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> TrainState:
+        """From that object."""
+        own = {f.name: read.get(f.name) for f in fields(cls) if f.name != "more"}
+        more = {key: value for key, value in read.items() if key not in own and key != "schema"}
+        return cls(**own, more=more)  # type: ignore[arg-type]
+
+
+class Drafts(Protocol):
+    """Completions that a run may take up again."""
+
+    def save(self, file: Path) -> None: ...
+    def load(self, file: Path) -> None: ...
+
+
 def seal(
-    written: Path, folder: Path, trainer: Trainer, recipe_text: str, more: Mapping[str, Any]
+    written: Path, folder: Path, state: TrainState, recipe_text: str, drafts: Drafts | None = None
 ) -> Checkpoint:
     """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename."""
-    step = trainer.grpo.generation
+    step = state.generation
     final = folder / f"step-{step:06d}"
     (written / RECIPE).write_text(recipe_text)
-    (written / STATE).write_text(json.dumps(_state(trainer) | dict(more), indent=1))
-    if trainer.grpo.reuse is not None:
-        trainer.grpo.reuse.past.save(written / PAST)
+    (written / STATE).write_text(json.dumps(state.as_json(), indent=1))
+    if drafts is not None:
+        drafts.save(written / PAST)
     _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)
     if final.exists():
@@ -59,28 +93,22 @@ def seal(
     return Checkpoint(final, step)
 
 
-def restore(trainer: Trainer, checkpoint: Path) -> dict[str, Any]:
-    """Put back what TRL does not: row order, micro-step, counters. Returns all that `grpo.json` says.
+def restore(checkpoint: Path, strategy: str, processes: int, drafts: Drafts | None = None) -> TrainState:
+    """What `grpo.json` says, and the drafts back where they are used.
 
     Raises:
         SetupError: DeepSpeed's share of an optimizer state, and another number of processes.
     """
-    state = json.loads((checkpoint / STATE).read_text())
-    strategy, world, wrote = trainer.strategy, trainer.grpo.ranks.world, state.get("processes")
-    if strategy.startswith("zero") and wrote not in (None, world):
+    state = TrainState.from_json(json.loads((checkpoint / STATE).read_text()))
+    if strategy.startswith("zero") and state.processes not in (None, processes):
+        wrote = state.processes
         raise SetupError(
-            f"`launch.strategy: {strategy}` reads {checkpoint.name} on the {wrote} processes that wrote it, not on {world}",
+            f"`launch.strategy: {strategy}` reads {checkpoint.name} on the {wrote} processes that wrote it, not on {processes}",
             hint=f"set `launch.gpus: {wrote}` (on a CPU `launch.cpu_ranks`)",
         )
-    trainer.grpo.generation = state["generation"]
-    # counted anew: on another number of processes a batch has another number of micro-steps
-    trainer._step = state["generation"] * trainer.args.steps_per_generation * trainer.num_iterations
-    trainer.grpo.select.load_state(state["select"])
-    trainer.grpo.samples_seen, trainer.grpo.errors_seen = state["samples_seen"], state["errors_seen"]
-    trainer.guard.skipped = state["skipped_steps"]
-    if trainer.grpo.reuse is not None:
-        trainer.grpo.reuse.past.load(checkpoint / PAST)
-    return dict(state)
+    if drafts is not None:
+        drafts.load(checkpoint / PAST)
+    return state
 
 
 @contextmanager
@@ -185,19 +213,6 @@ def check_space(folder: Path, needed: int) -> None:
             f"a checkpoint needs about {needed / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free in {folder}",
             hint="free some space, set `run.dir` to another disk, or lower `run.keep`",
         )
-
-
-def _state(trainer: Trainer) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "base": trainer.grpo.run.manifest().get("base"),
-        "processes": trainer.grpo.ranks.world,
-        "generation": trainer.grpo.generation,
-        "select": trainer.grpo.select.state(),
-        "samples_seen": trainer.grpo.samples_seen,
-        "skipped_steps": trainer.guard.skipped,
-        "errors_seen": trainer.grpo.errors_seen,
-    }
 
 
 def _write_manifest(path: Path, step: int) -> None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from grpo_cli.data.rows import Row
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
+from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The samples of one row; `rewards` are the judge's, with shaping added."""
+    """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer."""
 
     row: int
     completions: list[Completion]
     texts: list[str]
     judgements: list[Judgement]
     rewards: list[float]
+    prompt_ids: list[int] = field(default_factory=list)
 
     @property
     def tokens(self) -> int:
@@ -40,10 +44,17 @@ class Group:
         """Samples that the primary verifier calls right."""
         return sum(j.is_right for j in self.judgements)
 
-    def has_signal(self, floor: float) -> bool:
-        """Whether its rewards differ by `floor` or more: otherwise every advantage is 0."""
-        known = [r for r in self.rewards if not math.isnan(r)]
-        return len(known) > 1 and max(known) - min(known) >= max(floor, 1e-12)
+    @property
+    def unrewarded(self) -> int:
+        """Samples that some verifier left without a reward."""
+        return sum(j.reward is None for j in self.judgements)
+
+    def parts(self, names: Iterable[str]) -> list[list[float]]:
+        """For each sample the scores of these verifiers, NaN where one gave none, and what shaping added to the sum."""
+        return [
+            [_score(j, name) for name in names] + [reward - (j.reward or 0.0)]
+            for j, reward in zip(self.judgements, self.rewards, strict=True)
+        ]
 
     def joined(self, other: Group) -> Group:
         """More samples of the same row behind these."""
@@ -54,4 +65,32 @@ class Group:
             [*self.texts, *other.texts],
             [*self.judgements, *other.judgements],
             [*self.rewards, *other.rewards],
+            self.prompt_ids,
         )
+
+    def records(self, step: int, number: int, row: Row, advantages: Sequence[float]) -> list[SampleRecord]:
+        """One record a sample, as the `number`-th group of a step."""
+        return [
+            SampleRecord(
+                step=step,
+                row=row.id,
+                group=f"{step}/{number}",
+                prompt=row.prompt,
+                completion=text,
+                fields=row.fields,
+                verdicts=judgement.verdicts,
+                outcome=judgement.outcome,
+                reward=None if math.isnan(reward) else reward,
+                advantage=advantage,
+                tokens=len(completion.token_ids),
+                truncated=completion.finish == "length",
+            )
+            for completion, text, judgement, reward, advantage in zip(
+                self.completions, self.texts, self.judgements, self.rewards, advantages, strict=True
+            )
+        ]
+
+
+def _score(judgement: Judgement, name: str) -> float:
+    score = judgement.verdicts[name].score
+    return math.nan if score is None else score

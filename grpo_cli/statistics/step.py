@@ -22,12 +22,20 @@ MOST_REASONS = 8
 """Reason codes kept by name for each verifier in one step; the rest is summed under `other`."""
 
 
-def step_stats(samples: Sequence[SampleRecord], group_size: int, ks: Sequence[int] = (1,)) -> Stats:
-    """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`."""
+def step_stats(
+    samples: Sequence[SampleRecord],
+    group_size: int,
+    ks: Sequence[int] = (1,),
+    signal: Sequence[bool] | None = None,
+) -> Stats:
+    """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
+
+    `signal` says of each group, in the order of the samples, whether the method learns from it; left out, the records do.
+    """
     groups = group_samples(samples)
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
     out |= reward_stats(samples)
-    out |= group_stats(list(groups.values()), group_size, ks)
+    out |= group_stats(list(groups.values()), group_size, ks, signal)
     out["unique_answers"] = mean(
         [share for group in groups.values() if (share := _unique_share(group)) is not None]
     )
@@ -40,7 +48,12 @@ def step_stats(samples: Sequence[SampleRecord], group_size: int, ks: Sequence[in
     return out
 
 
-def group_stats(groups: Sequence[Sequence[SampleRecord]], group_size: int, ks: Sequence[int]) -> Stats:
+def group_stats(
+    groups: Sequence[Sequence[SampleRecord]],
+    group_size: int,
+    ks: Sequence[int],
+    signal: Sequence[bool] | None = None,
+) -> Stats:
     """Counts of groups, the k-of-G histogram and pass@k.
 
     `group/no_verdict` groups have no primary verdict at all and are in none of the three kinds; a group with some
@@ -50,7 +63,7 @@ def group_stats(groups: Sequence[Sequence[SampleRecord]], group_size: int, ks: S
     counts = [GroupCounts.of(s.outcome for s in group) for group in groups]
     pairs = Counter((c.judged, c.right) for c in counts)
     kinds = count_kinds(pairs)
-    signal = sum(has_signal(group) for group in groups)
+    with_signal = sum(signal if signal is not None else map(has_signal, groups))
     out: Stats = {
         "group/count": len(groups),
         "group/size": group_size,
@@ -59,8 +72,8 @@ def group_stats(groups: Sequence[Sequence[SampleRecord]], group_size: int, ks: S
         "group/all_right": kinds["all_right"],
         "group/no_verdict": kinds["no_verdict"],
         "group/partial": sum(0 < c.judged < c.size for c in counts),
-        "group/with_signal": signal,
-        "group/signal": signal / len(groups) if groups else None,
+        "group/with_signal": with_signal,
+        "group/signal": with_signal / len(groups) if groups else None,
     }
     rights = Counter(c.right for c in counts if c.judged)
     for k in range(max([group_size, *rights]) + 1):

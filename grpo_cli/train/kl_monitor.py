@@ -6,29 +6,32 @@ under the reference; on other steps the KL is not measured, and no number stands
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from grpo_cli.policy.reference import Reference, score, token_kl
+from torch import nn
+
+from grpo_cli.algorithm.kl import token_kl
+from grpo_cli.policy.reference import Reference
 from grpo_cli.recipe.sections.course import KlMonitor
+from grpo_cli.train.trl_hooks import Batch, Scoring, score
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe
-    from grpo_cli.train.trainer import Trainer
 
 
 class KlWatch:
     """The KL monitor of a run, with its copy of the weights."""
 
-    def __init__(self, spec: KlMonitor, model: Any) -> None:
+    def __init__(self, spec: KlMonitor, model: nn.Module) -> None:
         self.spec = spec
         # between uses the copy lies in main memory, where the model is on a GPU
         self.reference = Reference(model, offload=True)
 
-    def is_due(self, generation: int) -> bool:
-        """Whether the generation (counted from 1) is measured."""
-        return generation % self.spec.every == 0
+    def is_due(self, step: int) -> bool:
+        """Whether the step (counted from 1) is measured."""
+        return step % self.spec.every == 0
 
-    def measure(self, trainer: Trainer, out: dict[str, Any]) -> dict[str, float]:
+    def measure(self, trainer: Scoring, out: Batch) -> dict[str, float]:
         """`kl`: k3 averaged over the tokens of the first samples of this rank, policy against reference."""
         rows = min(self.spec.rows, len(out["completion_ids"]))
         now = score(trainer, out, rows)

@@ -1,4 +1,12 @@
-"""The seam to TRL: hooks only. Each override hands over to `step.py` or guards one thing TRL lets pass silently.
+"""The seam to TRL: hooks only. The halves of a step (`step.py`) stand around its part of it, in the order of the calls:
+
+    _generate_and_score_completions   ours: `loop.begin`    groups and credit; TRL pads what `_generate` hands it
+    _prepare_inputs                   TRL: shuffle, split   rows of like length are put together
+    _compute_loss                     TRL: loss             inside `hooked_loss`; a NaN is noted
+    training_step                     TRL: backward, accumulation
+    _get_grad_norm                    TRL: clipping         a gradient that is not finite is refused
+    (optimizer step)                  TRL
+    log                               ours: `loop.close`    the record of the step
 
 What it closes: a NaN loss shown as 0, an optimizer step on non-finite gradients, zero-variance rows that cost a
 forward and backward pass, and row order that depends on a sampler that is not saved.
@@ -6,10 +14,11 @@ forward and backward pass, and row order that depends on a sampler that is not s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -17,45 +26,50 @@ from accelerate.utils import gather
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
-from trl.trainer.utils import add_fused_lm_head
 
-from grpo_cli.algorithm.loss import Objective, Scored, acts_on_every_row, hooked_loss
+from grpo_cli.algorithm.loss import Objective
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
-from grpo_cli.distributed.sharding import mark_whole
-from grpo_cli.policy.modes import causal_model
-from grpo_cli.policy.reference import Reference, answer_kl, score, token_kl
-from grpo_cli.resilience.checkpoint import check_space, checkpoint_bytes, saving
+from grpo_cli.policy.reference import Reference
+from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
+from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.swaps import swapped
-from grpo_cli.rollout.fused.update import update_swaps
-from grpo_cli.rollout.logprobs import can_share, draws_dropout, score_shared
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.kl_monitor import KlWatch
-from grpo_cli.train.micro_batches import by_length, may_sort
+from grpo_cli.train.kl_penalty import add_reference
+from grpo_cli.train.learn import Updates, hooked_loss
+from grpo_cli.train.loop import Loop
+from grpo_cli.train.micro_batches import by_length
 from grpo_cli.train.nonfinite import NonFinite
-from grpo_cli.train.old_logprobs import are_exact, padded
-from grpo_cli.train.step import GrpoStep
-
-# TRL's names of what the optimizer step measured -> ours
-MEASURED = {
-    "loss": "loss",
-    "grad_norm": "grad_norm",
-    "learning_rate": "lr",
-    "entropy": "entropy",
-    "kl": "kl",
-    "clip_ratio/region_mean": "clip/total",
-    "clip_ratio/low_mean": "clip/low",
-    "clip_ratio/high_mean": "clip/high",
-    "cispo_clip_ratio": "clip/total",
-}
+from grpo_cli.train.step import Before
+from grpo_cli.train.trl_hooks import (
+    Asked,
+    Batch,
+    FromRollout,
+    LogProbs,
+    Samples,
+    Source,
+    reward,
+    swapped_source,
+)
+from grpo_cli.train.trl_setup import (
+    fit_replica,
+    fused_operations,
+    log_prob_source,
+    sorts_by_length,
+    takes_sampled_logps,
+)
 
 
 class Trainer(ShardedTrainer):
     """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
 
+    before: Before
+    """The step that is under way: all that one hook leaves for another."""
+
     def __init__(
         self,
-        step: GrpoStep,
+        loop: Loop,
         *,
         model: Any,
         args: GRPOConfig,
@@ -64,87 +78,100 @@ class Trainer(ShardedTrainer):
         on_checkpoint: Callable[[Trainer, Path], None],
         replica: Replica | None = None,
     ) -> None:
-        self.grpo = step
-        self.on_checkpoint = on_checkpoint
-        self.objective = Objective.of(step.recipe.train, step.recipe.sample.group)
-        self.scored: Scored | None = None
-        whole = replica.model if replica else model
+        self.loop, self.on_checkpoint = loop, on_checkpoint
+        recipe, whole = loop.recipe, replica.model if replica else model
+        self.objective = Objective.of(recipe.train, recipe.sample.group)
         self.reference = Reference(whole) if self.objective.needs_reference else None
-        watch = step.recipe.monitor.kl
+        watch = recipe.monitor.kl
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
-        self._updates: list[dict[str, float]] = []
-        self._sizes: list[torch.Tensor] = []  # tokens and rows in the loss of each micro-batch of this update
-        self.guard = NonFinite(
-            "non_finite" in step.recipe.stop.on, lambda text: self.grpo.display.note("warn", text)
-        )
-        generations = args.max_steps // args.num_iterations + 2
-        # the rows are chosen in the hook below; the loader only has to deliver batches of the right size
-        places = Dataset.from_dict({"prompt": ["-"] * (step.recipe.sample.prompts * generations)})
+        places = ["-"] * (recipe.sample.prompts * (args.max_steps // args.num_iterations + 2))
+        self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
         super().__init__(
-            step.recipe.launch.strategy,
+            recipe.launch.strategy,
             replica,
             model=model,
             reward_funcs=[reward],
             args=args,
-            train_dataset=places,
+            # the rows are chosen in the loop; TRL's loader only has to deliver batches of the right size
+            train_dataset=Dataset.from_dict({"prompt": places}),
             processing_class=tokenizer,
             callbacks=callbacks,
         )
         self.remove_callback(PrinterCallback)
-        if replica:
-            copy, outputs = causal_model(replica.model), ("log_probs", "entropy")
-            add_fused_lm_head(copy, self.temperature, args.cast_lm_head_to_fp32, outputs)
-            if self.strategy == "zero3":
-                mark_whole(copy)
-        self.shares_prompts = (
-            step.ranks.world == 1
-            and not (args.gradient_checkpointing or self._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
-            and can_share(model)
-        )
-        self.sorts = args.gradient_accumulation_steps > 1 and may_sort(
-            self.objective.loss, acts_on_every_row(step.recipe.train.trl)
-        )
-        self.takes_logps = (
-            self.strategy == "ddp" and not self.use_vllm and are_exact(step.engine, model, args)
-        )
-        self._hands_over = False
-        fuses = self.accelerator.device.type == "cuda" and self.strategy == "ddp" and not args.torch_compile
-        self.fused = update_swaps(model, torch.bfloat16 if args.bf16 else None) if fuses else []
+        fit_replica(self, args)
+        self.source: Source = log_prob_source(self, loop, model, args)
+        self.sorts = sorts_by_length(loop, args)
+        self.takes_logps = takes_sampled_logps(self, loop, model, args)
+        self.fused = fused_operations(self, model, args)
+        self.updates = Updates(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: Any, **named: Any) -> Any:
         """TRL's, with the model's small operations fused where that was proved to change nothing."""
         with swapped(self.fused):
             return super().train(*args, **named)
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    def _generate_and_score_completions(self, inputs: list[Batch]) -> Batch:
+        self.before = self._begin()
+        # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
+        torch.manual_seed(step_seed(self.loop.recipe.train.seed, self.before.step + 1))
+        samples = self.samples
+        with self.reading(self._rollout(samples) if self.takes_logps else self.source):
+            out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
+        self.before = self._measured(self.before, out, samples)
+        return self._credited(self.before, out, samples.places)
+
+    def _begin(self) -> Before:
         self.catch_up()
         try:
-            groups = self.grpo.draw(lambda prompts: self._tokenize_prompts(prompts)[0])
+            return self.loop.begin()
         except ServerLost:  # the weights are well, and so is the rest: it stands between two steps
-            if self.grpo.generation and not self.grpo.run.checkpoint_path(self.grpo.generation).exists():
+            done = self.loop.generation
+            if done and not self.loop.run.checkpoint_path(done).exists():
                 self._save_checkpoint(self.model, None)
             raise
-        # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
-        torch.manual_seed(self.grpo.step_seed())
-        mine = self.grpo.mine
-        rows = [self.grpo.rows[groups[i // self.num_generations].row] for i in mine]
-        self._hands_over = self.takes_logps
-        try:
-            out: dict[str, Any] = super()._generate_and_score_completions(
-                [{"prompt": row.messages or row.prompt} for row in rows]
-            )
-        finally:
-            self._hands_over = False
-        if self.kl_watch is not None and self.kl_watch.is_due(self.grpo.generation):
-            with self.grpo.clock.phase("monitor"):
-                self.grpo.monitored = self.kl_watch.measure(self, out)
-        advantages = self.grpo.advantages(self.rewards - self._score_reference(out))
-        out["advantages"] = advantages[mine.start : mine.stop].to(out["advantages"])
+
+    def _measured(self, before: Before, out: Batch, samples: Samples) -> Before:
+        """With what the KL monitor says of the batch, and less the KL where it is taken off the rewards."""
+        if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
+            with self.loop.clock.phase("monitor"):
+                before = replace(before, measured=self.kl_watch.measure(self, out))
+        if self.reference is None:
+            return before
+        own = samples.completions if self.takes_logps else None
+        penalty = add_reference(self, self.reference, out, own)
+        if penalty is None:
+            return before
+        penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
+        return replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
+
+    def _credited(self, before: Before, out: Batch, places: range) -> Batch:
+        """The batch with what each of its samples is worth."""
+        own, credit, mask = slice(places.start, places.stop), before.credit, out["completion_mask"]
+        out["advantages"] = credit.A_PG.flatten(0, 1)[own].to(out["advantages"])
         if self.objective.kept < 1:
-            counted = out["completion_mask"].sum(dim=1) * self.grpo.kept_PG.flatten()[mine.start : mine.stop]
+            counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)
             out["num_items_in_batch"] = gather(counted.sum()).sum()
-        out["sample"] = torch.arange(mine.start, mine.stop, device=advantages.device)
+        out["sample"] = torch.arange(places.start, places.stop, device=mask.device)
         return out
+
+    @property
+    def samples(self) -> Samples:
+        """This rank's part of the batch."""
+        places = self.loop.ranks.share(sum(len(group.rewards) for group in self.before.groups))
+        return Samples.of(self.before, self.loop.rows, places)
+
+    def _rollout(self, samples: Samples) -> Source:
+        return FromRollout(samples.completions, self.accelerator.device)
+
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        return self.samples.generated(with_logps=self.use_vllm)
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> torch.Tensor:
+        """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `_credited` replaces."""
+        rewards = [reward for group in self.before.groups for reward in group.rewards]
+        return torch.tensor(rewards, device=self.accelerator.device).unsqueeze(1)
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         before: Any = self._buffered_inputs  # type: ignore[has-type]
@@ -154,6 +181,28 @@ class Trainer(ShardedTrainer):
             self._buffered_inputs = by_length(held, self.args.gradient_accumulation_steps)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
         return inputs
+
+    def _compute_loss(self, model: Any, inputs: Batch) -> torch.Tensor:
+        loss = hooked_loss(self, super()._compute_loss, model, inputs, self.loop.ranks.largest)
+        self.guard.loss(loss, lambda: self.loop.row_ids(self.before, inputs["sample"].tolist()))
+        return loss
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **more: Any,
+    ) -> LogProbs:
+        call = super()._get_per_token_logps_and_entropies
+        plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
+        return self.source(Asked(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
+
+    def reading(self, source: Source) -> AbstractContextManager[None]:
+        """While inside, TRL's calls for log-probs are answered by `source`."""
+        return swapped_source(self, source)
 
     def catch_up(self) -> None:
         """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
@@ -165,92 +214,9 @@ class Trainer(ShardedTrainer):
         """The model that scores outside the loss: the policy itself, or its replica."""
         return self.replica.model if self.replica else self.model
 
-    def _score_reference(self, out: dict[str, Any]) -> torch.Tensor | float:
-        """Put the reference's log-probs beside the samples; returns what KL takes off each reward."""
-        if self.reference is None:
-            return 0.0
-        with self.reference.swapped_in():
-            out["ref_per_token_logps"] = score(self, out)
-        beta = self.objective.reward_beta
-        if not beta:
-            return 0.0
-        logps, mask = out.get("old_per_token_logps"), out["completion_mask"]
-        if logps is None or draws_dropout(self.whole):
-            logps = self._sampled(mask.shape[1]) if self.takes_logps else score(self, out)
-        self._metrics["train"]["kl"].append(token_kl(logps, out["ref_per_token_logps"], mask))
-        off: torch.Tensor = gather(answer_kl(logps, out["ref_per_token_logps"], mask))
-        return beta * off
-
-    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        """What `draw` sampled, as TRL's `_generate` would return it: no second tokenising, decoding or counting."""
-        mine = self.grpo.mine
-        rows = [group.row for group in self.grpo.groups for _ in group.completions][mine.start : mine.stop]
-        ids = [c.token_ids for group in self.grpo.groups for c in group.completions][mine.start : mine.stop]
-        texts = [text for group in self.grpo.groups for text in group.texts][mine.start : mine.stop]
-        is_chat = not isinstance(prompts[0], str)
-        said = [[{"role": "assistant", "content": text}] for text in texts] if is_chat else texts
-        logps = None
-        if self.use_vllm:  # TRL weighs the loss by how far these are from the model's own
-            every = [c.logps for group in self.grpo.groups for c in group.completions]
-            logps = every[mine.start : mine.stop]
-        return self.grpo.prompt_ids(rows), ids, None, said, logps, {}, None, []
-
-    def _calculate_rewards(
-        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
-    ) -> torch.Tensor:
-        self.rewards = torch.tensor(
-            self.grpo.rewards, device=self.accelerator.device
-        )  # of all ranks, as TRL gathers
-        return self.rewards.unsqueeze(1)
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        loss = hooked_loss(self, super()._compute_loss, model, inputs)
-        self.guard.loss(loss, lambda: self.grpo.row_ids(inputs["sample"].tolist()))
-        return loss
-
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        **more: Any,
-    ) -> Any:
-        if self._hands_over:  # TRL asks for the log-probs of what was just sampled
-            return self._sampled(logits_to_keep), None, None
-        if self.shares_prompts and not any(
-            value not in (None, False) for name, value in more.items() if name != "compute_entropy"
-        ):
-            found = self._scored(input_ids, attention_mask, logits_to_keep, batch_size or len(input_ids))
-        else:
-            found = super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, batch_size, **more
-            )
-        if self.scored is not None:
-            self.scored.see(found[0])
-            size = torch.stack([self.scored.mask_BT.sum(), self.scored.mask_BT.new_tensor(len(found[0]))])
-            if self.objective.drop_dead and not self.scored.inputs["advantages"].any():
-                size.zero_()  # a dead row that stayed for the sake of the graph
-            self._sizes.append(self.accelerator.reduce(size, reduction="sum"))
-        return found
-
-    def _sampled(self, width: int) -> torch.Tensor:
-        """(B, width) log-probs that this rank's samples were drawn with."""
-        every = [c for group in self.grpo.groups for c in group.completions]
-        return padded(every[self.grpo.mine.start : self.grpo.mine.stop], width, self.accelerator.device)
-
-    def _scored(self, ids: torch.Tensor, mask: torch.Tensor, keep: int, rows: int) -> Any:
-        with self.accelerator.autocast():
-            found = [
-                score_shared(self.model, ids[i : i + rows], mask[i : i + rows], keep, self.temperature)
-                for i in range(0, len(ids), rows)
-            ]
-        return torch.cat([s.logps_BT for s in found]), torch.cat([s.entropies_BT for s in found]), None
-
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        kept = self.guard.gradient(norm, self.grpo.generation, model)
+        kept = self.guard.gradient(norm, self.before.step + 1, model)
         if kept is None and norm is not None:
             # a NaN would stay in TRL's running sum for good
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
@@ -258,51 +224,31 @@ class Trainer(ShardedTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" not in logs:
-            return  # the closing summary of the loop; the end card says it better
-        tokens, rows = torch.stack(self._sizes).T.tolist()
-        self._sizes.clear()
-        by_row = self.importance_sampling_level == "sequence"  # one ratio a row
-        means = {
-            key: _mean(values, rows if by_row and "clip_ratio" in key else tokens)
-            for key, values in self._metrics["train"].items()
-        }
-        measured = logs | {key: value for key, value in means.items() if value is not None}
-        self._metrics["train"].clear()
-        self._updates.append({ours: measured[name] for name, ours in MEASURED.items() if name in measured})
-        if self.is_batch_done:
-            trained = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
-            trained["skipped_steps"] = self.guard.skipped
-            trained |= self.held()
-            self._updates.clear()
-            super().log(self.grpo.close(trained), start_time)
+            return  # the closing summary of transformers' loop; the end card says it better
+        self.updates.update(logs, self._metrics["train"])
+        if self.state.global_step % self.num_iterations == 0:  # the batch was trained on as often as asked
+            learned = self.updates.take(skipped_steps=self.guard.skipped, **self.held())
+            super().log(self.loop.close(self.before, learned), start_time)
 
-    @property
-    def is_batch_done(self) -> bool:
-        """Whether the current batch of completions has been trained on as often as the recipe says."""
-        return bool(self.state.global_step % self.num_iterations == 0)
+    def train_state(self) -> TrainState:
+        """What a checkpoint keeps beside TRL's own."""
+        return self.loop.state(self.guard.skipped)
+
+    def take_up(self, state: TrainState) -> None:
+        """Go on from a checkpoint, whose weights TRL loads."""
+        self.loop.load_state(state)
+        self.guard.skipped = state.skipped_steps
+        # counted anew: on another number of processes a batch has another number of micro-steps
+        self._step = state.generation * self.args.steps_per_generation * self.num_iterations
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.grpo.display.phase("save")
-        folder = Path(self.args.output_dir)
-        with self.grpo.clock.phase("pause"), saving(folder, self.grpo.generation):
-            past = self.grpo.reuse.past.nbytes if self.grpo.reuse is not None else 0
-            check_space(self.grpo.run.path, checkpoint_bytes(self.model) + past)
+        loop, folder = self.loop, Path(self.args.output_dir)
+        loop.display.phase("save")
+        with loop.clock.phase("pause"), saving(folder, loop.generation):
+            past = loop.reuse.past.nbytes if loop.reuse is not None else 0
+            check_space(loop.run.path, checkpoint_bytes(self.model) + past)
             super()._save_checkpoint(model, trial)
-            self.grpo.ranks.wait()
-            if self.grpo.ranks.is_main:
+            loop.ranks.wait()
+            if loop.ranks.is_main:
                 self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
-            self.grpo.ranks.wait()
-
-
-def reward(**_: Any) -> list[float]:
-    """Named for TRL's log only: verdicts come from `_calculate_rewards`."""
-    raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")
-
-
-def _mean(values: list[float], sizes: list[int]) -> float | None:
-    """The mean over all of what has a mean for each micro-batch: they differ in size, most where they go by length."""
-    if len(values) != len(sizes) or not any(sizes):  # measured once a batch, or of nothing
-        sizes = [1] * len(values)
-    known = [(value, size) for value, size in zip(values, sizes, strict=True) if not math.isnan(value)]
-    whole = sum(size for _, size in known)
-    return sum(value * size for value, size in known) / whole if whole else None
+            loop.ranks.wait()

@@ -32,7 +32,6 @@ HOOKED = {
         "has_tool_images",
     ],
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
-    "_tokenize_prompts": ["self", "prompts"],
     "_compute_loss": ["self", "model", "inputs"],
     "_get_per_token_logps_and_entropies": [
         *("self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"),

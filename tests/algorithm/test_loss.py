@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from grpo_cli.algorithm.loss import kl_per_token
+from grpo_cli.algorithm.kl import kl_per_token
 from grpo_cli.recipe.presets import PRESETS
 from tests.builders.loss_bench import slow_loss, table_loss, trainer
 
@@ -46,7 +46,7 @@ def test_a_presets_loss_equals_the_slow_definition(name: str, first: bool) -> No
     built = trainer(algorithm=name)
     now = OLD if first else LOGPS
     got = table_loss(built, now, torch.tensor(ADVANTAGES, dtype=torch.float64), **batch())
-    train = built.grpo.recipe.train
+    train = built.loop.recipe.train
     assert got.item() == pytest.approx(
         slow_loss(train, rows(now), rows(OLD), rows(REF), ADVANTAGES), abs=1e-6
     )
@@ -57,7 +57,7 @@ def test_a_presets_loss_equals_the_slow_definition(name: str, first: bool) -> No
 def test_every_kl_estimator_goes_with_every_aggregation(loss: str, estimator: str) -> None:
     built = trainer(algorithm="grpo", loss=loss, kl={"beta": 0.3, "estimator": estimator})
     got = table_loss(built, LOGPS, torch.tensor(ADVANTAGES, dtype=torch.float64), **batch())
-    want = slow_loss(built.grpo.recipe.train, rows(LOGPS), rows(OLD), rows(REF), ADVANTAGES)
+    want = slow_loss(built.loop.recipe.train, rows(LOGPS), rows(OLD), rows(REF), ADVANTAGES)
     assert got.item() == pytest.approx(want, abs=1e-6)
 
 

@@ -67,5 +67,5 @@ def test_the_loss_is_that_of_the_samples_that_stayed(loss: str) -> None:
     def rows(table: torch.Tensor) -> list[list[float]]:
         return [[x for x in row if not math.isnan(x)] for row in table[[0, 2]].tolist()]
 
-    want = slow_loss(built.grpo.recipe.train, rows(logps), rows(old), rows(old), [1.0, -0.8])
+    want = slow_loss(built.loop.recipe.train, rows(logps), rows(old), rows(old), [1.0, -0.8])
     assert got.item() == pytest.approx(want, abs=1e-6)

@@ -27,10 +27,11 @@ def run_one(arm: str, seed: int, folder: Path, sets: list[str]) -> dict[str, Any
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.recipe.reading.load import load
-    from grpo_cli.train.step import GrpoStep
+    from grpo_cli.rollout.collect import Collect
+    from grpo_cli.train.loop import Loop
 
     spent: list[float] = []
-    sample, draw = GrpoStep.sample, GrpoStep.draw
+    sample, begin = Collect.sample, Loop.begin
 
     def timed(self: Any, *args: Any) -> Any:
         began = time.process_time()
@@ -40,9 +41,9 @@ def run_one(arm: str, seed: int, folder: Path, sets: list[str]) -> dict[str, Any
 
     def drawing(self: Any, *args: Any) -> Any:
         spent.append(0.0)
-        return draw(self, *args)
+        return begin(self, *args)
 
-    GrpoStep.sample, GrpoStep.draw = timed, drawing  # type: ignore[method-assign]
+    Collect.sample, Loop.begin = timed, drawing  # type: ignore[method-assign]
     lenience = ARMS[arm]
     chosen = [
         *(f"data.train.limit={ROWS}", f"sample.prompts={PROMPTS}", f"train.steps={STEPS}", "eval.limit=256"),
@@ -54,7 +55,7 @@ def run_one(arm: str, seed: int, folder: Path, sets: list[str]) -> dict[str, Any
         recipe = load(few_rows(folder), chosen)
         done = Job(recipe, label=arm, base=folder, display=make_display("none")).run()
     finally:
-        GrpoStep.sample, GrpoStep.draw = sample, draw  # type: ignore[method-assign]
+        Collect.sample, Loop.begin = sample, begin  # type: ignore[method-assign]
     steps = [line for line in done.run.metrics() if "reward/total/mean" in line]
     assert done.before is not None and done.after is not None
     return {

@@ -19,6 +19,7 @@ from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import Batching, grpo_config
+from grpo_cli.train.trl_hooks import from_trl
 
 MAX_TOKENS = 8
 
@@ -59,16 +60,15 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     """A trainer whose policy is a table: `forced` log-probs stand in for the model's."""
     model, tokenizer = _tiny()
     made = recipe(group, **train)
-    step: Any = SimpleNamespace(
-        recipe=made, generation=0, ranks=Ranks(), engine=SimpleNamespace(name="transformers")
-    )
+    collect = SimpleNamespace(engine=SimpleNamespace(exact_logps=False))
+    loop: Any = SimpleNamespace(recipe=made, generation=0, ranks=Ranks(), collect=collect)
     args = grpo_config(
         made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
     )
     built = Trainer(
-        step, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None
+        loop, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None
     )
-    built.shares_prompts = False  # TRL's own scoring is what `_force` stands in for
+    built.source = from_trl  # TRL's own scoring is what `_force` stands in for
     built.current_gradient_accumulation_steps = micro_batches
     built.model.train()
     return built

@@ -10,8 +10,10 @@ from grpo_cli.curriculum.resample import fill
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
+from grpo_cli.train.credit import Method
 from grpo_verifiers.shaping import Shaped, build_term
 from grpo_verifiers.verdict import Outcome
+from tests.builders.loss_bench import recipe
 
 
 def group(row: int, right: int, of: int = 8) -> Group:
@@ -34,7 +36,7 @@ def filled(first: list[int], later: list[int], rounds: int = 8):  # type: ignore
     return fill(
         [group(i, right) for i, right in enumerate(first)],
         lambda n: [g for _, g in zip(range(n), source, strict=False)],
-        lambda g: g.has_signal(1e-6),
+        Method(recipe().train).has_signal,
         rounds,
     )
 

@@ -13,6 +13,8 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train import trainer as seam
+from grpo_cli.train import trl_setup
+from grpo_cli.train.trl_hooks import Asked, FromRollout, FromShared
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,14 +60,14 @@ def test_rows_of_like_length_share_a_micro_batch_and_the_update_stays(
     widths: list[list[int]] = [[]]
     compute = seam.hooked_loss
 
-    def seen(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any]) -> Any:
+    def seen(trainer: Any, inner: Any, model: Any, inputs: dict[str, Any], largest: Any) -> Any:
         widths[-1].append(int(inputs["completion_mask"].sum(dim=1).max()))
-        return compute(trainer, inner, model, inputs)
+        return compute(trainer, inner, model, inputs, largest)
 
     monkeypatch.setattr(seam, "hooked_loss", seen)
     ours, _ = trained(tmp_path, "sorted", loss=loss)
     widths.append([])
-    monkeypatch.setattr(seam, "may_sort", lambda *_: False)
+    monkeypatch.setattr(trl_setup, "may_sort", lambda *_: False)
     shuffled, _ = trained(tmp_path, "shuffled", loss=loss)
     assert ours.sorts == (loss != "bnpo") and not shuffled.sorts
     assert len(widths[0]) == len(widths[1]) == 4
@@ -81,32 +83,30 @@ def test_rows_of_like_length_share_a_micro_batch_and_the_update_stays(
 def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     apart: list[float] = []
     forwards = [0]
-    sampled, scored = seam.Trainer._sampled, seam.Trainer._scored
+    sampled, scored = FromRollout.__call__, FromShared.__call__
 
-    def compared(self: Any, width: int) -> torch.Tensor:
-        found = sampled(self, width)
-        self._hands_over = False
-        every = [c for group in self.grpo.groups for c in group.completions]
-        for row, completion in enumerate(every):
-            prompt = self.grpo.prompt_ids([self.grpo.groups[row // 4].row])[0]
+    def compared(self: FromRollout, asked: Asked) -> Any:
+        found = sampled(self, asked)
+        for row, completion in enumerate(self.completions):
+            prompt = asked.ids_BS[row, : -asked.keep][asked.mask_BS[row, : -asked.keep].bool()].tolist()
             with torch.no_grad():
-                logits = self.model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
+                logits = asked.model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
             own = logits[len(prompt) - 1 : -1].log_softmax(-1)
             own = own.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
-            apart.append(float((own - found[row, : len(own)]).abs().max()))
-            assert not found[row, len(own) :].any()
+            apart.append(float((own - found[0][row, : len(own)]).abs().max()))
+            assert not found[0][row, len(own) :].any()
         return found
 
-    def counted(self: Any, *args: Any) -> Any:
+    def counted(self: FromShared, asked: Asked) -> Any:
         forwards[0] += 1
-        return scored(self, *args)
+        return scored(self, asked)
 
-    monkeypatch.setattr(seam.Trainer, "_sampled", compared)
-    monkeypatch.setattr(seam.Trainer, "_scored", counted)
+    monkeypatch.setattr(FromRollout, "__call__", compared)
+    monkeypatch.setattr(FromShared, "__call__", counted)
     _, ours = trained(tmp_path, "taken", inner_epochs=2, steps=2)
     taken, forwards[0] = forwards[0], 0
     assert len(apart) == 32 and max(apart) < 1e-4
-    monkeypatch.setattr(seam, "are_exact", lambda *_, **__: False)
+    monkeypatch.setattr(trl_setup, "are_exact", lambda *_, **__: False)
     _, again = trained(tmp_path, "scored", inner_epochs=2, steps=2)
     assert (taken, forwards[0]) == (16, 18)
     for mine, theirs in zip(ours, again, strict=True):
@@ -119,14 +119,15 @@ def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches
     ratio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sums: list[tuple[float, int]] = []
-    scored = seam.Trainer._scored
+    scored = FromShared.__call__
 
-    def seen(self: Any, ids: torch.Tensor, mask: torch.Tensor, keep: int, rows: int) -> Any:
-        found = scored(self, ids, mask, keep, rows)
-        sums.append((float(found[1].sum()), int(mask[:, -keep:].sum())))
+    def seen(self: FromShared, asked: Asked) -> Any:
+        found = scored(self, asked)
+        assert found[1] is not None
+        sums.append((float(found[1].sum()), int(asked.mask_BS[:, -asked.keep :].sum())))
         return found
 
-    monkeypatch.setattr(seam.Trainer, "_scored", seen)
+    monkeypatch.setattr(FromShared, "__call__", seen)
     # what is cut off counts nothing, and fills the last micro-batches
     _, metrics = trained(tmp_path, "cut", ratio=ratio, mask_truncated=True, dead_groups="keep")
     assert sums[-1][1] < sums[0][1] / 4
@@ -137,7 +138,7 @@ def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches
 def test_dead_rows_are_in_no_measure_of_the_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prune = {"keep": 2, "by": "variance"}
     _, ours = trained(tmp_path, "sorted", loss="grpo", prune=prune, inner_epochs=2)
-    monkeypatch.setattr(seam, "may_sort", lambda *_: False)
+    monkeypatch.setattr(trl_setup, "may_sort", lambda *_: False)
     _, shuffled = trained(tmp_path, "shuffled", loss="grpo", prune=prune, inner_epochs=2)
     assert ours[0]["clip/total"] > 0
     for key in ("entropy", "clip/total"):

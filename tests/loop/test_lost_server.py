@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job, Outcome
 from grpo_cli.recipe.reading.load import load
+from grpo_cli.rollout.collect import Call, Collect
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.train.step import GrpoStep
 from tests.loop.recipes import small_recipe
 from tests.loop.test_resume import what
 
@@ -39,15 +39,15 @@ def test_a_run_that_lost_its_server_ends_as_the_unbroken_one(
         return Job(made, label="small", base=tmp_path, display=make_display("none")).run(resume)
 
     run("straight")
-    sample = GrpoStep.sample
+    sample = Collect.sample
 
-    def lost(self: GrpoStep, *args: Any) -> Any:
-        if self.generation == 2 and (self.calls == 2 or method != "tries and history"):
+    def lost(self: Collect[Any], rows: Any, size: int, call: Call, first: int = 0) -> Any:
+        if call.step == 2 and (call.number == 2 or method != "tries and history"):
             raise ServerLost("lost the vLLM server", hint="start it anew")
-        return sample(self, *args)
+        return sample(self, rows, size, call, first)
 
     with monkeypatch.context() as patch:
-        patch.setattr(GrpoStep, "sample", lost)
+        patch.setattr(Collect, "sample", lost)
         with pytest.raises(ServerLost) as caught:
             run("broken")
     assert "start it anew\n      step-000002 is saved; with the cause mended" in caught.value.hint

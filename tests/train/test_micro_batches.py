@@ -68,8 +68,8 @@ def test_a_mean_over_the_tokens_of_a_micro_batch_forbids_it(loss: str, extras: l
 
 
 def test_log_probs_stand_for_training_only_in_its_own_numbers() -> None:
-    graph: Any = SimpleNamespace(name="graph")
-    plain: Any = SimpleNamespace(name="transformers")
+    graph: Any = SimpleNamespace(exact_logps=True)
+    plain: Any = SimpleNamespace(exact_logps=False)
     whole: Any = SimpleNamespace(bf16=False, fp16=False, tf32=None)
     assert are_exact(graph, tiny(), whole)
     assert not are_exact(plain, tiny(), whole)

@@ -12,14 +12,14 @@ from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import Deadline
 from grpo_cli.jobs.train.alarm_actions import best_gold_step
 from grpo_cli.jobs.train.running import Running
-from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.loop import Loop
 
 SAVE_EVERY_S = 300.0
 """Seconds between checkpoints where the recipe does not say."""
 
 
 class Watch(TrainerCallback):  # type: ignore[misc]
-    def __init__(self, running: Running, step: GrpoStep, evaluate: Callable[[int], None] | None) -> None:
+    def __init__(self, running: Running, step: Loop, evaluate: Callable[[int], None] | None) -> None:
         self.running, self.step, self.evaluate = running, step, evaluate
         self.deadline = Deadline(running.recipe.run.deadline)
         self.saved_at = time.monotonic()

@@ -10,8 +10,8 @@ from grpo_cli.jobs.train.running import Running
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
 from grpo_cli.rollout.engine import Engine, SamplingSettings
-from grpo_cli.train.step import ERRORS_HINT, why_no_verdict
 
 
 class HeldOut:

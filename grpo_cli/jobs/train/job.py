@@ -6,7 +6,6 @@ import shutil
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.launch import end_rank
@@ -135,9 +134,9 @@ class Job:
         trainer = running.trainer = self._trainer(place, parts)
         running.trackers = take_trackers(trainer, run)
         self._take_up(trainer, parts, start)
-        parts.step.clock.lap()
+        parts.loop.clock.lap()
         self._steps(trainer, parts, start)
-        return self._end(parts.step.generation)
+        return self._end(parts.loop.generation)
 
     def _running(self, place: Workplace, run: RunFolder) -> Running:
         return Running(
@@ -159,7 +158,7 @@ class Job:
         self.held_out.measure(step)
 
     def _trainer(self, place: Workplace, parts: Parts) -> Trainer:
-        watch = Watch(self.running, parts.step, self.evaluate if self.held_out is not None else None)
+        watch = Watch(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
         return make_trainer(place, parts, self.running.folder, [watch], self._seal)
 
     def _take_up(self, trainer: Trainer, parts: Parts, start: Path | None) -> None:
@@ -174,7 +173,11 @@ class Job:
             size = f"{trainer.kl_watch.reference.megabytes:,.0f} MiB of main memory"
             self.display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")
         if start is not None:
-            running.stop_rules.load_state(checkpoint.restore(trainer, start)["stop_rules"])
+            state = checkpoint.restore(
+                start, self.recipe.launch.strategy, self.ranks.world, trainer.loop.drafts
+            )
+            trainer.take_up(state)
+            running.stop_rules.load_state(state.more["stop_rules"])
             if parts.replica:
                 trainer._load_from_checkpoint(str(start))  # while the weights are whole
 
@@ -183,7 +186,7 @@ class Job:
         try:
             with self.interrupts.finish_step():
                 stops = running.stop_rules.reason or running.alarmed.action
-                is_over = parts.step.generation >= self.recipe.train.steps or stops is not None
+                is_over = parts.loop.generation >= self.recipe.train.steps or stops is not None
                 if start is not None and is_over:
                     trainer._load_from_checkpoint(str(start))  # trained to the end, but not measured yet
                 else:
@@ -210,9 +213,9 @@ class Job:
     def _seal(self, trainer: Trainer, written: Path) -> None:
         running = self.running
         folder = running.folder.path / "checkpoints"
-        state: dict[str, Any] = {"stop_rules": running.stop_rules.state()}
+        state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()
-        saved = checkpoint.seal(written, folder, trainer, to_yaml(self.recipe), state)
+        saved = checkpoint.seal(written, folder, state, to_yaml(self.recipe), trainer.loop.drafts)
         best = best_gold(folder, running.evaluations)
         checkpoint.keep_newest(folder, self.recipe.run.keep, spare=best.path if best else None)
         self.display.note("good", f"saved {saved.path}")

@@ -27,7 +27,7 @@ from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.train.step import GrpoStep
+from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import batching, check_hooks, grpo_config
 
@@ -75,7 +75,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
 class Parts:
     """What samples and what trains; `engine` is the one that evaluates, `vllm` the one that samples where that is vLLM."""
 
-    step: GrpoStep
+    loop: Loop
     engine: Engine
     vllm: VllmEngine | None
     replica: Replica | None
@@ -89,7 +89,7 @@ def make_parts(
     server: Server | None,
     give_up: Callable[[UserError], None],
 ) -> Parts:
-    """Engine and step over the weights that are trained; `give_up` ends the process where the server is lost.
+    """Engine and loop over the weights that are trained; `give_up` ends the process where the server is lost.
 
     Raises:
         RecipeError, SetupError: an engine that cannot drive this model, or an option of a shaping term.
@@ -105,19 +105,19 @@ def make_parts(
     )
     watch = ServerWatch.of(server, recipe.stop.lost_s, give_up)
     vllm = VllmEngine.of(policy, watch) if through_vllm else None
-    step = GrpoStep(
+    loop = Loop.of(
         recipe,
         place.train.rows,
         place.train.golds,
         place.judge,
         vllm or engine,
-        policy.tokenizer,
+        policy,
         run,
         display,
         ranks,
         _reuse(engine, whole, place, display),
     )
-    return Parts(step, engine, vllm, replica, watch)
+    return Parts(loop, engine, vllm, replica, watch)
 
 
 def _reuse(engine: Engine, policy: Policy, place: Workplace, display: Display) -> PrefixReuse | None:
@@ -138,13 +138,13 @@ def make_trainer(
     callbacks: list[TrainerCallback],
     on_checkpoint: Callable[[Trainer, Path], None],
 ) -> Trainer:
-    """TRL's trainer around the step.
+    """TRL's trainer around the loop.
 
     Raises:
         SetupError: no room on the disk for two checkpoints.
         ServerLost: the vLLM server refuses or goes away.
     """
-    recipe, policy, ranks = place.recipe, place.policy, parts.step.ranks
+    recipe, policy, ranks = place.recipe, place.policy, parts.loop.ranks
     seen = (
         place.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []
     )  # a CPU takes the batch as a whole
@@ -155,7 +155,7 @@ def make_trainer(
     opened = openable(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
     with opened, watched(parts.server):
         trainer = Trainer(
-            parts.step,
+            parts.loop,
             model=policy.model,
             args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None),
             tokenizer=policy.tokenizer,

@@ -1,0 +1,61 @@
+"""The groups of one step as they are drawn: which rows it had already, and how often the engine was called for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from grpo_cli.reward.group import Group
+from grpo_cli.rollout.collect import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Rows to sample. Where there are more than `wanted`, they are screened: tried with half a group first."""
+
+    rows: list[int]
+    wanted: int
+    is_screened: bool = False
+
+
+Choose = Callable[[int, int, Collection[int]], Chosen]
+"""(step, groups wanted, rows that the step had) -> what to sample."""
+
+
+class Collect(Protocol):
+    """(rows, samples each, which call of the step, samples they have) -> a judged group for each row."""
+
+    def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Group]: ...
+
+
+class Drawing:
+    """What one step samples; lives as long as that."""
+
+    def __init__(self, step: int, size: int, collect: Collect) -> None:
+        self.step, self.size, self._collect = step, size, collect
+        self.groups: list[Group] = []
+        self.calls = 0
+
+    @property
+    def rows(self) -> set[int]:
+        """Rows that were sampled in this step."""
+        return {group.row for group in self.groups}
+
+    def collect(self, chosen: Chosen) -> list[Group]:
+        """A group for each chosen row, or for the `wanted` ones nearest to half right where they are screened."""
+        if not chosen.is_screened:
+            groups = self._sample(chosen.rows, self.size)
+        else:
+            tried = self._sample(chosen.rows, self.size // 2)
+            tried.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
+            kept = [g.row for g in tried[: chosen.wanted]]
+            rest = self._sample(kept, self.size - self.size // 2, first=self.size // 2)
+            groups = [first.joined(second) for first, second in zip(tried, rest, strict=False)]
+            self.groups += tried[chosen.wanted :]
+        self.groups += groups
+        return groups
+
+    def _sample(self, rows: Sequence[int], size: int, first: int = 0) -> list[Group]:
+        self.calls += 1
+        return self._collect(rows, size, Call(self.step, self.calls), first)

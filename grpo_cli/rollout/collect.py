@@ -1,0 +1,137 @@
+"""Rows to judged groups: one call of the engine and one of the judge, shared out over the ranks.
+
+Chance depends on the recipe's seed, the step and the number of the call in it, so that a resumed run draws the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from grpo_cli.data.rows import Row
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.engine import Completion, Engine, OnFinish, Request, SamplingSettings
+from grpo_cli.rollout.reuse.engine import PrefixReuse
+
+Encode = Callable[[Row], list[int]]
+"""Token ids of the prompt of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The `number`-th call (from 1) of the engine in a step (from 0)."""
+
+    step: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What one row was sampled with."""
+
+    row: int
+    prompt_ids: list[int]
+    completions: list[Completion]
+
+
+class OfRow(Protocol):
+    """Anything that belongs to a row."""
+
+    @property
+    def row(self) -> int: ...
+
+
+G = TypeVar("G", bound=OfRow)
+
+
+class Judges(Protocol[G]):
+    """What makes groups of samples, and may listen while they come."""
+
+    def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]: ...
+    def groups(self, sampled: Sequence[Sampled], call: Call) -> list[G]: ...
+
+
+class Progress(Protocol):
+    """Who is told how far a step is, and counts its seconds."""
+
+    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None: ...
+    def timed(self, name: str) -> AbstractContextManager[None]: ...
+
+
+class Collect(Generic[G]):
+    """Samples and judges rows; each rank does its share and all have the result."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        rows: Sequence[Row],
+        engine: Engine,
+        judges: Judges[G],
+        encode: Encode,
+        progress: Progress,
+        ranks: Ranks | None = None,
+        reuse: PrefixReuse | None = None,
+    ) -> None:
+        self.recipe, self.rows, self.engine, self.judges = recipe, rows, engine, judges
+        self.encode, self.progress, self.ranks, self.reuse = encode, progress, ranks or Ranks(), reuse
+
+    def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[G]:
+        """A judged group of `size` samples for each row, in order; the row has `first` samples of this step already.
+
+        Raises:
+            ServerLost: the engine's server is gone.
+        """
+        sampled = self.sample(rows[self.ranks.rank :: self.ranks.world], size, call, first)
+        self.progress.phase("verify", 0, sum(len(s.completions) for s in sampled))
+        with self.progress.timed("verify"):
+            own = self.judges.groups(sampled, call)
+        by_row = {group.row: group for group in self.ranks.gathered(own)}
+        return [by_row[row] for row in rows]
+
+    def sample(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Sampled]:
+        """`size` completions for each of this rank's rows, its samples from `first` on."""
+        prompts = [self.encode(self.rows[row]) for row in rows]
+        total = len(rows) * size
+        self.progress.phase("generate", 0, total)
+        generate = self.engine.generate
+        if self.reuse is not None:
+            generate = partial(self.reuse.generate, self.reuse.past.drafts(rows, first))
+        with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
+            found = generate(
+                [Request(ids, size) for ids in prompts],
+                self.settings(call),
+                on_finish=on_finish,
+                on_progress=lambda done, _: self.progress.phase("generate", done, total),
+            )
+        return [Sampled(*each) for each in zip(rows, prompts, found, strict=True)]
+
+    def settings(self, call: Call) -> SamplingSettings:
+        """The recipe's sampling with a seed of this call's own: no global random state is used."""
+        # a row that is sampled twice in a step gets new samples
+        seed = step_seed(self.recipe.train.seed, call.step) + call.number - 1
+        if self.engine.one_stream:  # each rank needs its own
+            seed += 7919 * self.ranks.rank
+        return sampling(self.recipe, seed)
+
+
+def sampling(recipe: Recipe, seed: int | None = None) -> SamplingSettings:
+    """How a recipe samples."""
+    s = recipe.sample
+    return SamplingSettings(
+        max_tokens=s.max_tokens,
+        temperature=s.temperature,
+        top_p=s.top_p,
+        top_k=s.top_k,
+        min_p=s.min_p,
+        repetition_penalty=s.repetition_penalty,
+        seed=seed,
+    )
+
+
+def step_seed(seed: int, step: int) -> int:
+    """A seed that depends on the recipe's seed and on how many steps were done, on nothing else."""
+    return hash((seed, step)) & 0x7FFFFFFF

@@ -1,0 +1,140 @@
+"""The update, as far as it is not TRL's: what is put around its loss of a micro-batch, and what the updates measured.
+
+A batch is used up in several micro-batches and optimizer steps, each of which TRL calls apart; `Updates` is where what they
+measured meets. B rows of a micro-batch, T completion tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from statistics import fmean
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
+from grpo_cli.algorithm.kl import kl_per_token
+from grpo_cli.algorithm.loss import Objective, Scored, aggregate
+from grpo_cli.train.step import Learned
+from grpo_cli.train.trl_hooks import Batch, Overheard, Source
+
+MEASURED = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "lr",
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/region_mean": "clip/total",
+    "clip_ratio/low_mean": "clip/low",
+    "clip_ratio/high_mean": "clip/high",
+    "cispo_clip_ratio": "clip/total",
+}
+"""TRL's names of what the optimizer step measured -> ours."""
+
+
+class Updates:
+    """What the updates of a batch measure. `by_row`: the loss has one ratio a row, whose clipping is a mean over rows."""
+
+    def __init__(self, by_row: bool = False) -> None:
+        self.by_row = by_row
+        self._sizes: list[Tensor] = []
+        self._updates: list[dict[str, float]] = []
+
+    def micro_batch(self, size_2: Tensor) -> None:
+        """(2,) tokens and rows in the loss of a micro-batch, of all ranks."""
+        self._sizes.append(size_2)
+
+    def update(self, logs: Mapping[str, float], metrics: dict[str, list[float]]) -> None:
+        """An optimizer step is done. `logs` are transformers' words on it, `metrics` TRL's, emptied here, a list each."""
+        tokens, rows = torch.stack(self._sizes).T.tolist()
+        self._sizes.clear()
+        means = {
+            key: _mean(values, rows if self.by_row and "clip_ratio" in key else tokens)
+            for key, values in metrics.items()
+        }
+        metrics.clear()
+        measured = dict(logs) | {key: value for key, value in means.items() if value is not None}
+        self._updates.append({ours: measured[name] for name, ours in MEASURED.items() if name in measured})
+
+    def take(self, **more: float) -> Learned:
+        """Means over the updates since the last call, with `more` beside them."""
+        found = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
+        self._updates.clear()
+        return Learned(found | more)
+
+
+class LossSeam(Protocol):
+    """What the loss needs of the trainer; the names without a comment are TRL's."""
+
+    accelerator: Any
+    args: Any
+    beta: float
+    current_gradient_accumulation_steps: int
+    max_completion_length: int
+    _metrics: dict[str, dict[str, list[float]]]
+
+    objective: Objective  # ours, as all that follows
+    updates: Updates
+    source: Source
+
+    def reading(self, source: Source) -> AbstractContextManager[None]: ...
+
+
+def hooked_loss(
+    trainer: LossSeam,
+    compute: Callable[[Any, Batch], Tensor],
+    model: Any,
+    inputs: Batch,
+    largest: Callable[[int], int],
+) -> Tensor:
+    """The recipe's loss of one micro-batch: a scalar with its graph.
+
+    Args:
+        trainer: the seam.
+        compute: TRL's own `_compute_loss`.
+        model: what TRL hands to it.
+        inputs: the micro-batch.
+        largest: the largest of a number over all ranks.
+    """
+    objective, share = trainer.objective, 1.0
+    if objective.drop_dead:
+        inputs, share = drop_dead_rows(inputs, objective.loss, largest)
+    if objective.loss in PER_ROW:
+        # a mean over the rows that pruning left, of which each micro-batch has about as many
+        share /= objective.kept
+    scored = Scored(objective, trim(inputs))
+    overheard = Overheard(trainer.source, scored, trainer.accelerator, trainer.updates.micro_batch)
+    trainer.beta = objective.trl_beta
+    try:
+        with trainer.reading(overheard):
+            loss = compute(model, scored.inputs) * share
+    finally:
+        trainer.beta = 0.0
+    if not objective.own_beta:
+        return loss
+    assert scored.logps_BT is not None
+    ref_BT, mask_BT = scored.inputs["ref_per_token_logps"], scored.mask_BT
+    term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
+    seen = kl_per_token(scored.logps_BT.detach(), ref_BT, "k3")
+    trainer._metrics["train"]["kl"].append(((seen * mask_BT).sum() / mask_BT.sum().clamp(min=1)).item())
+    return loss + objective.own_beta * aggregate(
+        term_BT,
+        mask_BT,
+        objective.loss,
+        items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
+        accumulate=trainer.current_gradient_accumulation_steps,
+        generation=trainer.args.steps_per_generation,
+        max_tokens=trainer.max_completion_length,
+    )
+
+
+def _mean(values: list[float], sizes: list[int]) -> float | None:
+    """The mean over all of what has a mean for each micro-batch: they differ in size, most where they go by length."""
+    if len(values) != len(sizes) or not any(sizes):  # measured once a batch, or of nothing
+        sizes = [1] * len(values)
+    known = [(value, size) for value, size in zip(values, sizes, strict=True) if not math.isnan(value)]
+    whole = sum(size for _, size in known)
+    return sum(value * size for value, size in known) / whole if whole else None

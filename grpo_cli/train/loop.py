@@ -1,0 +1,239 @@
+"""What a run carries from step to step, and the two halves of a step on it.
+
+A step is counted when it is closed. Until then only the order of rows has moved, which is taken back where the engine is
+lost, so that a checkpoint taken there stands between two steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from grpo_cli.curriculum.drawing import Chosen
+from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.select import Selection
+from grpo_cli.data.rows import Row
+from grpo_cli.display.frame.sample import view_samples
+from grpo_cli.display.protocol import Display
+from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.errors import TrainingError
+from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience.checkpoint import TrainState
+from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
+from grpo_cli.reward.group import Group
+from grpo_cli.reward.group_judge import GroupJudge
+from grpo_cli.reward.judge import Judge, Task
+from grpo_cli.rollout.collect import Collect, Progress, sampling
+from grpo_cli.rollout.engine import Engine
+from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
+from grpo_cli.rollout.reuse.past import Past
+from grpo_cli.rollout.vllm.server import ServerLost
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.statistics.step import step_stats, timing_stats
+from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
+from grpo_cli.train.credit import Method
+from grpo_cli.train.step import Before, Learned, StepRecord, close, collect_and_credit
+
+ENOUGH = 64
+"""Samples from which the share without a verdict may stop a run."""
+
+
+class Loop:
+    """A run between its steps; `generation` is how many are closed."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        rows: Sequence[Row],
+        collect: Collect[Group],
+        run: RunFolder,
+        display: Display,
+        clock: Clock,
+    ) -> None:
+        self.recipe, self.rows, self.collect, self.run, self.display = recipe, rows, collect, run, display
+        self.clock, self.method = clock, Method.of(recipe)
+        self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
+        self.generation = self.samples_seen = self.errors_seen = 0
+        self.recent_s: list[float] = []
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        rows: Sequence[Row],
+        golds: dict[str, list[Any]],
+        judge: Judge,
+        engine: Engine,
+        policy: Policy,
+        run: RunFolder,
+        display: Display,
+        ranks: Ranks | None = None,
+        reuse: PrefixReuse | None = None,
+    ) -> Loop:
+        """The loop of a recipe over these rows and their golds.
+
+        Raises:
+            RecipeError: a shaping term with an option that it does not have.
+        """
+        clock = Clock()
+        collect = judged_rollouts(
+            recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks, reuse
+        )
+        return cls(recipe, rows, collect, run, display, clock)
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes of the run."""
+        return self.collect.ranks
+
+    @property
+    def reuse(self) -> PrefixReuse | None:
+        """What keeps the beginnings of earlier samples."""
+        return self.collect.reuse
+
+    @property
+    def drafts(self) -> Past | None:
+        """Completions of earlier steps that the next visit of a row may keep of."""
+        return self.reuse.past if self.reuse is not None else None
+
+    def begin(self) -> Before:
+        """The half before the update.
+
+        Raises:
+            TrainingError: too many samples went without a verdict.
+            ServerLost: everything a checkpoint keeps of this object is as it was before the call.
+        """
+        place = self.select.place()
+        try:
+            before = collect_and_credit(
+                self.generation, self.recipe, choose=self.choose, collect=self.collect, method=self.method
+            )
+        except ServerLost:
+            self.select.go_back(place)
+            raise
+        self._check_errors(before.drawn)
+        self.display.phase("update")
+        return before
+
+    def choose(self, step: int, n: int, had: Collection[int]) -> Chosen:
+        """Rows for `n` groups, twice as many where they are screened."""
+        screens = self.select.screens
+        return Chosen(self.select.choose(step, 2 * n if screens else n, had), n, screens)
+
+    def close(self, before: Before, learned: Learned) -> dict[str, Any]:
+        """The half after the update; returns the metrics of the step."""
+        metrics: dict[str, Any] = {}
+        close(before, learned, record=lambda done: metrics.update(self._record(done)))
+        return metrics
+
+    def row_ids(self, before: Before, samples: Sequence[int]) -> list[str]:
+        """The rows of samples of a step, counted in the order of its batch; each row once."""
+        size = self.recipe.sample.group
+        return sorted({self.rows[before.groups[sample // size].row].id for sample in samples})
+
+    def state(self, skipped_steps: int) -> TrainState:
+        """For a checkpoint."""
+        return TrainState(
+            self.run.manifest().get("base"),
+            self.ranks.world,
+            self.generation,
+            self.select.state(),
+            self.samples_seen,
+            skipped_steps,
+            self.errors_seen,
+        )
+
+    def load_state(self, state: TrainState) -> None:
+        """Back from a checkpoint."""
+        self.generation = state.generation
+        self.select.load_state(dict(state.select))
+        self.samples_seen, self.errors_seen = state.samples_seen, state.errors_seen
+
+    def _record(self, done: StepRecord) -> dict[str, Any]:
+        """Note what the rows came to, write the step's records, show them, and return its metrics."""
+        before = done.before
+        visits = [Visit(g.row, g.right, g.judged, self.method.has_signal(g)) for g in before.drawn]
+        self.select.see(before.step, visits)
+        if self.reuse is not None:
+            self.reuse.past.see({group.row: group.completions for group in before.drawn})
+        self.generation = done.step
+        self.samples_seen, self.errors_seen = self._seen(before.drawn)
+        records = [
+            record
+            for number, (group, advantages) in enumerate(
+                zip(before.groups, before.credit.A_PG.tolist(), strict=True)
+            )
+            for record in group.records(done.step, number, self.rows[group.row], advantages)
+        ]
+        metrics: dict[str, Any] = {"step": done.step}
+        size = self.recipe.sample.group
+        metrics |= step_stats(records, size, [1, size], before.credit.signal_P.tolist())
+        metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
+        metrics |= gpu_memory() | self._sampled(before)
+        phases, whole = self.clock.lap()
+        metrics |= timing_stats(
+            phases,
+            metrics["tokens/drawn"],
+            step_s=whole,
+            recent_s=self.recent_s,
+            steps_left=self.recipe.train.steps - done.step,
+        )
+        self.recent_s = [*self.recent_s[-19:], whole]
+        self.run.write_samples(done.step, records)
+        self.run.write_metrics(metrics)
+        self.display.step(metrics, view_samples(records))
+        return metrics
+
+    def _sampled(self, before: Before) -> dict[str, Any]:
+        """How much was drawn, how sure the policy was, and what was kept of earlier samples."""
+        entropy = None if sampling(self.recipe).truncates else sampled_entropy(before.groups)
+        drawn = sum(group.generated for group in before.drawn)
+        found = {"entropy/sampled": entropy, "tokens/drawn": drawn}
+        kept = reuse_metrics(c for g in before.drawn for c in g.completions) if self.reuse is not None else {}
+        return found | kept
+
+    def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
+        """Samples of the whole run, and those without a reward, with these among them."""
+        samples = self.samples_seen + sum(len(group.rewards) for group in drawn)
+        return samples, self.errors_seen + sum(group.unrewarded for group in drawn)
+
+    def _check_errors(self, drawn: Sequence[Group]) -> None:
+        (samples, errors), allowed = self._seen(drawn), self.recipe.stop.verifier_errors
+        if samples >= ENOUGH and errors / samples > allowed:
+            cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
+            raise TrainingError(
+                f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%}): {cause}",
+                hint=ERRORS_HINT,
+            )
+
+
+def judged_rollouts(
+    recipe: Recipe,
+    rows: Sequence[Row],
+    golds: Mapping[str, Sequence[Any]],
+    judge: Judge,
+    engine: Engine,
+    policy: Policy,
+    progress: Progress,
+    ranks: Ranks | None = None,
+    reuse: PrefixReuse | None = None,
+) -> Collect[Group]:
+    """Rows to judged groups, as a recipe says.
+
+    Raises:
+        RecipeError: a shaping term with an option that it does not have.
+    """
+    tasks = [Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)]
+    judges = GroupJudge(recipe, judge, tasks, policy.decode)
+    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse)
+
+
+def sampled_entropy(groups: Sequence[Group]) -> float | None:
+    """-log p of the tokens sampled in a step, over all groups of the batch, dropped ones among them.
+
+    An unbiased estimate of the policy's entropy where the samples come from the policy.
+    """
+    logps = [p for group in groups for c in group.completions for p in c.logps[c.kept :]]
+    return -math.fsum(logps) / len(logps) if logps else None

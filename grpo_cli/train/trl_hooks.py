@@ -1,0 +1,196 @@
+"""What TRL's hooks are handed: the batch in the shapes it wants, and where its calls for log-probs get them from.
+
+TRL asks for log-probs in one method, whatever for. A `Source` answers; which one is said around each call of TRL's.
+B rows, T completion tokens, S prompt and completion tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from grpo_cli.algorithm.loss import Scored
+from grpo_cli.data.rows import Row
+from grpo_cli.policy.modes import evaluating
+from grpo_cli.rollout.engine import Completion
+from grpo_cli.rollout.logprobs import score_shared
+from grpo_cli.train.old_logprobs import padded
+from grpo_cli.train.step import Before
+
+Batch = dict[str, Any]
+"""Tensors and lists by TRL's names: `prompt_ids`, `completion_mask`, `advantages` …, a row of each for a sample."""
+
+LogProbs = tuple[Tensor, Tensor | None, Tensor | None]
+"""(B, T) log-probs, (B, T) entropies, auxiliary loss: what TRL's method returns."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call of TRL for log-probs of the last `keep` tokens of (B, S) ids; `plain` is TRL's own answer to it."""
+
+    model: nn.Module
+    ids_BS: Tensor
+    mask_BS: Tensor
+    keep: int
+    rows: int | None
+    more: Mapping[str, Any]
+    plain: Callable[[], LogProbs]
+
+
+class Source(Protocol):
+    """Where log-probs come from."""
+
+    def __call__(self, asked: Asked) -> LogProbs: ...
+
+
+def from_trl(asked: Asked) -> LogProbs:
+    """TRL's own forward pass."""
+    return asked.plain()
+
+
+@dataclass(frozen=True)
+class FromRollout:
+    """What was just sampled, with the log-probs it was sampled with."""
+
+    completions: Sequence[Completion]
+    device: torch.device
+
+    def __call__(self, asked: Asked) -> LogProbs:
+        return padded(self.completions, asked.keep, self.device), None, None
+
+
+@dataclass(frozen=True)
+class FromShared:
+    """Our forward pass, where each prompt goes through the model once; TRL's where more is asked than entropies."""
+
+    accelerator: Accelerator
+    model: nn.Module
+    temperature: float
+
+    def __call__(self, asked: Asked) -> LogProbs:
+        if any(value not in (None, False) for name, value in asked.more.items() if name != "compute_entropy"):
+            return asked.plain()
+        rows = asked.rows or len(asked.ids_BS)
+        with self.accelerator.autocast():
+            found = [
+                score_shared(self.model, ids, mask, asked.keep, self.temperature)
+                for ids, mask in zip(
+                    torch.split(asked.ids_BS, rows), torch.split(asked.mask_BS, rows), strict=True
+                )
+            ]
+        return torch.cat([s.logps_BT for s in found]), torch.cat([s.entropies_BT for s in found]), None
+
+
+@dataclass(frozen=True)
+class Overheard:
+    """Another source, while TRL computes a loss: the micro-batch sees the log-probs, and its size is counted."""
+
+    source: Source
+    scored: Scored
+    accelerator: Accelerator
+    count: Callable[[Tensor], None]
+
+    def __call__(self, asked: Asked) -> LogProbs:
+        found = self.source(asked)
+        scored = self.scored
+        scored.see(found[0])
+        size = torch.stack([scored.mask_BT.sum(), scored.mask_BT.new_tensor(len(found[0]))])
+        if scored.objective.drop_dead and not scored.inputs["advantages"].any():
+            size.zero_()  # a dead row that stayed for the sake of the graph
+        self.count(self.accelerator.reduce(size, reduction="sum"))
+        return found
+
+
+class Scoring(Protocol):
+    """What scores samples outside the loss; the names are TRL's but for the last."""
+
+    accelerator: Any
+    args: Any
+
+    @property
+    def whole(self) -> nn.Module: ...
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: nn.Module,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **more: Any,
+    ) -> LogProbs: ...
+
+
+@torch.no_grad()
+def score(trainer: Scoring, out: Batch, rows: int | None = None) -> Tensor:
+    """(B, T) log-probs of the generated tokens under the weights the model has now; `rows` takes the first ones."""
+    keep = slice(rows)
+    ids = torch.cat([out["prompt_ids"][keep], out["completion_ids"][keep]], dim=1)
+    attention = torch.cat([out["prompt_mask"][keep], out["completion_mask"][keep]], dim=1)
+    with evaluating(trainer.whole), trainer.accelerator.autocast():  # no dropout, and no chance used up
+        logps, _, _ = trainer._get_per_token_logps_and_entropies(
+            trainer.whole,
+            ids,
+            attention,
+            out["completion_ids"].shape[1],
+            batch_size=trainer.args.per_device_train_batch_size,
+        )
+    return logps
+
+
+@dataclass(frozen=True)
+class Samples:
+    """This rank's stretch of a batch; a group may go on on the next rank."""
+
+    completions: list[Completion]
+    texts: list[str]
+    prompt_ids: list[list[int]]
+    prompts: list[list[dict[str, str]] | str]
+    places: range
+
+    @classmethod
+    def of(cls, before: Before, rows: Sequence[Row], places: range) -> Samples:
+        """The samples at these places of the batch, counted group by group."""
+        flat = [
+            (completion, text, group.prompt_ids, rows[group.row])
+            for group in before.groups
+            for completion, text in zip(group.completions, group.texts, strict=True)
+        ][places.start : places.stop]
+        return cls(
+            [completion for completion, _, _, _ in flat],
+            [text for _, text, _, _ in flat],
+            [ids for _, _, ids, _ in flat],
+            [row.messages or row.prompt for _, _, _, row in flat],
+            places,
+        )
+
+    def generated(self, with_logps: bool) -> tuple[Any, ...]:
+        """As TRL's `_generate` would return them: no second tokenising, decoding or counting.
+
+        With vLLM TRL weighs the loss by how far its log-probs are from the model's own.
+        """
+        is_chat = not isinstance(self.prompts[0], str)
+        said = [[{"role": "assistant", "content": text}] for text in self.texts] if is_chat else self.texts
+        ids = [c.token_ids for c in self.completions]
+        logps = [c.logps for c in self.completions] if with_logps else None
+        return self.prompt_ids, ids, None, said, logps, {}, None, []
+
+
+@contextmanager
+def swapped_source(trainer: Any, source: Source) -> Iterator[None]:
+    """While inside, TRL's calls for log-probs are answered by `source`."""
+    before, trainer.source = trainer.source, source
+    try:
+        yield
+    finally:
+        trainer.source = before
+
+
+def reward(**_: Any) -> list[float]:
+    """Named for TRL's log only: verdicts come from `_calculate_rewards`."""
+    raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")

@@ -1,0 +1,62 @@
+"""What the seam decides once, when the trainer is made: where log-probs come from, what is sorted, watched and fused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from trl import GRPOConfig
+from trl.trainer.utils import add_fused_lm_head
+
+from grpo_cli.algorithm.loss import acts_on_every_row
+from grpo_cli.distributed.sharding import mark_whole
+from grpo_cli.policy.modes import causal_model
+from grpo_cli.rollout.fused.swaps import Swap
+from grpo_cli.rollout.fused.update import update_swaps
+from grpo_cli.rollout.logprobs import can_share
+from grpo_cli.train.micro_batches import may_sort
+from grpo_cli.train.old_logprobs import are_exact
+from grpo_cli.train.trl_hooks import FromShared, Source, from_trl
+
+if TYPE_CHECKING:
+    from grpo_cli.distributed.sharded import ShardedTrainer
+    from grpo_cli.train.loop import Loop
+
+
+def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
+    """Give the copy that generates the output head that TRL gave the policy."""
+    if trainer.replica is None:
+        return
+    copy, outputs = causal_model(trainer.replica.model), ("log_probs", "entropy")
+    add_fused_lm_head(copy, trainer.temperature, args.cast_lm_head_to_fp32, outputs)
+    if trainer.strategy == "zero3":
+        mark_whole(copy)
+
+
+def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: Any, args: GRPOConfig) -> Source:
+    """Our own forward pass where it computes the same from fewer tokens, else TRL's."""
+    shares = (
+        loop.ranks.world == 1
+        and not (args.gradient_checkpointing or trainer._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
+        and can_share(model)
+    )
+    return FromShared(trainer.accelerator, trainer.model, trainer.temperature) if shares else from_trl
+
+
+def sorts_by_length(loop: Loop, args: GRPOConfig) -> bool:
+    """Whether rows of like length are put into the same micro-batch."""
+    train = loop.recipe.train
+    return args.gradient_accumulation_steps > 1 and may_sort(train.loss, acts_on_every_row(train.trl))
+
+
+def takes_sampled_logps(trainer: ShardedTrainer, loop: Loop, model: Any, args: GRPOConfig) -> bool:
+    """Whether the log-probs that samples were drawn with are those of the policy before the update."""
+    return bool(
+        trainer.strategy == "ddp" and not trainer.use_vllm and are_exact(loop.collect.engine, model, args)
+    )
+
+
+def fused_operations(trainer: ShardedTrainer, model: Any, args: GRPOConfig) -> list[Swap]:
+    """Small operations of the model that run as one kernel during training; none on a CPU."""
+    fuses = trainer.accelerator.device.type == "cuda" and trainer.strategy == "ddp" and not args.torch_compile
+    return update_swaps(model, torch.bfloat16 if args.bf16 else None) if fuses else []
