@@ -51,19 +51,20 @@ def _root(
     """Verifiable-reward fine-tuning: one recipe, one verifier definition, three jobs."""
 
 
+# in the order of `grpo --help`: commands/work, then look, then files
 app.command()(train)
+app.command("eval")(evaluate)
+app.command()(verify)
+app.command()(probe)
 app.command()(check)
 app.add_typer(audit, name="audit")
-app.command()(init)
-app.command()(doctor)
-app.command("eval")(evaluate)
-app.command()(explain)
-app.command()(export)
-app.command()(probe)
-app.command()(report)
-app.command()(schema)
-app.command()(verify)
 app.command()(watch)
+app.command()(report)
+app.command()(explain)
+app.command()(doctor)
+app.command()(init)
+app.command()(export)
+app.command()(schema)
 
 
 def name_resume(args: list[str]) -> list[str]:

@@ -58,7 +58,7 @@ def run_one(ask: Ask) -> dict[str, Any]:
 
 def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
     """Train until the target or the cap."""
-    from grpo_cli.commands.work.train import quiet_libraries
+    from grpo_cli.commands.environment import quiet_libraries
 
     quiet_libraries()
     from grpo_cli.display.choose import make_display

@@ -136,7 +136,7 @@ def main() -> None:
     lines = asked.results.read_text().splitlines() if asked.results.exists() else []
     results = [json.loads(line) for line in lines]
     if not asked.summary:
-        from grpo_cli.commands.work.train import quiet_libraries
+        from grpo_cli.commands.environment import quiet_libraries
 
         quiet_libraries()
         done = {(r["arm"], r["seed"]) for r in results}

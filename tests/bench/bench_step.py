@@ -128,7 +128,7 @@ def write_model(folder: Path, shape: str, prompts: int, prompt_tokens: int) -> N
 
 def own(folder: Path, settings: dict[str, Any]) -> None:
     """`grpo train` on a recipe of these settings."""
-    from grpo_cli.commands.work.train import quiet_libraries
+    from grpo_cli.commands.environment import quiet_libraries
     from grpo_cli.recipe.sections.recipe import Recipe
 
     quiet_libraries()

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.commands.environment import quiet_libraries
 from grpo_cli.commands.quick_import import without_collecting
-from grpo_cli.commands.work.train import quiet_libraries
 from grpo_cli.recipe.reading.load import load
 
 

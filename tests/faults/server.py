@@ -57,7 +57,7 @@ def become(order: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Load, say so, serve. What a dead run leaves behind becomes a child of this process, where it is found."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    from grpo_cli.commands.work.train import quiet_libraries
+    from grpo_cli.commands.environment import quiet_libraries
 
     quiet_libraries()
     import grpo_cli.app

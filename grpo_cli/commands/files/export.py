@@ -21,7 +21,7 @@ def export(
     """Write a plain Hugging Face folder: LoRA merged into its base, tokenizer and recipe beside it."""
     if out.exists() and not force:
         raise UsageError(f"`{out}` exists", hint="give another folder, or `--force`")
-    from grpo_cli.commands.work.train import pin_one_gpu, quiet_libraries
+    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 
     quiet_libraries()
     pin_one_gpu()

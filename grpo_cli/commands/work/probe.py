@@ -45,7 +45,7 @@ def probe(
       grpo probe my.yaml -n 32 --samples 16
       grpo probe my.yaml --set 'gate.pass@1=[0.05, 0.9]' --json | jq .go
     """
-    from grpo_cli.commands.work.train import pin_one_gpu, quiet_libraries
+    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.recipe.sections.recipe import Gate
 

@@ -24,7 +24,6 @@ from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_sta
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
-from grpo_verifiers.combine import Rule
 
 GOLDS_S = 0.7
 """Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
@@ -98,10 +97,8 @@ class RecipeCheck:
                 yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
 
     def _verifiers(self) -> Iterator[CheckFinding]:
-        combine = self.recipe.combine
-        rule = Rule(combine.method, dict(combine.gate), combine.by)
         try:
-            judge = Judge(self.recipe.verify, self.base)
+            judge = Judge.of(self.recipe, self.base)
         except UserError as err:
             yield failed("verify", err)
             return
@@ -115,11 +112,11 @@ class RecipeCheck:
                     continue
                 budget_s = None if self.is_full else GOLDS_S
                 drops = self.recipe.data.on_bad_gold == "drop"
-                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, rule)
+                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, judge.rule)
                 yield finding
                 self._audit = self._audit or audit
             if self._audit is not None and self._audit.rows:
-                yield from check_refusals(self._audit, judge.verifiers, rule)
+                yield from check_refusals(self._audit, judge.verifiers, judge.rule)
         finally:
             judge.close()
 

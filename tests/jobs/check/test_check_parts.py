@@ -291,3 +291,20 @@ def test_held_out_rows_among_the_training_rows_are_a_warning() -> None:
     assert duplicates.level is Level.OK
     assert (overlap.level, overlap.data["exact"]) == (Level.WARN, 1)
     assert overlap.message == "1 exact of 1 held-out rows stand among 2 training rows"
+
+
+def test_check_counts_against_the_context_that_vllm_is_started_with() -> None:
+    from grpo_cli.jobs.check.lengths import check_lengths
+    from grpo_cli.recipe.sections.recipe import Recipe
+
+    recipe = Recipe.model_validate(
+        {
+            "model": "x",
+            "data": {"train": "a.jsonl", "prompt": "{q}"},
+            "verify": {"math": {}},
+            "sample": {"engine": "vllm", "vllm": {"max_model_length": 600}},
+            "train": {"steps": 1},
+        }
+    )
+    found = check_lengths(PromptLengths.of([5, 9, 100], 3), recipe, context=1_000)
+    assert "1 of 3 are over 88 (context 600 - `sample.max_tokens`)" in found.message

@@ -1,0 +1,96 @@
+"""What `grpo eval` says of an evaluation: the one object of `--json`, and what a person reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.jobs.evaluate.compare import Paired
+from grpo_cli.measure.evaluation import Evaluation, Measured
+from grpo_cli.statistics.estimate import Interval
+
+SCHEMA = 1
+
+
+def as_object(
+    checkpoint: str,
+    found: Evaluation,
+    against: str | None,
+    reference: Evaluation | None,
+    paired: Paired | None,
+) -> dict[str, Any]:
+    """The one object of `--json`."""
+    out: dict[str, Any] = {
+        "schema": SCHEMA,
+        "checkpoint": checkpoint,
+        "n": found.sampled.pass_1.n,
+        "pass@1": found.sampled.pass_1.mean,
+        "ci": [found.sampled.pass_1.low, found.sampled.pass_1.high],
+        "pass@k": {str(k): interval.as_json() for k, interval in found.sampled.pass_k.items()},
+        "maj@k": {str(k): value for k, value in found.sampled.maj_k.items()},
+        "greedy": found.greedy.pass_1.as_json() if found.greedy else None,
+        "without_verdict": found.sampled.without_verdict,
+        "truncated": found.sampled.truncated,
+        "think": found.sampled.think,
+        "seconds": round(found.sampled.seconds, 3),
+        "compare": None,
+    }
+    if paired is not None and reference is not None:
+        out["compare"] = {
+            "against": against,
+            "pass@1": reference.sampled.pass_1.mean,
+            "difference": paired.sampled.difference.as_json(),
+            "p": paired.sampled.p_value,
+            "detectable": paired.sampled.detectable,
+            "greedy": {
+                "only_this": paired.greedy_only_b,
+                "only_other": paired.greedy_only_a,
+                "p": paired.greedy_p,
+            },
+        }
+    return out
+
+
+def table(found: Evaluation, path: Path | None) -> list[str]:
+    """What a person reads."""
+    s = found.sampled
+    lines = [f"pass@1   {_pm(s.pass_1)}   n {s.pass_1.n} prompts, sampled"]
+    for k, interval in s.pass_k.items():
+        lines.append(f"{f'pass@{k}':<8} {_pm(interval)}   maj@{k} {s.maj_k[k]:.3f}")
+    if found.greedy is not None:
+        lines.append(f"greedy   {_pm(found.greedy.pass_1)}   n {found.greedy.pass_1.n} prompts")
+    lines.append(_tail(s))
+    if path is not None:
+        lines.append(f"samples  {path}")
+    return lines
+
+
+def comparison(against: str, reference: Evaluation | None, paired: Paired) -> list[str]:
+    """The paired comparison, with the difference it could have seen."""
+    assert reference is not None
+    d = paired.sampled
+    lines = [
+        "",
+        f"against  {against}: pass@1 {reference.sampled.pass_1.mean:.3f}",
+        f"differs  {d.difference.mean:+.3f} [{d.difference.low:+.3f}, {d.difference.high:+.3f}]   p {d.p_value:.2g}"
+        f"   paired by prompt, n {d.difference.n}; differences of {d.detectable:.3f} or more are found at 80 % power",
+    ]
+    if paired.greedy_p is not None:
+        lines.append(
+            f"greedy   right only here {paired.greedy_only_b}, only there {paired.greedy_only_a}"
+            f"   p {paired.greedy_p:.2g} (exact McNemar)"
+        )
+    return lines
+
+
+def _pm(interval: Interval) -> str:
+    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _tail(s: Measured) -> str:
+    parts = [f"length   {s.mean_tokens:.1f} tokens" if s.mean_tokens is not None else "length   —"]
+    if s.truncated is not None:
+        parts.append(f"truncated {s.truncated:.1%}")
+    if s.without_verdict:
+        parts.append(f"without verdict {s.without_verdict}")
+    return "   ".join(parts)
