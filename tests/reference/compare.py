@@ -1,0 +1,243 @@
+"""The run that `drive` saw beside the reference: rewards, advantages, gradients of all parameters, and what is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grpo_cli.policy.builtin import byte_tokenizer
+from tests.reference.drive import Seen, scores
+from tests.reference.formulas import (
+    Answer,
+    Method,
+    group_advantages,
+    is_clipped,
+    kl,
+    mean,
+    normalise_then_sum,
+    overlong,
+    token_losses,
+    weight,
+)
+from tests.reference.policy import Plain, Said
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the reference has to know of a recipe beside its method."""
+
+    method: Method
+    group: int
+    max_tokens: int
+    temperature: float = 1.0
+    overlong: float | None = None
+    mask_truncated: bool = False
+    weights: tuple[float, ...] = (1.0,)
+    """Of the verifiers, in order."""
+    normalises: bool = False
+    """`reward_combine: normalise_then_sum`."""
+    drops: bool = False
+    """Dead rows are not forwarded: entropy and clip shares are then of the rest."""
+
+    @classmethod
+    def of(cls, recipe: Any) -> Case:
+        """Of a checked recipe."""
+        t, s = recipe.train, recipe.sample
+        method = Method(
+            loss=t.loss,
+            ratio=t.ratio,
+            baseline=t.baseline,
+            scale=t.scale,
+            ddof=t.std_ddof,
+            floor=t.std_floor,
+            clip_low=t.clip.low,
+            clip_high=t.clip.high,
+            cap=t.clip.cap,
+            beta=t.kl.beta,
+            estimator=t.kl.estimator,
+            max_tokens=s.max_tokens,
+            entropy=t.trl.get("entropy_coef", 0.0),
+        )
+        return cls(
+            method,
+            s.group,
+            s.max_tokens,
+            s.temperature,
+            t.overlong,
+            t.mask_truncated,
+            tuple(spec.weight for spec in recipe.verify.values()),
+            t.reward_combine == "normalise_then_sum",
+            t.dead_groups != "keep",
+        )
+
+
+@dataclass
+class Errors:
+    """Worst differences: absolute for rewards, advantages and shown numbers, relative (of the norm) for gradients."""
+
+    reward: float = 0.0
+    advantage: float = 0.0
+    gradient: float = 0.0
+    kl: float = 0.0
+    clip: float = 0.0
+    entropy: float = 0.0
+
+    def take(self, name: str, value: float) -> None:
+        """Keep the larger; a NaN counts as infinite."""
+        value = math.inf if math.isnan(value) else value
+        setattr(self, name, max(getattr(self, name), value))
+
+
+def compare(ranks: Sequence[Seen], case: Case) -> Errors:
+    """The worst errors of a run; every rank's gradient is compared with the one reference gradient."""
+    errors = Errors()
+    model = Plain(ranks[0].config, case.temperature)
+    start = ranks[0].updates[0].weights
+    shown: dict[int, list[dict[str, float]]] = {}
+    for batch in range(len(ranks[0].said)):
+        updates = [u for u in ranks[0].updates if u.batch == batch]
+        if not updates:
+            continue
+        said = [one for seen in ranks for one in seen.said[batch]]
+        old = model.take(updates[0].weights).logps(said)
+        ref = model.take(start).logps(said)
+        advantages = _advantages(said, old, ref, ranks[0].records[batch], case, errors)
+        for at, update in enumerate(updates):
+            micro = _micro(ranks, batch, at)
+            model.take(update.weights)
+            answers = _answers(model, said, old, ref, advantages, case)
+            want = model.gradient(_loss(answers, micro, case.method))
+            for seen in ranks:
+                got = [u for u in seen.updates if u.batch == batch][at].gradients
+                errors.take("gradient", apart(got, want))
+            shown.setdefault(batch, []).append(_shown(answers, case))
+    for batch, parts in shown.items():
+        for name, key in (("kl", "kl"), ("clip", "clip/total"), ("entropy", "entropy")):
+            known = [part[name] for part in parts if name in part]
+            if known:
+                got = ranks[0].metrics[batch].get(key)
+                errors.take(name, math.inf if got is None else abs(got - mean(known)))
+    return errors
+
+
+def apart(got: dict[str, Tensor], want: dict[str, Tensor]) -> float:
+    """Norm of the difference over the norm of the reference; of the difference alone where that is zero."""
+    off = math.sqrt(sum(float((got[n].double() - w).square().sum()) for n, w in want.items()))
+    whole = math.sqrt(sum(float(w.square().sum()) for w in want.values()))
+    return off / whole if whole > 0 else off
+
+
+def _micro(ranks: Sequence[Seen], batch: int, at: int) -> list[list[int]]:
+    """Micro-batches of an optimizer step, as places in the whole batch."""
+    found, before = [], 0
+    for seen in ranks:
+        update = [u for u in seen.updates if u.batch == batch][at]
+        found += [[before + place for place in rows] for rows in update.micro]
+        before += len(seen.said[batch])
+    return found
+
+
+def _advantages(
+    said: Sequence[Said],
+    old: list[list[float]],
+    ref: list[list[float]],
+    records: list[dict[str, Any]],
+    case: Case,
+    errors: Errors,
+) -> list[float]:
+    """By the formulas, from the texts; compared with what the run wrote down."""
+    texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
+    parts = [
+        [*scores(text, record["kind"])[: len(case.weights)], _shaping(one, case)]
+        for text, record, one in zip(texts, records, said, strict=True)
+    ]
+    weights = [*case.weights, 1.0]
+    rewards = [math.fsum(w * part for w, part in zip(weights, row, strict=True)) for row in parts]
+    for reward, record in zip(rewards, records, strict=True):
+        missing = record["reward"] is None
+        if missing or math.isnan(reward):
+            errors.take("reward", 0.0 if missing and math.isnan(reward) else math.inf)
+        else:
+            errors.take("reward", abs(record["reward"] - reward))
+    size, method = case.group, case.method
+    if method.estimator == "k1_reward" and method.beta:
+        rewards = [
+            r - method.beta * math.fsum(a - b for a, b in zip(lp, base, strict=True))
+            for r, lp, base in zip(rewards, old, ref, strict=True)
+        ]
+    starts = range(0, len(rewards), size)
+    if case.normalises:
+        grouped = normalise_then_sum([parts[i : i + size] for i in starts], weights, method)
+    else:
+        grouped = group_advantages([rewards[i : i + size] for i in starts], method)
+    found = [a for group in grouped for a in group]
+    for advantage, record in zip(found, records, strict=True):
+        errors.take("advantage", abs(record["advantage"] - advantage))
+    return found
+
+
+def _shaping(one: Said, case: Case) -> float:
+    return overlong(len(one.answer), case.max_tokens, case.overlong) if case.overlong else 0.0
+
+
+def _answers(
+    model: Plain,
+    said: Sequence[Said],
+    old: list[list[float]],
+    ref: list[list[float]],
+    advantages: list[float],
+    case: Case,
+) -> list[Answer]:
+    ends = set(_ends(model))
+    found = []
+    for one, o, r, a in zip(said, old, ref, advantages, strict=True):
+        lp, entropy = model.tokens(one)
+        cut = len(one.answer) == case.max_tokens and one.answer[-1] not in ends
+        counts = not (case.mask_truncated and cut)
+        found.append(Answer(list(lp), o, r, a, list(entropy), counts))
+    return found
+
+
+def _ends(model: Plain) -> list[int]:
+    ends = getattr(model.model.config, "eos_token_id", None)
+    return [ends] if isinstance(ends, int) else list(ends or [])
+
+
+def _loss(answers: list[Answer], micro: list[list[int]], method: Method) -> Tensor:
+    """The objective of one optimizer step, to be minimised."""
+    total = torch.zeros((), dtype=torch.float64)
+    mates = {place: [answers[p] for p in rows] for rows in micro for place in rows}
+    for place, answer in enumerate(answers):
+        if answer.counts:
+            factor = weight(answer, answers, mates[place], len(micro), method)
+            total = total + factor * torch.stack(token_losses(answer, method)).sum()
+    if method.entropy:
+        every = torch.stack([h for answer in answers if answer.counts for h in answer.entropy])
+        total = total - method.entropy * every.mean()
+    return total
+
+
+def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
+    """Means over the tokens that count; the clip share of answer-level ratios is over answers."""
+    method, counted = case.method, [a for a in answers if a.counts]
+    out: dict[str, float] = {}
+    if method.beta and method.estimator != "k1_reward":
+        name = "k3_corrected" if method.estimator == "k3_corrected" else "k3"
+        out["kl"] = mean(
+            [
+                float(kl(name, lp.detach(), ref, torch.exp(lp.detach() - old)))
+                for a in counted
+                for lp, old, ref in zip(a.lp, a.old, a.ref, strict=True)
+            ]
+        )
+    if not case.drops:
+        out["entropy"] = mean([float(h.detach()) for a in counted for h in a.entropy])
+        if method.loss not in ("sapo", "vespo"):
+            one = method.ratio == "sequence"
+            out["clip"] = mean([float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]])
+    return out

@@ -1,0 +1,208 @@
+"""Advantages, KL estimates and losses, written from the papers for one answer at a time.
+
+Numbers are plain floats or float64 scalars of torch (which carry the graph); there is no batch, no padding, no mask.
+A reward of NaN is "no verdict". `Method` says in the recipe's words which formula is meant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Method:
+    """What an update is: the words of a recipe's `train` section that change a formula."""
+
+    loss: str = "dapo"
+    ratio: str = "token"
+    baseline: str = "mean"
+    scale: str = "group"
+    ddof: int = 1
+    floor: float = 1e-6
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    cap: float | None = None
+    beta: float = 0.0
+    estimator: str = "k3_corrected"
+    max_tokens: int = 1
+    entropy: float = 0.0
+
+
+def mean(values: Sequence[float]) -> float:
+    """The plain mean."""
+    return math.fsum(values) / len(values)
+
+
+def deviation(values: Sequence[float], ddof: int) -> float:
+    """The standard deviation with n - ddof below the line."""
+    centre = mean(values)
+    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / max(len(values) - ddof, 1))
+
+
+def _known(values: Sequence[float]) -> list[float]:
+    return [v for v in values if not math.isnan(v)]
+
+
+def is_dead(rewards: Sequence[float], floor: float, ddof: int) -> bool:
+    """Whether a group teaches nothing: fewer than two rewards, or rewards that do not differ."""
+    known = _known(rewards)
+    return len(known) < 2 or deviation(known, ddof) < floor
+
+
+def group_advantages(groups: Sequence[Sequence[float]], method: Method) -> list[list[float]]:
+    """Advantages of each sample of each group.
+
+    GRPO: (r - mean) / std of the group (DeepSeekMath, arXiv 2402.03300, section 4.1.2). Dr. GRPO: r - mean (arXiv
+    2503.20783). REINFORCE++-baseline: r - mean of the group, over the std of the whole batch (arXiv
+    2501.03262). RLOO: r - mean of the other samples (arXiv 2402.14740).
+    """
+    if method.baseline == "leave_one_out":
+        return [_leave_one_out(group, method) for group in groups]
+    centred = [[r - mean(_known(g)) if _known(g) else NAN for r in g] for g in groups]
+    every = [c for group in centred for c in _known(group)]
+    batch = math.sqrt(math.fsum(c * c for c in every) / max(len(every) - method.ddof, 1)) if every else 0.0
+    found = []
+    for rewards, group in zip(groups, centred, strict=True):
+        dead = is_dead(rewards, method.floor, method.ddof)
+        over = {"group": 1.0 if dead else deviation(_known(rewards), method.ddof), "batch": batch, "none": 1.0}
+        found.append([0.0 if dead or math.isnan(c) else c / over[method.scale] for c in group])
+    return found
+
+
+def _leave_one_out(rewards: Sequence[float], method: Method) -> list[float]:
+    if is_dead(rewards, method.floor, method.ddof):
+        return [0.0] * len(rewards)
+    found = []
+    for i, reward in enumerate(rewards):
+        others = _known([r for j, r in enumerate(rewards) if j != i])
+        found.append(0.0 if math.isnan(reward) else reward - mean(others))
+    return found
+
+
+def normalise_then_sum(
+    groups: Sequence[Sequence[Sequence[float]]], weights: Sequence[float], method: Method
+) -> list[list[float]]:
+    """GDPO (arXiv 2601.05242, equations 4 to 6): each reward normalised in its group, summed by weight, then over the batch.
+
+    A sample that lacks a verdict of any part has no total, so it is in none of the parts' means either.
+    """
+    totals: list[list[float]] = []
+    for group in groups:
+        whole = [all(not math.isnan(part) for part in sample) for sample in group]
+        total = [0.0 if ok else NAN for ok in whole]
+        for k, weight in enumerate(weights):
+            column = [sample[k] if ok else NAN for sample, ok in zip(group, whole, strict=True)]
+            part = group_advantages([column], Method(ddof=method.ddof, floor=method.floor))[0]
+            total = [t + weight * p for t, p in zip(total, part, strict=True)]
+        totals.append(total)
+    every = [t for total in totals for t in _known(total)]
+    centre, spread = (mean(every), deviation(every, method.ddof)) if every else (0.0, 0.0)
+    if spread < method.floor:
+        return [[0.0] * len(total) for total in totals]
+    return [[0.0 if math.isnan(t) else (t - centre) / spread for t in total] for total in totals]
+
+
+def overlong(tokens: int, most: int, cache: float) -> float:
+    """DAPO's soft penalty (arXiv 2503.14476, equation 13): 0, then linear to -1 over the last `cache` of the cap."""
+    room = cache * most
+    if tokens <= most - room:
+        return 0.0
+    return (most - room - tokens) / room if tokens <= most else -1.0
+
+
+def kl(estimator: str, lp: Tensor, ref: float, ratio: Tensor | float) -> Tensor:
+    """KL at one token: k1, k2, k3 (Schulman 2020; k3 is DeepSeekMath's equation 4), k3 times the ratio (DeepSeek-V3.2, equation 7)."""
+    apart = lp - ref
+    if estimator in ("k1_loss", "k1_reward"):
+        return apart
+    if estimator == "k2":
+        return apart * apart / 2
+    k3 = torch.exp(-apart) + apart - 1
+    return k3 * ratio if estimator == "k3_corrected" else k3
+
+
+@dataclass
+class Answer:
+    """One sampled answer: log-probs of its tokens now (with graph), when it was sampled, and under the reference."""
+
+    lp: list[Tensor]
+    old: list[float]
+    ref: list[float]
+    advantage: float
+    entropy: list[Tensor] = field(default_factory=list)
+    counts: bool = True
+    """False for a cut answer under `mask_truncated` (DAPO's overlong filtering, section 3.4): its tokens leave the loss."""
+
+
+def ratios(answer: Answer, method: Method) -> list[Tensor]:
+    """The ratio that each token is weighed with.
+
+    A token's own (PPO, arXiv 1707.06347, equation 6), the whole answer's, length-normalised (GSPO, arXiv 2507.18071,
+    equation 7), or GSPO-token's (equation 14), whose value is the answer's and whose gradient is the token's.
+    """
+    logs = [lp - old for lp, old in zip(answer.lp, answer.old, strict=True)]
+    if method.ratio == "token":
+        return [torch.exp(log) for log in logs]
+    whole = torch.exp(sum(logs, torch.zeros((), dtype=torch.float64)) / len(logs))
+    if method.ratio == "sequence":
+        return [whole] * len(logs)
+    return [whole.detach() * torch.exp(lp - lp.detach()) for lp in answer.lp]
+
+
+def token_losses(answer: Answer, method: Method) -> list[Tensor]:
+    """What each token of an answer adds, before any mean: policy term and KL term."""
+    found, a = [], answer.advantage
+    for ratio, lp, ref in zip(ratios(answer, method), answer.lp, answer.ref, strict=True):
+        if method.loss == "cispo":  # MiniMax-M1, arXiv 2506.13585, equations 4 and 5; no lower bound
+            assert method.cap is not None
+            term = -min(float(ratio.detach()), method.cap) * a * lp
+        elif method.loss == "sapo":  # arXiv 2511.20347, equations 5 and 6
+            tau = 1.0 if a > 0 else 1.05
+            term = -a * torch.sigmoid(tau * (ratio - 1)) * 4 / tau
+        else:  # PPO's clip, arXiv 1707.06347, equation 7; DAPO's two bounds, arXiv 2503.14476, equation 8
+            low, high = 1 - method.clip_low, 1 + method.clip_high
+            r = float(ratio.detach())
+            bounded = min(max(r, low), high)
+            term = -(ratio * a if r * a <= bounded * a else torch.tensor(bounded * a, dtype=torch.float64))
+        if method.beta and method.estimator != "k1_reward":
+            term = term + method.beta * kl(method.estimator, lp, ref, ratio)
+        found.append(term)
+    return found
+
+
+def is_clipped(answer: Answer, method: Method) -> list[bool]:
+    """For each token, whether the clip has taken its gradient away (for CISPO: whether its weight is capped)."""
+    a, out = answer.advantage, []
+    for ratio in ratios(answer, method):
+        r = float(ratio.detach())
+        if method.loss == "cispo":
+            out.append(method.cap is not None and a > 0 and r > method.cap)
+        else:
+            out.append((a < 0 and r < 1 - method.clip_low) or (a > 0 and r > 1 + method.clip_high))
+    return out
+
+
+def weight(answer: Answer, batch: Sequence[Answer], mates: Sequence[Answer], batches: int, method: Method) -> float:
+    """What a token of `answer` is multiplied with before everything is summed.
+
+    grpo, sapo, gspo: mean over answers of the mean over tokens (DeepSeekMath, equation 3). dapo, cispo: mean over all
+    tokens (DAPO, equation 8). dr_grpo: a constant length (Dr. GRPO, appendix A). luspo: mean over answers of their sum.
+    bnpo: mean over the tokens of its micro-batch (`mates`), of which there are `batches`.
+    """
+    n = len(batch)
+    if method.loss in ("grpo", "sapo"):
+        return 1 / (n * len(answer.lp))
+    if method.loss == "luspo":
+        return 1 / n
+    if method.loss == "dr_grpo":
+        return 1 / (n * method.max_tokens)
+    if method.loss == "bnpo":
+        return 1 / (max(sum(len(m.lp) for m in mates if m.counts), 1) * batches)
+    return 1 / sum(len(b.lp) for b in batch if b.counts)

@@ -1,0 +1,60 @@
+"""The model as the papers write it: a distribution over the next token, one prompt and one answer at a time, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+
+@dataclass(frozen=True)
+class Said:
+    """Token ids of one prompt and of one answer to it (its end token included, if it came to it)."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+
+
+class Plain:
+    """A float64 model with eager attention; `config` is the trained model's, the weights are given by name."""
+
+    def __init__(self, config: Any, temperature: float = 1.0) -> None:
+        made: Any = AutoModelForCausalLM.from_config(
+            config,
+            attn_implementation="eager",
+            experts_implementation="eager",  # grouped products know no float64
+        )
+        self.model: Any = made.double().train()
+        self.temperature = temperature
+
+    def take(self, weights: Mapping[str, Tensor]) -> Plain:
+        """The same model with these weights."""
+        own = dict(self.model.named_parameters())
+        assert set(own) == set(weights), f"other parameters: {sorted(set(own) ^ set(weights))[:4]}"
+        with torch.no_grad():
+            for name, value in weights.items():
+                own[name].copy_(value)
+        return self
+
+    def tokens(self, said: Said) -> tuple[Tensor, Tensor]:
+        """(T,) log-probs of the answer's tokens and (T,) entropies of the distributions they were drawn from, with graph."""
+        ids = torch.tensor([[*said.prompt, *said.answer]])
+        logits = self.model(input_ids=ids, use_cache=False).logits[0]
+        logps = (logits[len(said.prompt) - 1 : -1] / self.temperature).log_softmax(-1)
+        entropies = -(logps.exp() * logps).sum(-1)
+        return logps.gather(1, torch.tensor(said.answer)[:, None])[:, 0], entropies
+
+    @torch.no_grad()
+    def logps(self, said: Sequence[Said]) -> list[list[float]]:
+        """Log-probs of each answer's tokens."""
+        return [self.tokens(one)[0].tolist() for one in said]
+
+    def gradient(self, loss: Tensor) -> dict[str, Tensor]:
+        """Of every parameter; zeros where the loss does not depend on it."""
+        named = dict(self.model.named_parameters())
+        found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+        return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(named.items(), found, strict=True)}
