@@ -110,7 +110,7 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
         for at, update in enumerate(updates):
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
-            answers = _answers(model, said, old, ref, advantages, case)
+            answers = _answers(model, said, old, ref, advantages, ranks[0].ends, case)
             want = model.gradient(_loss(answers, micro, case.method))
             for seen in ranks:
                 got = [u for u in seen.updates if u.batch == batch][at].gradients
@@ -191,21 +191,16 @@ def _answers(
     old: list[list[float]],
     ref: list[list[float]],
     advantages: list[float],
+    ends: list[int],
     case: Case,
 ) -> list[Answer]:
-    ends = set(_ends(model))
     found = []
     for one, o, r, a in zip(said, old, ref, advantages, strict=True):
         lp, entropy = model.tokens(one)
-        cut = len(one.answer) == case.max_tokens and one.answer[-1] not in ends
+        cut = one.answer[-1] not in ends
         counts = not (case.mask_truncated and cut)
         found.append(Answer(list(lp), o, r, a, list(entropy), counts))
     return found
-
-
-def _ends(model: Plain) -> list[int]:
-    ends = getattr(model.model.config, "eos_token_id", None)
-    return [ends] if isinstance(ends, int) else list(ends or [])
 
 
 def _loss(answers: list[Answer], micro: list[list[int]], method: Method) -> Tensor:

@@ -78,6 +78,7 @@ class Seen:
     """What one rank did; `said` holds the answers of each generation batch, in generation order."""
 
     config: Any = None
+    ends: list[int] = field(default_factory=list)
     said: list[list[Said]] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -101,13 +102,17 @@ def recipe_of(folder: Path, name: str, changes: dict[str, Any]) -> Recipe:
         "grpo": 1,
         "model": {"path": "builtin:tiny"},
         "data": {"train": str(folder / "rows.jsonl"), "prompt": "{question}", "answer": "{answer}"},
-        "verify": {"v": {"kind": "python", "function": f"{folder}/rw.py:score"}},
+        "verify": {"v": {"kind": "python", "function": f"{folder}/rw.py:score", "workers": 1}},
         "sample": {"prompts": 5, "group": 4, "max_tokens": 10},
         "train": {"steps": 2, "lr": 2e-3, "max_grad_norm": 1e9, "schedule": "constant", "seed": 5},
         "stop": {"verifier_errors": 1.0},
         "monitor": {"kl": "off"},
         "run": {"dir": str(folder / "runs"), "name": name, "save_every": 1000},
     }
+    if "w" in changes.get("verify", {}):
+        function = f"{folder}/rw.py:second"
+        base["verify"]["w"] = {"kind": "python", "function": function, "workers": 1}
+        changes = changes | {"verify": {n: base["verify"][n] | said for n, said in changes["verify"].items()}}
     merged = {k: {**v, **changes.get(k, {})} if isinstance(v, dict) else v for k, v in base.items()}
     return Recipe.model_validate({**changes, **merged})
 
@@ -127,7 +132,9 @@ def watching(seen: Seen) -> Iterator[None]:
     def computed(self: Any, model: Any, inputs: dict[str, Any]) -> Tensor:
         if self not in trainers:
             trainers.append(self)
-            seen.config = self.accelerator.unwrap_model(self.model).config
+            model_itself = self.accelerator.unwrap_model(self.model)
+            ends = model_itself.generation_config.eos_token_id
+            seen.config, seen.ends = model_itself.config, [ends] if isinstance(ends, int) else list(ends)
         micro.append(_places(inputs, seen.said[-1]))
         return compute(self, model, inputs)
 

@@ -1,0 +1,118 @@
+"""What the suite runs: presets x KL x dead groups x micro-batches on one small llama, fourteen families, two ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_cli.recipe.presets import PRESETS
+from tests.reference.families import FAMILIES, MORE
+
+ESTIMATORS = ("k1_loss", "k1_reward", "k2", "k3", "k3_corrected")
+BATCH = 20
+"""Completions a step: five prompts, four answers each."""
+TWO: dict[str, Any] = {"verify": {"v": {"primary": True}, "w": {"weight": 0.5}}}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run: `family` names a checkpoint (or builtin:tiny), `changes` what its recipe says beside the common one."""
+
+    name: str
+    part: str
+    changes: dict[str, Any]
+    family: str = "llama"
+    ranks: int = 1
+
+
+def planned() -> list[Planned]:
+    """The whole suite."""
+    return [*_presets(), *_kl(), *_advantages(), *_families(), *_tiny(), *_ranks()]
+
+
+def _run(part: str, *words: str, family: str = "llama", ranks: int = 1, **changes: Any) -> Planned:
+    return Planned(" ".join([part, *words]), part, changes, family, ranks)
+
+
+def _dead(beta: float, estimator: str) -> tuple[str, ...]:
+    return ("keep", "drop") if not beta or estimator == "k1_reward" else ("keep",)
+
+
+def _presets() -> Iterator[Planned]:
+    """Each as it is, but for the resampling of `dapo`, with dead groups kept and dropped, in one piece and in twenty."""
+    for name, preset in PRESETS.items():
+        for dead in _dead(preset["kl"]["beta"], preset["kl"]["estimator"]):
+            for micro in (1, BATCH):
+                if preset["loss"] == "bnpo" and micro == 1:
+                    continue
+                train = {"algorithm": name, "dead_groups": dead, "steps": 1 if preset["inner_epochs"] > 1 else 2}
+                if name == "dapo":
+                    train["overlong"] = 0.4
+                yield _run("presets", name, dead, f"mb{micro}", train=train, sample={"micro_batch": micro})
+
+
+def _kl() -> Iterator[Planned]:
+    """Every estimator with every way to average, over two epochs of one batch, so that ratios are not 1."""
+    for loss in ("grpo", "dapo", "dr_grpo", "bnpo", "sapo", "cispo"):
+        for estimator in ESTIMATORS:
+            for micro in (4, BATCH):
+                train: dict[str, Any] = {"loss": loss, "inner_epochs": 2, "steps": 2, "dead_groups": "keep"}
+                train["kl"] = {"beta": 0.2, "estimator": estimator}
+                train["scale"] = "none" if estimator == "k1_reward" else "group"
+                if loss == "cispo":
+                    train["clip"] = {"cap": 1.05}
+                yield _run("kl", loss, estimator, f"mb{micro}", train=train, sample={"micro_batch": micro})
+
+
+def _advantages() -> Iterator[Planned]:
+    """Scales, baselines, parts that are normalised one by one, cut answers, the entropy bonus, temperature."""
+    for scale in ("group", "batch", "none"):
+        for ddof in (0, 1):
+            yield _run("advantages", scale, f"ddof{ddof}", train={"scale": scale, "std_ddof": ddof})
+    yield _run("advantages", "leave_one_out", train={"scale": "none", "baseline": "leave_one_out"})
+    yield _run("advantages", "two verifiers", train={}, **TWO)
+    yield _run("advantages", "normalise_then_sum", train={"reward_combine": "normalise_then_sum"}, **TWO)
+    kept = {"reward_combine": "normalise_then_sum", "dead_groups": "keep"}
+    yield _run("advantages", "normalise_then_sum keep", train=kept, **TWO)
+    for loss in ("grpo", "dapo", "dr_grpo"):
+        train = {"loss": loss, "mask_truncated": True, "inner_epochs": 2}
+        yield _run("advantages", "mask_truncated", loss, train=train, sample={"micro_batch": 4})
+    cut = {"mask_truncated": True, "scale": "none", "kl": {"beta": 0.2, "estimator": "k1_reward"}}
+    yield _run("advantages", "mask_truncated k1_reward", train=cut)
+    yield _run("advantages", "temperature", train={}, sample={"temperature": 0.6})
+    for scale in ("group", "batch"):
+        train = {"scale": scale, "kl": {"beta": 0.05, "estimator": "k1_reward"}, "inner_epochs": 2}
+        yield _run("advantages", "k1_reward", scale, train=train)
+    for micro in (1, 4, BATCH):
+        train = {"dead_groups": "keep", "trl": {"entropy_coef": 0.1}}
+        yield _run("advantages", "entropy_coef", f"mb{micro}", train=train, sample={"micro_batch": micro})
+
+
+def _families() -> Iterator[Planned]:
+    """Ratios and KL on every family, dead groups kept and dropped, micro-batches of unequal width."""
+    for family in FAMILIES | MORE:
+        part = "families" if family in FAMILIES else "more families"
+        for dead, micro in (("keep", BATCH), ("drop", 4)):
+            train = {"inner_epochs": 2, "dead_groups": dead}
+            yield _run(part, family, dead, f"mb{micro}", family=family, train=train, sample={"micro_batch": micro})
+        train = {"algorithm": "grpo", "inner_epochs": 2}
+        yield _run(part, family, "kl", family=family, train=train, sample={"micro_batch": 1})
+
+
+def _tiny() -> Iterator[Planned]:
+    for name in ("default", "grpo", "gspo"):
+        yield _run("builtin:tiny", name, family="builtin:tiny", train={"algorithm": name, "steps": 1})
+
+
+def _ranks() -> Iterator[Planned]:
+    """Two gloo ranks: each holds ten answers, the third group on both."""
+    for name in ("default", "grpo", "gspo", "rloo", "cispo"):
+        train: dict[str, Any] = {"algorithm": name, "inner_epochs": 2, "steps": 1}
+        yield _run("ranks", name, ranks=2, train=train, sample={"micro_batch": 5})
+    for estimator in ("k1_loss", "k2"):
+        train = {"algorithm": "grpo", "inner_epochs": 2, "kl": {"beta": 0.2, "estimator": estimator}}
+        yield _run("ranks", estimator, ranks=2, train=train)
+    train = {"dead_groups": "keep", "trl": {"entropy_coef": 0.1}}
+    yield _run("ranks", "entropy_coef", ranks=2, train=train, sample={"micro_batch": 5})
+    yield _run("ranks", "gpt2", family="gpt2", ranks=2, train={"inner_epochs": 2})
