@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from collections.abc import Mapping
@@ -95,6 +96,19 @@ def two(value: float | None) -> str:
 def whole(value: float | None) -> str:
     """No decimals; — for None."""
     return number(value) if value is None or not math.isfinite(value) else f"{value:.0f}"
+
+
+def strict_json(value: Any, **options: Any) -> str:
+    """What `--json` prints: a number that is not finite says that something was not measured, and is null."""
+    return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def half(value: float | None) -> str:

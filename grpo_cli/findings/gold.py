@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.estimate import paired_clustered
+from grpo_cli.statistics.estimate import ALIKE, paired_clustered
 
 ALARM_Z = 3.0
 WIDE = 0.10
@@ -61,7 +61,9 @@ def clustered_z(differences: Sequence[float]) -> float:
     n = len(differences)
     mean = math.fsum(differences) / n
     spread = math.fsum((d - mean) ** 2 for d in differences) / max(n - 1, 1)
-    return mean / math.sqrt(spread / n) if spread > 0 else math.copysign(math.sqrt(n), mean) if mean else 0.0
+    if max(differences) - min(differences) > ALIKE:
+        return mean / math.sqrt(spread / n)
+    return math.copysign(math.sqrt(n), mean) if abs(mean) > ALIKE else 0.0
 
 
 def rough_z(proxy: float, gold: float, n: int) -> float:

@@ -14,6 +14,9 @@ from statistics import NormalDist
 
 LEVEL = 0.95
 
+ALIKE = 1e-9
+"""Values closer than this differ by rounding alone: such a spread measures nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -109,7 +112,7 @@ def clustered(values_per_group: Sequence[Sequence[float]], *, most_trials: float
 
     Every prompt weighs the same; empty groups (no verdict at all) are left out. Shares get Wilson's interval at the
     effective number of trials p(1 - p)/se², not above `most_trials`, with Student's quantile at n - 1; other values get
-    the plain t interval.
+    the plain t interval, which is endless where all prompts are alike: nothing bounds them then.
     """
     means = [math.fsum(values) / len(values) for values in values_per_group if values]
     n = len(means)
@@ -120,11 +123,12 @@ def clustered(values_per_group: Sequence[Sequence[float]], *, most_trials: float
     if n == 1:
         return Interval(centre, 0.0, 1.0, 1) if is_share else Interval(centre, -math.inf, math.inf, 1)
     variance = math.fsum((value - centre) ** 2 for value in means) / (n - 1) / n
+    alike = _are_alike(means)
     quantile = _t(0.5 + LEVEL / 2, n - 1)
     if not is_share:
-        half = quantile * math.sqrt(variance)
+        half = math.inf if alike else quantile * math.sqrt(variance)
         return Interval(centre, centre - half, centre + half, n)
-    if variance > 0:
+    if not alike:
         effective = min(centre * (1 - centre) / variance, most_trials)
     else:
         # At p = 0 or 1 the variance says nothing, so prompts bound it; where all prompts share one other share, samples do.
@@ -159,24 +163,59 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def paired_clustered(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Comparison:
     """B minus A over the prompts where both have samples: t test on the differences of the prompts' means.
 
+    Where all differences are alike there is no spread to estimate noise from, and prompts bound it instead: see
+    `_without_spread`. With fewer than two prompts, or values outside [0, 1] that are all alike, nothing does: infinite.
+
     Raises:
         ValueError: the two are not about the same prompts.
     """
     if len(a) != len(b):
         raise ValueError(f"{len(a)} prompts against {len(b)}: not the same prompts")
-    gaps = [math.fsum(y) / len(y) - math.fsum(x) / len(x) for x, y in zip(a, b, strict=True) if x and y]
+    pairs = [(math.fsum(x) / len(x), math.fsum(y) / len(y)) for x, y in zip(a, b, strict=True) if x and y]
+    gaps = [there - here for here, there in pairs]
     n = len(gaps)
     if n < 2:
         centre = gaps[0] if gaps else math.nan
         return Comparison(Interval(centre, -math.inf, math.inf, n), 1.0, math.inf)
     centre = math.fsum(gaps) / n
+    if _are_alike(gaps):
+        are_shares = all(0.0 <= value <= 1.0 for pair in pairs for value in pair)
+        return _without_spread(centre, n, are_shares)
     error = math.sqrt(math.fsum((gap - centre) ** 2 for gap in gaps) / (n - 1) / n)
     half = _t(0.5 + LEVEL / 2, n - 1) * error
-    if error > 0:
-        p_value = 2 * _t_below(-abs(centre) / error, n - 1)
-    else:
-        p_value = 1.0 if centre == 0 else 0.0
+    p_value = 2 * _t_below(-abs(centre) / error, n - 1)
     return Comparison(Interval(centre, centre - half, centre + half, n), p_value, detectable_from(error))
+
+
+def _without_spread(gap: float, n: int, are_shares: bool) -> Comparison:
+    """n prompts with one and the same difference of shares: exact, by the binomial distribution over prompts.
+
+    A share u of prompts that behave otherwise (at worst -1, at best +1) stays unseen in n with chance (1 - u)^n. Equal
+    models: u at 5 %, the rule of three. Else 2.5 % a side, so that the interval leaves out 0 just where the sign test
+    (McNemar's, with all of n on one side) rejects: p = 2^(1 - n).
+    """
+    same = abs(gap) <= ALIKE
+    tail = 1 - LEVEL if same else (1 - LEVEL) / 2
+    unseen = 1 - tail ** (1 / n)
+    low, high = (gap - unseen * (1 + gap), gap + unseen * (1 - gap)) if are_shares else (-math.inf, math.inf)
+    p_value = 1.0 if same else mcnemar_exact(0, n)
+    return Comparison(Interval(gap, low, high, n), p_value, detectable_exactly(n) if are_shares else math.inf)
+
+
+def detectable_exactly(n: int, power: float = 0.8, alpha: float = 0.05) -> float:
+    """The share of prompts, all to one side, that McNemar's exact test on n prompts finds with this power; inf if none."""
+    from scipy.special import bdtri
+
+    needed = next((k for k in range(1, n + 1) if mcnemar_exact(0, k) <= alpha), None)
+    if needed is None:
+        return math.inf
+    return float(
+        bdtri(needed - 1, n, 1 - power)
+    )  # the share at which fewer than needed have the chance 1 - power
+
+
+def _are_alike(values: Sequence[float]) -> bool:
+    return max(values) - min(values) <= ALIKE
 
 
 def min_detectable(n: int, disagree: float, power: float = 0.8, alpha: float = 0.05) -> float:
@@ -208,10 +247,10 @@ def detectable_from(standard_error: float, power: float = 0.8, alpha: float = 0.
 
 
 def across_seeds(values: Sequence[float]) -> Interval:
-    """Mean and t interval over runs that differ in their seed alone; one run has no spread to show."""
+    """Mean and t interval over runs that differ in their seed alone; one run, or runs all alike, have no spread to show."""
     n = len(values)
     centre = math.fsum(values) / n if n else math.nan
-    if n < 2:
+    if n < 2 or _are_alike(values):
         return Interval(centre, math.nan, math.nan, n)
     half = _t(0.5 + LEVEL / 2, n - 1) * math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (n - 1) / n)
     return Interval(centre, centre - half, centre + half, n)

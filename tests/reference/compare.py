@@ -234,5 +234,7 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
         out["entropy"] = mean([float(h.detach()) for a in counted for h in a.entropy])
         if method.loss not in ("sapo", "vespo"):
             one = method.ratio == "sequence"
-            out["clip"] = mean([float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]])
+            out["clip"] = mean(
+                [float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]]
+            )
     return out

@@ -90,7 +90,11 @@ def write_world(folder: Path, rows: int = 48, kinds: tuple[str, ...] = KINDS) ->
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rw.py").write_text(REWARD)
     lines = [
-        {"question": "x" * (i % 9) + f"{i}+{7 * i % 100}", "answer": str(8 * i), "kind": kinds[i % len(kinds)]}
+        {
+            "question": "x" * (i % 9) + f"{i}+{7 * i % 100}",
+            "answer": str(8 * i),
+            "kind": kinds[i % len(kinds)],
+        }
         for i in range(rows)
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -71,7 +71,11 @@ def group_advantages(groups: Sequence[Sequence[float]], method: Method) -> list[
     found = []
     for rewards, group in zip(groups, centred, strict=True):
         dead = is_dead(rewards, method.floor, method.ddof)
-        over = {"group": 1.0 if dead else deviation(_known(rewards), method.ddof), "batch": batch, "none": 1.0}
+        over = {
+            "group": 1.0 if dead else deviation(_known(rewards), method.ddof),
+            "batch": batch,
+            "none": 1.0,
+        }
         found.append([0.0 if dead or math.isnan(c) else c / over[method.scale] for c in group])
     return found
 
@@ -189,7 +193,9 @@ def is_clipped(answer: Answer, method: Method) -> list[bool]:
     return out
 
 
-def weight(answer: Answer, batch: Sequence[Answer], mates: Sequence[Answer], batches: int, method: Method) -> float:
+def weight(
+    answer: Answer, batch: Sequence[Answer], mates: Sequence[Answer], batches: int, method: Method
+) -> float:
     """What a token of `answer` is multiplied with before everything is summed.
 
     grpo, sapo, gspo: mean over answers of the mean over tokens (DeepSeekMath, equation 3). dapo, cispo: mean over all

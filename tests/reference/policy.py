@@ -57,4 +57,6 @@ class Plain:
         """Of every parameter; zeros where the loss does not depend on it."""
         named = dict(self.model.named_parameters())
         found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-        return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(named.items(), found, strict=True)}
+        return {
+            n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(named.items(), found, strict=True)
+        }

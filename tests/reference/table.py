@@ -73,7 +73,9 @@ def main(wanted: Sequence[str]) -> int:
         print(f"{part:38} {counts[part]:5}  {numbers}")
     seconds = time.process_time() - began
     print(f"{'bound':44}  " + "  ".join(f"{getattr(BOUNDS, n):9.1e}" for n in names))
-    print(f"{sum(counts.values())} runs in {seconds:.0f} CPU seconds (other ranks not counted), {len(failed)} above a bound")
+    print(
+        f"{sum(counts.values())} runs in {seconds:.0f} CPU seconds (other ranks not counted), {len(failed)} above a bound"
+    )
     return 1 if failed else 0
 
 

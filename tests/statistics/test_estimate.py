@@ -11,6 +11,7 @@ import pytest
 from grpo_cli.statistics.estimate import (
     across_seeds,
     clustered,
+    detectable_exactly,
     maj_at_k,
     mcnemar_exact,
     min_detectable,
@@ -129,7 +130,67 @@ def test_a_paired_comparison_sees_what_two_intervals_would_not() -> None:
 def test_equal_models_differ_by_nothing() -> None:
     same = [[1.0, 0.0], [1.0, 1.0]]
     found = paired_clustered(same, same)
-    assert (found.p_value, found.difference.mean, found.difference.half) == (1.0, 0.0, 0.0)
+    assert (found.p_value, found.difference.mean) == (1.0, 0.0)
+    assert found.difference.half > 0.5  # two prompts say nearly nothing
+
+
+@pytest.mark.parametrize("n", [2, 3, 30, 128, 1000])
+@pytest.mark.parametrize("same", [0.0, 0.5, 1.0, 0.1 + 0.2])
+def test_equal_models_are_no_closer_than_the_rule_of_three(n: int, same: float) -> None:
+    found = paired_clustered([[same]] * n, [[same]] * n)
+    assert found.difference.high == -found.difference.low == pytest.approx(1 - 0.05 ** (1 / n))
+    assert found.p_value == 1.0
+    if n == 128:
+        assert found.difference.high == pytest.approx(0.023, abs=5e-4)
+
+
+@pytest.mark.parametrize("n", range(2, 12))
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_difference_on_all_prompts_is_sure_only_where_the_sign_test_is(n: int, sign: int) -> None:
+    a, b = [[0.0]] * n, [[1.0]] * n
+    found = paired_clustered(a, b) if sign > 0 else paired_clustered(b, a)
+    assert found.p_value == pytest.approx(2.0 ** (1 - n)) == pytest.approx(mcnemar_exact(n, 0))
+    low, high = sorted((sign * found.difference.low, sign * found.difference.high))
+    assert high == 1.0 and (low > 0) == (found.p_value < 0.05)
+
+
+def test_a_spread_of_rounding_errors_is_no_spread() -> None:
+    a = [[0.3], [0.1 + 0.2], [0.3], [0.3], [0.3], [0.3], [0.3], [0.3]]
+    b = [[0.4]] * 8
+    found = paired_clustered(a, b)
+    assert found.difference.half > 0.2 and found.p_value == pytest.approx(2**-7)
+    alike = clustered([*a, *a])
+    assert alike.half > 0.15
+    assert math.isnan(across_seeds([0.3, 0.1 + 0.2, 0.3]).half)
+
+
+def test_values_of_unknown_range_that_are_all_alike_have_no_interval() -> None:
+    assert clustered([[2.0]] * 5).half == math.inf
+    found = paired_clustered([[2.0]] * 5, [[3.0]] * 5)
+    assert found.difference.half == math.inf and found.detectable == math.inf
+    assert found.p_value == pytest.approx(2**-4)
+
+
+@pytest.mark.parametrize(("n", "share"), [(6, 0.03), (30, 0.02), (128, 0.01)])
+def test_intervals_without_spread_cover(n: int, share: float) -> None:
+    rng, held, tried = random.Random(n), 0, 4000
+    for _ in range(tried):
+        gaps = [float(rng.random() < share) for _ in range(n)]
+        found = paired_clustered([[0.0]] * n, [[gap] for gap in gaps]).difference
+        held += found.low <= share <= found.high
+    assert held / tried > 0.94
+
+
+@pytest.mark.parametrize("n", [6, 30, 128])
+def test_what_is_detectable_without_spread_is_found_with_the_power_it_says(n: int) -> None:
+    share = detectable_exactly(n)
+    power = sum(
+        math.comb(n, k) * share**k * (1 - share) ** (n - k)
+        for k in range(n + 1)
+        if mcnemar_exact(0, k) <= 0.05
+    )
+    assert power == pytest.approx(0.8)
+    assert detectable_exactly(5) == math.inf
 
 
 def test_a_comparison_needs_the_same_prompts() -> None:

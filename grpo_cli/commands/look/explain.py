@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
+
+from grpo_cli.text import strict_json
 
 
 def explain(
@@ -27,8 +28,8 @@ def explain(
     if name is None:
         listed = {subject.title: sorted(subject.names()) for subject in SUBJECTS}
         lines = [f"{s.title}: {s.brief or ', '.join(listed[s.title])}" for s in SUBJECTS]
-        print(json.dumps(listed) if as_json else "\n".join(lines))
+        print(strict_json(listed) if as_json else "\n".join(lines))
         return
     subject = find(name)
     described = subject.describe(name)
-    print(json.dumps(described, ensure_ascii=False) if as_json else subject.render(described))
+    print(strict_json(described, ensure_ascii=False) if as_json else subject.render(described))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
+
+from grpo_cli.text import strict_json
 
 audit = typer.Typer(no_args_is_help=True, help="Attack the reward.")
 
@@ -57,7 +58,7 @@ def verifier(
     found = audit_recipe(recipe, sets or [], rows, gold) if recipe else audit_kinds(kinds or [])
     if as_json:
         body: dict[str, Any] = {"schema": SCHEMA, "verifiers": {one.name: one.as_json() for one in found}}
-        print(json.dumps(body))
+        print(strict_json(body))
     else:
         print("\n\n".join(one.text() for one in found))
     is_over = fail_over is not None and any(one.worst_rate > fail_over for one in found)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.check.findings import CheckFinding
@@ -67,7 +68,7 @@ def check(
             "exit": int(code),
             "seconds": round(seconds, 3),
         }
-        print(json.dumps({**out, "checks": [finding.as_json() for finding in findings]}))
+        print(strict_json({**out, "checks": [finding.as_json() for finding in findings]}))
     else:
         print("\n".join(["", *example(checked.sample_row), summary(recipe, findings, seconds)]))
     raise typer.Exit(int(code))

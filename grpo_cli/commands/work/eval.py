@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from grpo_cli.errors import Exit, SetupError
+from grpo_cli.text import strict_json
 
 
 def evaluate(
@@ -72,7 +72,7 @@ def evaluate(
             ) from err
     paired = compare(reference, found) if reference else None
     if as_json:
-        print(json.dumps(as_object(checkpoint, found, against, reference, paired)))
+        print(strict_json(as_object(checkpoint, found, against, reference, paired)))
     else:
         print(
             "\n".join(table(found, path) + (comparison(against or "", reference, paired) if paired else []))

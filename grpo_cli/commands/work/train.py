@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.quick_import import without_collecting
 from grpo_cli.distributed.launch import Nodes, choose_world, is_main_rank, is_rank, launch
 from grpo_cli.errors import UsageError
+from grpo_cli.text import strict_json
 
 
 def train(
@@ -100,6 +100,6 @@ def train(
     run = find_run(checked, resume, anyway=resume_anyway) if resume else None
     outcome = Job(checked, label=label, base=base, display=shown).run(run)
     if as_json and is_main_rank():
-        print(json.dumps(summary(outcome)))
+        print(strict_json(summary(outcome)))
     sys.stdout.flush()
     raise typer.Exit(int(outcome.code))

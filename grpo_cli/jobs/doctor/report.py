@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -14,6 +13,7 @@ from typing import Any
 
 from grpo_cli.errors import Exit, UsageError
 from grpo_cli.jobs.doctor.machine import Trouble, facts, troubles
+from grpo_cli.text import strict_json
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lanes import default_count
@@ -43,7 +43,7 @@ def examine_machine(least: str, as_json: bool, runs: str = "runs") -> int:
     if as_json:
         told = {name: t if isinstance(t, str) else t.as_json() for name, t in tried.items()}
         out = {"machine": known, "troubles": [t.as_json() for t in found]}
-        print(json.dumps({**out, "sandbox": {"tier": chosen, "tiers": told}}, indent=2))
+        print(strict_json({**out, "sandbox": {"tier": chosen, "tiers": told}}, indent=2))
     else:
         page = [*_machine_lines(known), *_trouble_lines(found), "", *_sandbox_lines(chosen, tried, why)]
         print("\n".join(page))

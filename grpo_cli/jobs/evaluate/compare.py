@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from grpo_cli.errors import DataError
 from grpo_cli.measure.evaluation import Evaluation, Measured
-from grpo_cli.statistics.estimate import Comparison, mcnemar_exact, min_detectable, paired_clustered
+from grpo_cli.statistics.estimate import (
+    Comparison,
+    detectable_exactly,
+    mcnemar_exact,
+    min_detectable,
+    paired_clustered,
+)
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,9 @@ def compare(a: Evaluation, b: Evaluation) -> Paired:
     pairs = [(x[0], y[0]) for x, y in _paired(a.greedy, b.greedy) if x and y]
     only_a, only_b = sum(x > y for x, y in pairs), sum(y > x for x, y in pairs)
     disagree = (only_a + only_b) / len(pairs) if pairs else 0.0
-    return Paired(
-        sampled, only_a, only_b, mcnemar_exact(only_a, only_b), min_detectable(len(pairs), disagree or 0.2)
-    )
+    n = len(pairs)
+    detectable = min_detectable(n, disagree) if disagree else detectable_exactly(n)
+    return Paired(sampled, only_a, only_b, mcnemar_exact(only_a, only_b), detectable)
 
 
 def _paired(a: Measured, b: Measured) -> list[tuple[list[float], list[float]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def as_object(
                 "only_this": paired.greedy_only_b,
                 "only_other": paired.greedy_only_a,
                 "p": paired.greedy_p,
+                "detectable": paired.greedy_detectable,
             },
         }
     return out
@@ -72,15 +74,27 @@ def comparison(against: str, reference: Evaluation | None, paired: Paired) -> li
     lines = [
         "",
         f"against  {against}: pass@1 {reference.sampled.pass_1.mean:.3f}",
-        f"differs  {d.difference.mean:+.3f} [{d.difference.low:+.3f}, {d.difference.high:+.3f}]   p {d.p_value:.2g}"
-        f"   paired by prompt, n {d.difference.n}; differences of {d.detectable:.3f} or more are found at 80 % power",
+        f"differs  {d.difference.mean:+.3f} {_range(d.difference)}   p {d.p_value:.2g}"
+        f"   paired by prompt, n {d.difference.n}; {_found(d.detectable)}",
     ]
     if paired.greedy_p is not None:
         lines.append(
             f"greedy   right only here {paired.greedy_only_b}, only there {paired.greedy_only_a}"
-            f"   p {paired.greedy_p:.2g} (exact McNemar)"
+            f"   p {paired.greedy_p:.2g} (exact McNemar); {_found(paired.greedy_detectable)}"
         )
     return lines
+
+
+def _range(interval: Interval) -> str:
+    if not math.isfinite(interval.half):
+        return "[—, —]"
+    return f"[{interval.low:+.3f}, {interval.high:+.3f}]"
+
+
+def _found(detectable: float | None) -> str:
+    if detectable is None or not math.isfinite(detectable):
+        return "no difference is sure to be found on so few"
+    return f"differences of {detectable:.3f} or more are found at 80 % power"
 
 
 def _pm(interval: Interval) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -43,10 +44,13 @@ def verdict(run: RunData) -> str:
         return f"{said}."
     found = paired_clustered([a[row] for row in rows], [b[row] for row in rows])
     p = f"p {found.p_value:.2g}" if found.p_value >= 1e-4 else "p &lt; .0001"
-    return (
-        f"{said}. Paired on {len(rows)} prompts: {found.difference.mean:+.3f} {half(found.difference.half)}, {p}; "
-        f"a true difference of {found.detectable:.3f} or more is found with 80 % power."
-    )
+    power = "no difference is sure to be found on so few"
+    if math.isfinite(found.detectable):
+        power = f"a true difference of {found.detectable:.3f} or more is found with 80 % power"
+    gap = found.difference
+    is_even = math.isclose(gap.high - gap.mean, gap.mean - gap.low, abs_tol=1e-9)
+    within = half(gap.half) if is_even else f"[{gap.low:+.3f}, {gap.high:+.3f}]"
+    return f"{said}. Paired on {len(rows)} prompts: {gap.mean:+.3f} {within}, {p}; {power}."
 
 
 def acted_html(run: RunData) -> str:

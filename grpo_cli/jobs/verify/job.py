@@ -22,6 +22,7 @@ from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
+from grpo_cli.text import strict_json
 from grpo_verifiers.combine import cancelling
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.verdict import Outcome
@@ -181,7 +182,7 @@ class VerifyJob:
         if not self._settings.quiet:
             _say(report.text())
         if self._settings.as_json:
-            print(json.dumps(report.as_json()), flush=True)
+            print(strict_json(report.as_json()), flush=True)
 
     def _warnings(self) -> list[str]:
         report = self._report
