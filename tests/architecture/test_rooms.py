@@ -36,16 +36,11 @@ JOBS_FLOORS = ("train probe verify check audit report doctor explain evaluate", 
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 
 TODAY = {
-    "circles of files": 1,
-    "circles of files, with imports for types": 2,
-    "circles of folders 2 deep": 1,
-    "circles of folders 3 deep": 2,
-    "circles of folders 4 deep": 2,
-    "arrows upward": 2,
-    "classes over 200 lines": 2,
+    "circles of folders 3 deep": 1,
+    "circles of folders 4 deep": 1,
     "functions over 60 lines": 6,
-    "parameters annotated `Any`": 275,
-    "class names with several homes": 2,
+    "parameters annotated `Any`": 280,
+    "class names with several homes": 4,
 }
 
 
