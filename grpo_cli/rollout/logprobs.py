@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.rollout.graph.supports import supports
+from grpo_cli.rollout.decoding.supports import supports
 
 CHUNKS, CHUNK_ROWS = 4, 16
 """At most so many chunks of like length, none with fewer rows than this."""

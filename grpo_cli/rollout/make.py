@@ -34,7 +34,7 @@ def make_engine(
     say: Callable[[str], None] | None = None,
 ) -> Engine:
     """The engine `name` for the unwrapped model; end tokens default to the model's and the tokenizer's together."""
-    from grpo_cli.rollout.graph.supports import supports
+    from grpo_cli.rollout.decoding.supports import supports
     from grpo_cli.rollout.transformers_engine import TransformersEngine
 
     if name == "vllm":
@@ -102,6 +102,7 @@ def _graph(
 ) -> Engine:
     """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager and lean."""
     from grpo_cli.policy.modes import numerics
+    from grpo_cli.rollout.decoding.seat import Forward
     from grpo_cli.rollout.engine import Request, SamplingSettings
     from grpo_cli.rollout.fused.llama_cpu import proven_lean
     from grpo_cli.rollout.fused.prove import (
@@ -113,7 +114,6 @@ def _graph(
     )
     from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
     from grpo_cli.rollout.graph.engine import GraphEngine
-    from grpo_cli.rollout.graph.seat import Forward
 
     if next(model.parameters()).device.type != "cuda":
         swaps = proven_lean(model) if autocast is None else []

@@ -7,11 +7,11 @@ import torch
 
 from grpo_cli.errors import DataError, RecipeError, SetupError, TrainingError
 from grpo_cli.policy.tokens import end_tokens
+from grpo_cli.rollout.decoding.supports import measure_layout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.graph import engine as graph
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.graph.memory import free_bytes, rows_that_fit
-from grpo_cli.rollout.graph.supports import measure_layout
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import tiny
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
+from grpo_cli.rollout.decoding.supports import supports
 from grpo_cli.rollout.engine import Request, SamplingSettings
-from grpo_cli.rollout.graph.supports import supports
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from grpo_cli.rollout.graph.state import Batch
+    from grpo_cli.rollout.decoding.state import Batch
 
 ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
 

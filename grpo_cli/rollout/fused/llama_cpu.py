@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.rollout.decoding.attention import Current, attend_one
+from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
+from grpo_cli.rollout.decoding.seat import Forward, seated
+from grpo_cli.rollout.decoding.supports import measure_layout
 from grpo_cli.rollout.fused.swaps import Swap, swapped
-from grpo_cli.rollout.graph.attention import Current, attend_one
-from grpo_cli.rollout.graph.cache import Decode, KeyValueStore, Prefill
-from grpo_cli.rollout.graph.seat import Forward, seated
-from grpo_cli.rollout.graph.supports import measure_layout
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

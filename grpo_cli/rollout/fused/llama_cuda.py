@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.rollout.decoding.attention import Current
+from grpo_cli.rollout.decoding.cache import Decode
 from grpo_cli.rollout.fused.launch import add_norm, fused_attention, gated, norm
-from grpo_cli.rollout.graph.attention import Current
-from grpo_cli.rollout.graph.cache import Decode
 
 if TYPE_CHECKING:
     import torch

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
-from grpo_cli.rollout.graph.attention import attend_one
-from grpo_cli.rollout.graph.cache import CacheLayout, FusedAttention
-from grpo_cli.rollout.graph.supports import measure_layout
+from grpo_cli.rollout.decoding.attention import attend_one
+from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention
+from grpo_cli.rollout.decoding.supports import measure_layout
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from grpo_cli.rollout.decoding.state import Batch
     from grpo_cli.rollout.fused.merged_weights import Shadow
     from grpo_cli.rollout.fused.swaps import Swap
-    from grpo_cli.rollout.graph.state import Batch
 
 
 def proven_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAttention | None:
@@ -93,8 +93,8 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
     """The largest difference in log-prob over rows that differ in no other way; infinite where they do."""
     import torch
 
+    from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows, accept
     from grpo_cli.rollout.engine import SamplingSettings
-    from grpo_cli.rollout.graph.state import Batch, Outputs, Rows, accept
 
     rows, vocabulary, steps = 61, 9001, 5
     generator = torch.Generator("cpu").manual_seed(0)
@@ -173,9 +173,9 @@ def backbone_error(base: Any, attention: FusedAttention, swaps: list[Swap], stan
     """Relative error of the logits of one decode step after prompts of unequal length."""
     import torch
 
+    from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
+    from grpo_cli.rollout.decoding.seat import Forward, seated
     from grpo_cli.rollout.fused.swaps import swapped
-    from grpo_cli.rollout.graph.cache import Decode, KeyValueStore, Prefill
-    from grpo_cli.rollout.graph.seat import Forward, seated
 
     layout = measure_layout(base)
     vocabulary = base.get_input_embeddings().num_embeddings

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from grpo_cli.errors import TrainingError
 from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT
+from grpo_cli.rollout.decoding.cache import Prefill
+from grpo_cli.rollout.decoding.state import Batch, accept
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request
-from grpo_cli.rollout.graph.cache import Prefill
 from grpo_cli.rollout.graph.schedule import Schedule, Start, chunk_by_tokens, plan_moves, worth_refilling
-from grpo_cli.rollout.graph.state import Batch, accept
 from grpo_cli.rollout.graph.stepper import Stepper
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from grpo_cli.rollout.graph.seat import Forward
+    from grpo_cli.rollout.decoding.seat import Forward
 
 IDLE = -1
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model, numerics
 from grpo_cli.rollout.bounds import check_requests, check_settings
+from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention, KeyValueStore
+from grpo_cli.rollout.decoding.seat import Forward, fingerprint, seated
+from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows
+from grpo_cli.rollout.decoding.supports import measure_layout
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.fused.merged_weights import Shadow
 from grpo_cli.rollout.fused.swaps import Swap, swapped
-from grpo_cli.rollout.graph.cache import CacheLayout, FusedAttention, KeyValueStore
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
 from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.noise import sample_keys, uniforms
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.graph.schedule import Schedule
-from grpo_cli.rollout.graph.seat import Forward, fingerprint, seated
-from grpo_cli.rollout.graph.state import Batch, Outputs, Rows
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
-from grpo_cli.rollout.graph.supports import measure_layout
 
 if TYPE_CHECKING:
     import torch

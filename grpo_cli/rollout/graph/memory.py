@@ -12,7 +12,7 @@ from grpo_cli.errors import SetupError
 if TYPE_CHECKING:
     import torch
 
-    from grpo_cli.rollout.graph.cache import CacheLayout
+    from grpo_cli.rollout.decoding.cache import CacheLayout
 
 SHARE = 0.6
 """Of the free memory, at most this much becomes cache: the forward pass itself and the training step need the rest."""

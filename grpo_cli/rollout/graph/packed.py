@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.graph.cache import CacheLayout, KeyValueStore
+from grpo_cli.rollout.decoding.cache import CacheLayout, KeyValueStore
 
 if TYPE_CHECKING:
     from torch import Tensor

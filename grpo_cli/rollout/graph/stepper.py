@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from grpo_cli.rollout.graph.state import Batch, decode
+from grpo_cli.rollout.decoding.state import Batch, decode
 
 if TYPE_CHECKING:
-    from grpo_cli.rollout.graph.seat import Forward
+    from grpo_cli.rollout.decoding.seat import Forward
 
 
 class Stepper(Protocol):

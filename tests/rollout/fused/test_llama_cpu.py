@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from grpo_cli.rollout.decoding.cache import CacheLayout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.fused.llama_cpu import proven_lean
-from grpo_cli.rollout.graph.cache import CacheLayout
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.make import make_engine

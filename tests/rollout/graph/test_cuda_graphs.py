@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from grpo_cli.rollout.decoding.attention import attend_one
+from grpo_cli.rollout.decoding.seat import Forward
+from grpo_cli.rollout.decoding.supports import measure_layout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
 from grpo_cli.rollout.fused.merged_weights import Shadow
 from grpo_cli.rollout.fused.prove import attention_error, proven_shadow
 from grpo_cli.rollout.fused.swaps import swapped
-from grpo_cli.rollout.graph.attention import attend_one
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.graph.seat import Forward
-from grpo_cli.rollout.graph.supports import measure_layout
 from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
 
 ENDS = {3, 11}

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import chisquare, kstest
 
 from grpo_cli.errors import DataError, SetupError
+from grpo_cli.rollout.decoding.seat import Forward
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.rollout.graph.seat import Forward
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.reuse.accept import chances, kept_tokens

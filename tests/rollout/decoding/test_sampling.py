@@ -13,9 +13,9 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from grpo_cli.rollout.decoding.sampling import penalise, sample, truncate
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.graph.noise import sample_keys, uniforms
-from grpo_cli.rollout.graph.sampling import penalise, sample, truncate
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import tiny
 

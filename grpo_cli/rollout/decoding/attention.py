@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.rollout.graph.cache import Decode, Phase
+from grpo_cli.rollout.decoding.cache import Decode, Phase
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore
+from grpo_cli.rollout.decoding.sampling import sample
 from grpo_cli.rollout.engine import SamplingSettings
-from grpo_cli.rollout.graph.cache import Decode, KeyValueStore
-from grpo_cli.rollout.graph.sampling import sample
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from grpo_cli.rollout.graph.seat import Forward
+    from grpo_cli.rollout.decoding.seat import Forward
 
 
 @dataclass(slots=True)

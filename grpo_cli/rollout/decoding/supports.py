@@ -8,8 +8,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating
-from grpo_cli.rollout.graph.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
-from grpo_cli.rollout.graph.seat import Forward, seated
+from grpo_cli.rollout.decoding.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
+from grpo_cli.rollout.decoding.seat import Forward, seated
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, unwrapped_forward
-from grpo_cli.rollout.graph.attention import ROLLOUT_ATTENTION, Current, register
-from grpo_cli.rollout.graph.cache import Phase, hugging_face_cache
+from grpo_cli.rollout.decoding.attention import ROLLOUT_ATTENTION, Current, register
+from grpo_cli.rollout.decoding.cache import Phase, hugging_face_cache
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
