@@ -23,7 +23,7 @@ Choose = Callable[[int, int, Collection[int]], Chosen]
 """(step, groups wanted, rows that the step had) -> what to sample."""
 
 
-class Collect(Protocol):
+class CollectGroups(Protocol):
     """(rows, samples each, which call of the step, samples they have) -> a judged group for each row."""
 
     def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Group]: ...
@@ -32,7 +32,7 @@ class Collect(Protocol):
 class Drawing:
     """What one step samples; lives as long as that."""
 
-    def __init__(self, step: int, size: int, collect: Collect) -> None:
+    def __init__(self, step: int, size: int, collect: CollectGroups) -> None:
         self.step, self.size, self._collect = step, size, collect
         self.groups: list[Group] = []
         self.calls = 0

@@ -19,7 +19,7 @@ from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
 from grpo_cli.algorithm.kl import kl_per_token
 from grpo_cli.algorithm.loss import Objective, Scored, aggregate
 from grpo_cli.train.step import Learned
-from grpo_cli.train.trl_hooks import Batch, Overheard, Source
+from grpo_cli.train.trl_hooks import Batch, LogProbSource, Overheard
 
 MEASURED = {
     "loss": "loss",
@@ -78,9 +78,9 @@ class LossSeam(Protocol):
 
     objective: Objective  # ours, as all that follows
     updates: Updates
-    source: Source
+    source: LogProbSource
 
-    def reading(self, source: Source) -> AbstractContextManager[None]: ...
+    def reading(self, source: LogProbSource) -> AbstractContextManager[None]: ...
 
 
 def hooked_loss(

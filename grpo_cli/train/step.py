@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.curriculum.drawing import Choose, Collect, Drawing
+from grpo_cli.curriculum.drawing import Choose, CollectGroups, Drawing
 from grpo_cli.curriculum.resample import fill
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
@@ -69,7 +69,7 @@ def grpo_step(
     recipe: Recipe,
     *,
     choose: Choose,
-    collect: Collect,
+    collect: CollectGroups,
     method: Method,
     learn: Learn,
     record: Record,
@@ -86,7 +86,7 @@ def grpo_step(
 
 
 def collect_and_credit(
-    at: int, recipe: Recipe, *, choose: Choose, collect: Collect, method: Method
+    at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: Method
 ) -> Before:
     """The half before the update: P groups of G samples, and what each sample is worth."""
     drawing = Drawing(at, recipe.sample.group, collect)

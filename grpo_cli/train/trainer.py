@@ -47,8 +47,8 @@ from grpo_cli.train.trl_hooks import (
     Batch,
     FromRollout,
     LogProbs,
+    LogProbSource,
     Samples,
-    Source,
     reward,
     swapped_source,
 )
@@ -99,7 +99,7 @@ class Trainer(ShardedTrainer):
         )
         self.remove_callback(PrinterCallback)
         fit_replica(self, args)
-        self.source: Source = log_prob_source(self, loop, model, args)
+        self.source: LogProbSource = log_prob_source(self, loop, model, args)
         self.sorts = sorts_by_length(loop, args)
         self.takes_logps = takes_sampled_logps(self, loop, model, args)
         self.fused = fused_operations(self, model, args)
@@ -160,7 +160,7 @@ class Trainer(ShardedTrainer):
         places = self.loop.ranks.share(sum(len(group.rewards) for group in self.before.groups))
         return Samples.of(self.before, self.loop.rows, places)
 
-    def _rollout(self, samples: Samples) -> Source:
+    def _rollout(self, samples: Samples) -> LogProbSource:
         return FromRollout(samples.completions, self.accelerator.device)
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
@@ -200,7 +200,7 @@ class Trainer(ShardedTrainer):
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
         return self.source(Asked(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
 
-    def reading(self, source: Source) -> AbstractContextManager[None]:
+    def reading(self, source: LogProbSource) -> AbstractContextManager[None]:
         """While inside, TRL's calls for log-probs are answered by `source`."""
         return swapped_source(self, source)
 

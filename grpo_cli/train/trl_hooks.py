@@ -1,6 +1,6 @@
 """What TRL's hooks are handed: the batch in the shapes it wants, and where its calls for log-probs get them from.
 
-TRL asks for log-probs in one method, whatever for. A `Source` answers; which one is said around each call of TRL's.
+TRL asks for log-probs in one method, whatever for. A `LogProbSource` answers; which one is said around each call of TRL's.
 B rows, T completion tokens, S prompt and completion tokens.
 """
 
@@ -43,7 +43,7 @@ class Asked:
     plain: Callable[[], LogProbs]
 
 
-class Source(Protocol):
+class LogProbSource(Protocol):
     """Where log-probs come from."""
 
     def __call__(self, asked: Asked) -> LogProbs: ...
@@ -91,7 +91,7 @@ class FromShared:
 class Overheard:
     """Another source, while TRL computes a loss: the micro-batch sees the log-probs, and its size is counted."""
 
-    source: Source
+    source: LogProbSource
     scored: Scored
     accelerator: Accelerator
     count: Callable[[Tensor], None]
@@ -182,7 +182,7 @@ class Samples:
 
 
 @contextmanager
-def swapped_source(trainer: Any, source: Source) -> Iterator[None]:
+def swapped_source(trainer: Any, source: LogProbSource) -> Iterator[None]:
     """While inside, TRL's calls for log-probs are answered by `source`."""
     before, trainer.source = trainer.source, source
     try:

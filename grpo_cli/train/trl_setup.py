@@ -16,7 +16,7 @@ from grpo_cli.rollout.fused.update import update_swaps
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.train.micro_batches import may_sort
 from grpo_cli.train.old_logprobs import are_exact
-from grpo_cli.train.trl_hooks import FromShared, Source, from_trl
+from grpo_cli.train.trl_hooks import FromShared, LogProbSource, from_trl
 
 if TYPE_CHECKING:
     from grpo_cli.distributed.sharded import ShardedTrainer
@@ -33,7 +33,7 @@ def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
         mark_whole(copy)
 
 
-def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: Any, args: GRPOConfig) -> Source:
+def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: Any, args: GRPOConfig) -> LogProbSource:
     """Our own forward pass where it computes the same from fewer tokens, else TRL's."""
     shares = (
         loop.ranks.world == 1

@@ -1,7 +1,4 @@
-"""What keeps the house in order: directions, circles and sizes. `[tool.importlinter]` in pyproject.toml says the rest.
-
-A bound that is no rule of the layout (`TODAY`) is the present number: lower it with the code, never raise it.
-"""
+"""What keeps the house in order: directions, circles and sizes. `[tool.importlinter]` in pyproject.toml says the rest."""
 
 from __future__ import annotations
 
@@ -32,14 +29,19 @@ FLOORS = (
 )
 """Rooms from the roof down; no arrow goes up, nor to a neighbour on the same floor."""
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}
-JOBS_FLOORS = ("train probe verify check audit report doctor explain evaluate", "workplace", "rows")
+JOBS_FLOORS = ("train probe verify check audit report doctor explain evaluate export", "workplace", "rows")
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 
-TODAY = {
-    "functions over 60 lines": 6,
-    "parameters annotated `Any`": 280,
-    "class names with several homes": 4,
+ONE_LAUNCH = {
+    "grpo_cli.rollout.fused.kernels attend_kernel": "a Triton kernel is compiled whole: the streaming softmax keeps its",
+    "grpo_cli.rollout.fused.kernels accept_kernel": "running values in registers, and a second kernel is a second launch",
 }
+"""Functions that may be long, and why."""
+MANY_HOMES = {
+    "Sample": "the recipe's section `sample`, and what a verifier of a user's own is handed: both names are promises",
+}
+"""Class names that stand twice, and why."""
+MOST_ANY = 277
 
 
 def room(module: str) -> str:
@@ -48,10 +50,9 @@ def room(module: str) -> str:
     return first if first == "grpo_verifiers" or not rest else rest[0]
 
 
-def holds(what: str, found: list[str], most: int = 0) -> None:
-    """At most `most` of these, or today's number."""
-    bound = TODAY.get(what, most)
-    assert len(found) <= bound, f"{len(found)} {what}, at most {bound}:\n" + "\n".join(found)
+def none(what: str, found: list[str]) -> None:
+    """Fails with all that was found."""
+    assert not found, f"{len(found)} {what}:\n" + "\n".join(found)
 
 
 def test_no_circle_of_files_also_through_imports_inside_functions() -> None:
@@ -59,14 +60,14 @@ def test_no_circle_of_files_also_through_imports_inside_functions() -> None:
     for one in imports():
         if not one.for_types:
             arrows[one.importer].add(one.imported)
-    holds("circles of files", [" <-> ".join(group) for group in circles(arrows)])
+    none("circles of files", [" <-> ".join(group) for group in circles(arrows)])
 
 
 def test_no_circle_of_files_when_imports_for_types_count_too() -> None:
     arrows: dict[str, set[str]] = {module: set() for module in modules()}
     for one in imports():
         arrows[one.importer].add(one.imported)
-    holds("circles of files, with imports for types", [" <-> ".join(group) for group in circles(arrows)])
+    none("circles of files, with imports for types", [" <-> ".join(group) for group in circles(arrows)])
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
@@ -96,7 +97,7 @@ def test_no_arrow_goes_up() -> None:
         and FLOOR[there] <= FLOOR[here]
         and not (here == "__main__" and there == "app")
     ]
-    holds("arrows upward", found)
+    none("arrows upward", found)
 
 
 def test_jobs_do_not_import_each_other() -> None:
@@ -107,7 +108,7 @@ def test_jobs_do_not_import_each_other() -> None:
         if one.importer.startswith("grpo_cli.jobs.") and one.imported.startswith("grpo_cli.jobs.")
     }
     wrong = [f"{a} -> {b}" for a, b in sorted(arrows) if a != b and JOBS_FLOOR[b] <= JOBS_FLOOR[a]]
-    holds("arrows between jobs", wrong)
+    none("arrows between jobs", wrong)
 
 
 def test_what_runs_inside_the_sandbox_needs_the_standard_library_only() -> None:
@@ -127,11 +128,15 @@ def test_a_folder_holds_at_most_16_modules() -> None:
 
 
 def test_no_class_is_longer_than_200_lines() -> None:
-    holds("classes over 200 lines", list(_long(ast.ClassDef, 200)))
+    none("classes over 200 lines", list(_long(ast.ClassDef, 200)))
 
 
 def test_no_function_is_longer_than_60_lines() -> None:
-    holds("functions over 60 lines", list(_long((ast.FunctionDef, ast.AsyncFunctionDef), 60)))
+    long = _long((ast.FunctionDef, ast.AsyncFunctionDef), 60)
+    none(
+        "functions over 60 lines",
+        [one for one in long if one.partition(":")[0] + " " + one.split()[1] not in ONE_LAUNCH],
+    )
 
 
 def test_few_parameters_are_any() -> None:
@@ -143,10 +148,7 @@ def test_few_parameters_are_any() -> None:
                 for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
                     if arg and arg.annotation and ast.unparse(arg.annotation) in ("Any", "typing.Any"):
                         found.append(f"{module}:{arg.lineno} {node.name}({arg.arg})")
-    most = TODAY["parameters annotated `Any`"]
-    assert len(found) <= most, f"{len(found)} parameters annotated `Any`, at most {most}:\n" + "\n".join(
-        found
-    )
+    assert len(found) <= MOST_ANY, f"{len(found)} parameters annotated `Any`:\n" + "\n".join(found)
 
 
 def test_a_public_class_name_has_one_home() -> None:
@@ -155,9 +157,9 @@ def test_a_public_class_name_has_one_home() -> None:
         for node in tree(module).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(module)
-    holds(
+    none(
         "class names with several homes",
-        [f"{name}: {', '.join(m)}" for name, m in homes.items() if len(m) > 1],
+        [f"{name}: {', '.join(m)}" for name, m in homes.items() if len(m) > 1 and name not in MANY_HOMES],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from grpo_cli.errors import SetupError, UsageError
+from grpo_cli.errors import UsageError
 
 
 def export(
@@ -25,27 +25,10 @@ def export(
 
     quiet_libraries()
     pin_one_gpu()
-    import torch
+    from grpo_cli.jobs.export.folder import push_folder, write_folder
 
-    from grpo_cli.recipe.reading.dump import to_yaml
-    from grpo_cli.resilience.opened import find_place, open_model
-
-    place = find_place(checkpoint, None, [])
-    loaded = open_model(place, torch.device("cpu"))
-    model = loaded.model.merge_and_unload() if hasattr(loaded.model, "peft_config") else loaded.model
-    try:
-        model.save_pretrained(out)
-        loaded.tokenizer.save_pretrained(out)
-        (out / "recipe.yaml").write_text(to_yaml(place.recipe))
-    except OSError as err:
-        raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
+    policy = write_folder(checkpoint, out)
     print(out)
     if push:
-        try:
-            model.push_to_hub(push)
-            loaded.tokenizer.push_to_hub(push)
-        except OSError as err:
-            raise SetupError(
-                f"cannot push to `{push}`: {err}", hint="is `hf auth login` done and the hub reachable?"
-            ) from err
+        push_folder(policy, push)
         print(push)

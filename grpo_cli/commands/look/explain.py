@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from grpo_cli.commands import options
 from grpo_cli.text import strict_json
 
 
 def explain(
     name: Annotated[str | None, typer.Argument(help="A name; without one the names are listed.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Say what a verifier does, with examples judged now, what an algorithm computes, what a key of the recipe means.
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from grpo_cli.commands import options
 from grpo_cli.text import strict_json
 
 audit = typer.Typer(no_args_is_help=True, help="Attack the reward.")
@@ -24,9 +25,7 @@ def verifier(
     recipe: Annotated[
         str | None, typer.Option("--recipe", help="Audit this recipe's verifiers on its own rows.")
     ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key of the recipe.")
-    ] = None,
+    sets: options.RecipeSets = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of the recipe to audit on.")] = 50,
     gold: Annotated[
         str | None,
@@ -40,7 +39,7 @@ def verifier(
         float | None,
         typer.Option("--fail-over", metavar="RATE", help="Exit 1 if a rate of failures is above this."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Try attacks and harmless rewrites on verifiers: false positives and false negatives, with intervals.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from grpo_cli.commands import options
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
@@ -18,20 +19,15 @@ SCHEMA = 1
 
 
 def check(
-    recipe: Annotated[
-        str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")
-    ],
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
-    ] = None,
+    recipe: options.RecipePlace,
+    sets: options.Sets = None,
     full: Annotated[
         bool, typer.Option("--full", help="Run every gold, and load the tokenizer through transformers.")
     ] = False,
     most: Annotated[
         int, typer.Option(min=1, metavar="N", help="Look at about this many rows of each split.")
     ] = 10_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find out all that can be known about a run before a model is loaded.
 

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from grpo_cli.commands import options
 from grpo_cli.errors import Exit, SetupError
 from grpo_cli.text import strict_json
 
 
 def evaluate(
-    checkpoint: Annotated[str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.")],
-    recipe: Annotated[
-        str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."
-        ),
-    ] = None,
-    against: Annotated[
-        str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of sampling.")] = 0,
-    fail_under: Annotated[float | None, typer.Option(help="Exit 1 if pass@1 is below this.")] = None,
-    display: Annotated[str, typer.Option(help="auto, live, plain, json or none.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
+    checkpoint: options.ModelPlace,
+    recipe: options.MeasuringRecipe = None,
+    sets: options.EvalSets = None,
+    against: options.Against = None,
+    out: options.EvalOut = None,
+    seed: options.EvalSeed = 0,
+    fail_under: options.PassFloor = None,
+    display: options.Face = "auto",
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure pass@1, pass@k and maj@k of a model with its recipe's verifiers.
 

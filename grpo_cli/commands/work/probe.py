@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from grpo_cli.commands import options
 from grpo_cli.errors import Exit, SetupError
 
 
 def probe(
-    recipe: Annotated[
-        str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")
-    ],
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
-    ] = None,
-    prompts: Annotated[
-        int | None,
-        typer.Option("--prompts", "-n", min=1, help="Training prompts; default `gate.n`, else 64."),
-    ] = None,
-    samples: Annotated[
-        int | None, typer.Option(min=2, max=256, help="Samples of each; default `gate.samples`, else 8.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of choosing and sampling; default `train.seed`.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the samples here, as `grpo verify` reads them.")
-    ] = None,
-    display: Annotated[str, typer.Option(help="auto, live, plain, json or none.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one object on stdout.")] = False,
+    recipe: options.RecipePlace,
+    sets: options.Sets = None,
+    prompts: options.Prompts = None,
+    samples: options.Samples = None,
+    seed: options.ProbeSeed = None,
+    out: options.ProbeOut = None,
+    display: options.Face = "auto",
+    as_json: options.AsJson = False,
 ) -> None:
     """Sample the model as training would start it, and say what it would have to learn from.
 

@@ -4,45 +4,29 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from grpo_cli.commands import options
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.quick_import import without_collecting
 from grpo_cli.distributed.launch import Nodes, choose_world, is_main_rank, is_rank, launch
 from grpo_cli.errors import UsageError
 from grpo_cli.text import strict_json
 
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Recipe
+
 
 def train(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(
-            help="A recipe file, the name of a shipped recipe, or - for stdin; with --resume RUN the run's own."
-        ),
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            "--resume",
-            metavar="[RUN]",
-            help="Continue this run (a folder or a name under runs/); without one the recipe's newest.",
-        ),
-    ] = None,
-    resume_anyway: Annotated[
-        bool,
-        typer.Option("--resume-anyway", help="Allow changed keys that do not touch the training itself."),
-    ] = False,
-    display: Annotated[str, typer.Option(help="auto, live, plain, json or none.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check recipe, rows and golds, show the plan, stop.")
-    ] = False,
+    recipe: options.RecipeOrOwn = None,
+    sets: options.Sets = None,
+    resume: options.Resume = None,
+    resume_anyway: options.ResumeAnyway = False,
+    display: options.Face = "auto",
+    as_json: options.SummaryAsJson = False,
+    dry_run: options.DryRun = False,
 ) -> None:
     """Train a model on rewards that the recipe's verifiers give.
 
@@ -53,7 +37,6 @@ def train(
       grpo train my.yaml --resume
       grpo train --resume runs/1127-my-k3f9
     """
-    from grpo_cli.recipe.checking.strategy import check_processes
     from grpo_cli.recipe.reading.load import find, load
 
     if recipe is None:
@@ -73,21 +56,7 @@ def train(
         print("\n".join(plan_lines(checked, base)))
         return
     if not is_rank():
-        wanted, nodes = checked.launch, Nodes.of(checked.launch)
-        completions = checked.sample.prompts * checked.sample.group
-        if completions % nodes.count:
-            raise UsageError(
-                f"{completions} completions a step do not divide over {nodes.count} machines",
-                hint="change `sample.prompts` or `sample.group`",
-            )
-        world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
-        check_processes(wanted.strategy, world * nodes.count)
-        if world * nodes.count > 1:
-            if recipe == "-":
-                raise UsageError(
-                    "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"
-                )
-            raise typer.Exit(launch(world, sys.argv[1:], nodes))
+        _launch_ranks(checked, is_stdin=recipe == "-")
         pin_one_gpu()
     from grpo_cli.display.choose import make_display
 
@@ -103,3 +72,24 @@ def train(
         print(strict_json(summary(outcome)))
     sys.stdout.flush()
     raise typer.Exit(int(outcome.code))
+
+
+def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
+    """Leave with the code of the ranks where the recipe runs in several processes; else return."""
+    from grpo_cli.recipe.checking.strategy import check_processes
+
+    wanted, nodes = recipe.launch, Nodes.of(recipe.launch)
+    completions = recipe.sample.prompts * recipe.sample.group
+    if completions % nodes.count:
+        raise UsageError(
+            f"{completions} completions a step do not divide over {nodes.count} machines",
+            hint="change `sample.prompts` or `sample.group`",
+        )
+    world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
+    check_processes(wanted.strategy, world * nodes.count)
+    if world * nodes.count > 1:
+        if is_stdin:
+            raise UsageError(
+                "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"
+            )
+        raise typer.Exit(launch(world, sys.argv[1:], nodes))

@@ -10,7 +10,7 @@ from typing import Any
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import trusted_score
 from grpo_cli.jobs.train.alarm_actions import best_valid_gold, roll_back
-from grpo_cli.jobs.train.outcome import Outcome
+from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.jobs.train.running import Running
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
@@ -33,14 +33,14 @@ def mark_failed(run: RunFolder, err: UserError, *, tells: bool) -> None:
         err.hint = f"{err.hint}\n      {last}" if err.hint else last
 
 
-def end_interrupted(running: Running, step: int, code: Exit) -> Outcome:
+def end_interrupted(running: Running, step: int, code: Exit) -> TrainResult:
     """The end after a signal or a deadline, everything saved."""
     running.folder.update_manifest(status="interrupted", steps=step)
     finish(running, "interrupted", next_=resume_hint(running.folder))
     return outcome_of(running, step, code, "interrupted")
 
 
-def end_trained(running: Running, step: int, action: str | None) -> Outcome:
+def end_trained(running: Running, step: int, action: str | None) -> TrainResult:
     """The end of a run that went as far as it should: to its last step, or to where a rule stopped it."""
     status: Status = "stopped" if running.stop_rules.reason else "done"
     reason = running.stop_rules.reason or running.alarmed.reason or None
@@ -49,14 +49,14 @@ def end_trained(running: Running, step: int, action: str | None) -> Outcome:
     return outcome_of(running, step, Exit.BAR_MISSED if reason or action else Exit.OK, status)
 
 
-def end_paused(running: Running, step: int) -> Outcome:
+def end_paused(running: Running, step: int) -> TrainResult:
     """The end of a process that stops for a person to look; a resume goes on from here."""
     hint = "resumed as it is, the run stops at new alarms only; with `monitor.on_alarm=warn` at none"
     running.display.note("warn", f"paused after step {step}", hint)
     return _ended(running, step, "paused", resume_hint(running.folder), action="pause")
 
 
-def end_rolled_back(running: Running, step: int) -> Outcome:
+def end_rolled_back(running: Running, step: int) -> TrainResult:
     """The end of a run whose result is its best checkpoint by the gold verifier; what came later is set aside.
 
     Nothing is trained on: chance depends on seed and step alone, so the same verifier would lead to the same place.
@@ -83,7 +83,7 @@ def end_rolled_back(running: Running, step: int) -> Outcome:
     return _ended(running, best, "rolled_back", next_, action="roll_back", at=step)
 
 
-def _ended(running: Running, step: int, status: Status, next_: str, **act: Any) -> Outcome:
+def _ended(running: Running, step: int, status: Status, next_: str, **act: Any) -> TrainResult:
     alarmed = running.alarmed
     if running.ranks.is_main:
         running.folder.update_manifest(status=status, steps=step, **alarmed.acted(**act))
@@ -118,12 +118,12 @@ def finish(running: Running, status: Status, next_: str, **more: str) -> None:
     )
 
 
-def outcome_of(running: Running, steps: int, code: Exit, status: Status) -> Outcome:
+def outcome_of(running: Running, steps: int, code: Exit, status: Status) -> TrainResult:
     """What the run came to, once every rank is here."""
     running.ranks.wait()  # the first rank that ends with a code above 0 has torchrun end the others
     measured = {m["step"]: m for m in running.evaluations}
     last = running.folder.checkpoint_path(steps)
-    return Outcome(
+    return TrainResult(
         running.folder,
         steps,
         before=measured.get(0),

@@ -18,7 +18,7 @@ from grpo_cli.jobs.train.alarm_actions import Alarmed, best_gold
 from grpo_cli.jobs.train.callbacks import Watch
 from grpo_cli.jobs.train.gate import refused_by
 from grpo_cli.jobs.train.held_out import HeldOut
-from grpo_cli.jobs.train.outcome import Outcome, Stopwatch
+from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import Running
 from grpo_cli.jobs.train.setup import Parts, connect, furnish_run, make_parts, make_trainer
 from grpo_cli.jobs.train.start import create_run, resume_point, run_info
@@ -53,7 +53,7 @@ class Job:
         self.folder: RunFolder | None = None
         self.held_out: HeldOut | None = None
 
-    def run(self, resume: RunFolder | None = None) -> Outcome:
+    def run(self, resume: RunFolder | None = None) -> TrainResult:
         """Train.
 
         Raises:
@@ -70,7 +70,7 @@ class Job:
                 tracker.close()
             self.display.close()
 
-    def _open(self, resume: RunFolder | None) -> Outcome:
+    def _open(self, resume: RunFolder | None) -> TrainResult:
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks)
@@ -92,7 +92,9 @@ class Job:
             return made
         return SilentRun(Path(self.ranks.agreed("")))
 
-    def _begin(self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool) -> Outcome:
+    def _begin(
+        self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool
+    ) -> TrainResult:
         recipe, display = self.recipe, self.display
         device = device_name(place.policy.device, self.ranks.world)
         display.start(run_info(recipe, run, label=self.label, device=device, logs=self.ranks.is_main))
@@ -107,9 +109,11 @@ class Job:
             run.update_manifest(status="interrupted")
             display.note("warn", "stopped at once", hint=ending.resume_hint(run))
             seconds = self.stopwatch.of(run)
-            return Outcome(run, 0, seconds=seconds, code=stop.code, status="interrupted")
+            return TrainResult(run, 0, seconds=seconds, code=stop.code, status="interrupted")
 
-    def _train(self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool) -> Outcome:
+    def _train(
+        self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool
+    ) -> TrainResult:
         start = resume_point(run, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
             with (
@@ -194,7 +198,7 @@ class Job:
         finally:
             shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
 
-    def _end(self, done: int) -> Outcome:
+    def _end(self, done: int) -> TrainResult:
         running = self.running
         if running.alarmed.action == "pause":
             return ending.end_paused(running, done)

@@ -10,7 +10,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train.alarm_actions import Alarmed
-from grpo_cli.jobs.train.outcome import Stopwatch
+from grpo_cli.jobs.train.result import Stopwatch
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.interrupt import Interrupts
 from grpo_cli.run.folder import RunFolder

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from grpo_cli.jobs.train.outcome import Outcome
+from grpo_cli.jobs.train.result import TrainResult
 
 SCHEMA = 1
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
+def summary(outcome: TrainResult) -> dict[str, Any]:
     """The one object of `--json`."""
     return {
         "schema": SCHEMA,

@@ -15,7 +15,7 @@ from grpo_cli.run.info import Status
 
 
 @dataclass
-class Outcome:
+class TrainResult:
     """What a run came to; `before` and `after` are evaluation metrics, `code` is the exit code."""
 
     run: RunFolder

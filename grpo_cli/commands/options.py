@@ -1,0 +1,123 @@
+"""Arguments and options of the commands, by name: what several commands take is written, and helped with, once.
+
+Typer looks these aliases up when it reads a signature, so a command imports them at run time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+RecipePlace = Annotated[
+    str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")
+]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+]
+RecipeSets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key of the recipe.")
+]
+Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
+
+# train
+RecipeOrOwn = Annotated[
+    str | None,
+    typer.Argument(
+        help="A recipe file, the name of a shipped recipe, or - for stdin; with --resume RUN the run's own."
+    ),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume",
+        metavar="[RUN]",
+        help="Continue this run (a folder or a name under runs/); without one the recipe's newest.",
+    ),
+]
+ResumeAnyway = Annotated[
+    bool, typer.Option("--resume-anyway", help="Allow changed keys that do not touch the training itself.")
+]
+SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check recipe, rows and golds, show the plan, stop.")]
+
+# eval
+ModelPlace = Annotated[str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.")]
+MeasuringRecipe = Annotated[
+    str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")
+]
+EvalSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override one key, such as data.eval=FILE or eval.samples=8."
+    ),
+]
+Against = Annotated[
+    str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")
+]
+EvalOut = Annotated[
+    Path | None, typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint.")
+]
+EvalSeed = Annotated[int, typer.Option(help="Seed of sampling.")]
+PassFloor = Annotated[float | None, typer.Option(help="Exit 1 if pass@1 is below this.")]
+
+# probe
+Prompts = Annotated[
+    int | None, typer.Option("--prompts", "-n", min=1, help="Training prompts; default `gate.n`, else 64.")
+]
+Samples = Annotated[
+    int | None, typer.Option(min=2, max=256, help="Samples of each; default `gate.samples`, else 8.")
+]
+ProbeSeed = Annotated[int | None, typer.Option(help="Seed of choosing and sampling; default `train.seed`.")]
+ProbeOut = Annotated[Path | None, typer.Option(help="Write the samples here, as `grpo verify` reads them.")]
+
+# verify
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE|-", help="JSON lines, plain, .gz or .zst; `-` is stdin.")
+]
+VerifyRecipe = Annotated[str | None, typer.Option("--recipe", help="Use the verifiers of this recipe.")]
+Math = Annotated[bool, typer.Option("--math", help="Compare the boxed answer with the gold.")]
+Code = Annotated[bool, typer.Option("--code", help="Run the program against the row's tests.")]
+Regex = Annotated[list[str] | None, typer.Option("--regex", metavar="PATTERN", help="Search for a pattern.")]
+OtherKinds = Annotated[
+    list[str] | None, typer.Option("--verifier", metavar="KIND", help="Any other verifier.")
+]
+VerifierOptions = Annotated[
+    list[str] | None, typer.Option("--option", metavar="[NAME.]K=V", help="Set an option of a verifier.")
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option("--weight", metavar="NAME=W", help="Weight of a verifier in the reward."),
+]
+Primary = Annotated[
+    str | None, typer.Option("--primary", metavar="NAME", help="Whose verdict is the outcome.")
+]
+CompletionKey = Annotated[
+    str | None, typer.Option("--completion-key", metavar="KEY", help="Field of the completion.")
+]
+AnswerKey = Annotated[
+    str | None, typer.Option("--answer-key", metavar="KEY", help="Field of the gold answer.")
+]
+PromptKey = Annotated[str | None, typer.Option("--prompt-key", metavar="KEY", help="Field of the prompt.")]
+GroupKey = Annotated[
+    str | None, typer.Option("--group-key", metavar="KEY", help="Field that names the group.")
+]
+Order = Annotated[
+    Literal["auto", "contiguous", "scattered"],
+    typer.Option(help="Whether a group's lines stand together."),
+]
+ScoredOut = Annotated[
+    str | None, typer.Option("--out", metavar="FILE", help="Write scored lines here, not to stdout.")
+]
+OnlySummary = Annotated[
+    bool, typer.Option("--json", help="Print one summary object on stdout; lines need --out.")
+]
+Stream = Annotated[bool, typer.Option("--stream", help="Answer every line at once, in order, flushed.")]
+ScoreFloor = Annotated[
+    float | None,
+    typer.Option("--fail-under", metavar="SCORE", help="Exit 1 if the mean score is below this."),
+]
+Processes = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default one a core.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")]

@@ -1,0 +1,1 @@
+"""`grpo export`: a checkpoint as a folder that other programs open."""
