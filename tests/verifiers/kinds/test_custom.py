@@ -82,18 +82,6 @@ def test_none_is_no_verdict_where_it_is_all_the_function_says() -> None:
     assert judged("always_none", "x", {}).outcome is Outcome.ERROR
 
 
-def test_the_example_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    block = next(
-        part.split("```")[0] for part in readme.split("```python\n")[1:] if "def score(completion" in part
-    )
-    (tmp_path / "reward.py").write_text(block)
-    made = build("python", function="reward.py:score", path=[str(tmp_path)], workers=1)
-    scores = [made.verify(text, {"answer": "42"}).score for text in ("so 41, no, 42", "it is 24", "no idea")]
-    made.close()
-    assert scores == [1.0, 0.5, 0.0] and len(block.splitlines()) <= 15
-
-
 @pytest.mark.parametrize(
     "value", [1.5, -0.1, float("nan"), float("inf"), "1", [1.0], {"scor": 1}, {"outcome": "good"}, {}]
 )

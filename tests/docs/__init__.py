@@ -1,0 +1,1 @@
+"""The pages: their commands run, their examples load, their links lead somewhere."""

@@ -1,0 +1,137 @@
+"""The README: its size, and every command, transcript, recipe and function on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.recipe.reading.load import load
+from grpo_verifiers import build
+from tests.docs.pages import README, ROOT, blocks, commands
+
+FAST = ("grpo init", "grpo check")
+"""What takes seconds; the other commands of the README are run by slow tests, `make setup` by `make test-newcomer`."""
+
+
+def shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """A command line as the README prints it, in a folder; `grpo` and `make` are this environment's."""
+    bin_folder = folder / ".bin"
+    bin_folder.mkdir(exist_ok=True)
+    grpo = bin_folder / "grpo"
+    grpo.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m grpo_cli "$@"\n')
+    grpo.chmod(0o755)
+    env = os.environ | {
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}",
+        "NO_COLOR": "1",
+    }
+    return subprocess.run(["bash", "-c", line], cwd=folder, env=env, capture_output=True, text=True)
+
+
+def own_task() -> list[str]:
+    """The commands under "Your own task"."""
+    return [
+        line for block in blocks(README, "sh") if block.heading == "Your own task" for line in commands(block)
+    ]
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text()
+    assert len(text.splitlines()) <= 180 and len(text.split()) <= 1500
+    assert max(map(len, text.splitlines())) <= 300
+
+
+def test_every_block_of_the_readme_is_one_that_is_tested() -> None:
+    headings = {(block.language, block.heading) for block in blocks(README)}
+    assert headings == {
+        ("sh", "Two commands to a rising reward"),
+        ("console", "Score what a model wrote"),
+        ("sh", "Your own task"),
+        ("yaml", "Your own task"),
+        ("python", "Your own task"),
+        ("", "The rooms, in the order of the flow"),
+    }
+
+
+def test_the_targets_of_make_are_there() -> None:
+    (block,) = (b for b in blocks(README, "sh") if b.heading.startswith("Two commands"))
+    lines = commands(block)
+    assert [line.split()[0] for line in lines] == ["make", "make"]
+    for line in lines:
+        done = subprocess.run([*line.split(), "-n"], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_transcript_of_verify_is_what_it_prints(tmp_path: Path) -> None:
+    (block,) = blocks(README, "console")
+    prompt, *shown = block.text.splitlines()
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    done = shell(tmp_path, prompt.removeprefix("$ "))
+    clock = re.compile(r"^(  lines +\d+) .*")  # its seconds differ
+    assert done.returncode == 0
+    assert [clock.sub(r"\1", line) for line in done.stderr.splitlines()] == [
+        clock.sub(r"\1", line) for line in shown
+    ]
+    rows = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    assert all({"verdicts", "outcome", "reward"} <= set(row) for row in rows)
+
+
+def test_the_first_commands_for_a_task_of_ones_own_run(tmp_path: Path) -> None:
+    fast = [line for line in own_task() if line.startswith(FAST)]
+    assert len(fast) == 2
+    for line in fast:
+        done = shell(tmp_path, line)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_commands_for_a_task_of_ones_own_run_as_printed(tmp_path: Path) -> None:
+    for line in own_task():
+        done = shell(tmp_path, line)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert len(list((tmp_path / "runs").glob("*/report.html"))) == 1
+
+
+@pytest.mark.slow
+def test_make_train_trains_the_quickstart(tmp_path: Path) -> None:
+    # `setup` is taken for made: its environment is the one that runs this
+    venv = Path(sys.executable).parents[1]
+    runs = f"ARGS=--set run.dir={tmp_path} --set run.name=first"
+    done = subprocess.run(
+        ["make", "-o", "setup", "train", f"VENV={venv}", runs],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "first" / "metrics.jsonl").read_text().splitlines()]
+    scores = [line["eval/pass@1"] for line in lines if "eval/pass@1" in line]
+    assert scores[0] < 0.5 < 0.7 < scores[-1]
+
+
+def test_the_recipe_of_the_readme_loads_and_has_twelve_lines(tmp_path: Path) -> None:
+    (block,) = blocks(README, "yaml")
+    (tmp_path / "recipe.yaml").write_text(block.text)
+    recipe = load(tmp_path / "recipe.yaml")
+    assert list(recipe.verify) == ["math"] and len(block.text.splitlines()) == 12
+
+
+def test_the_function_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    (block,) = blocks(README, "python")
+    (tmp_path / "reward.py").write_text(block.text)
+    made = build("python", function="reward.py:score", path=[str(tmp_path)], workers=1)
+    scores = [
+        made.verify(text, {"answer": "42"}).score for text in ("so 41, no, 42", "it is 24", "no idea", "43")
+    ]
+    made.close()
+    assert scores == [1.0, 0.5, 0.0, 0.0]
+    body = block.text[block.text.index("def ") :]
+    assert len(body.splitlines()) + 1 <= 8  # and the import
