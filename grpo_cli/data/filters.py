@@ -19,16 +19,20 @@ class FilterError(ValueError):
     """A value that a filter cannot work on; the message says why, without the row."""
 
 
-def as_text(value: Any) -> str:
+class NullError(FilterError):
+    """The value is null."""
+
+
+def as_text(value: object) -> str:
     """The text of a value: strings as they are, numbers and true/false as JSON spells them, lists and objects as JSON.
 
     Raises:
-        FilterError: the value is null.
+        NullError: the value is null.
     """
     if isinstance(value, str):
         return value
     if value is None:
-        raise FilterError("is null")
+        raise NullError("is null")
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -36,7 +40,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
-def _after(value: Any, mark: str) -> str:
+def _after(value: object, mark: str) -> str:
     """The text after the first `mark`, without outer white space."""
     _, found, rest = as_text(value).partition(mark)
     if not found:
@@ -44,7 +48,7 @@ def _after(value: Any, mark: str) -> str:
     return rest.strip()
 
 
-def _after_last(value: Any, mark: str) -> str:
+def _after_last(value: object, mark: str) -> str:
     """The text after the last `mark`, without outer white space."""
     _, found, rest = as_text(value).rpartition(mark)
     if not found:
@@ -52,7 +56,7 @@ def _after_last(value: Any, mark: str) -> str:
     return rest.strip()
 
 
-def _before(value: Any, mark: str) -> str:
+def _before(value: object, mark: str) -> str:
     """The text before the first `mark`, without outer white space."""
     head, found, _ = as_text(value).partition(mark)
     if not found:
@@ -60,24 +64,24 @@ def _before(value: Any, mark: str) -> str:
     return head.strip()
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: object) -> list[str]:
     lines = [line.strip() for line in as_text(value).splitlines() if line.strip()]
     if not lines:
         raise FilterError("is empty")
     return lines
 
 
-def _first_line(value: Any) -> str:
+def _first_line(value: object) -> str:
     """The first line that is not blank."""
     return _lines(value)[0]
 
 
-def _last_line(value: Any) -> str:
+def _last_line(value: object) -> str:
     """The last line that is not blank."""
     return _lines(value)[-1]
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     """The last number in the text, without thousands commas or a trailing dot."""
     found = NUMBER.findall(as_text(value))
     if not found:
@@ -85,7 +89,7 @@ def _number(value: Any) -> str:
     return str(found[-1]).replace(",", "").rstrip(".")
 
 
-def _boxed(value: Any) -> str:
+def _boxed(value: object) -> str:
     r"""What stands in the last balanced `\boxed{…}`."""
     text = as_text(value)
     start = text.rfind("\\boxed{")
@@ -101,7 +105,7 @@ def _boxed(value: Any) -> str:
     raise FilterError(f"has no closed \\boxed{{…}} in {_short(text[-40:])}")
 
 
-def _letter(value: Any) -> str:
+def _letter(value: object) -> str:
     """0 is A, 1 is B, …: the choice an index names."""
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
@@ -110,31 +114,53 @@ def _letter(value: Any) -> str:
     return chr(ord("A") + value)
 
 
-def _join(value: Any, between: str = "\n") -> str:
+def _join(value: object, between: str = "\n") -> str:
     """The items of a list, with `between` (a line break) between them."""
     if not isinstance(value, list):
         raise FilterError(f"is {_short(as_text(value))}, not a list")
     return between.join(as_text(item) for item in value)
 
 
-def _choices(value: Any) -> str:
+def _choices(value: object) -> str:
     """A list as lettered lines: `A. …`, `B. …`."""
     if not isinstance(value, list) or len(value) > 26:
         raise FilterError(f"is {_short(as_text(value))}, not a list of at most 26 choices")
     return "\n".join(f"{chr(ord('A') + i)}. {as_text(item)}" for i, item in enumerate(value))
 
 
-def _default(value: Any, instead: str) -> Any:
+def _default(value: object, instead: str) -> Any:
     """`instead` where the value is null, missing or empty, or an earlier filter found nothing (the template sees to those)."""
     return instead if value is None or value == "" else value
 
 
-def _json(value: Any) -> str:
-    """The value as JSON."""
-    return json.dumps(value, ensure_ascii=False)
+def _json(value: object, path: str = "") -> Any:
+    """A text that holds JSON as the value it holds, or what stands at `path` (`a.b.0`) in it; any other value as JSON text."""
+    if not isinstance(value, str):
+        return _inside(value, path) if path else json.dumps(value, ensure_ascii=False)
+    try:
+        found = json.loads(value, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as err:
+        raise FilterError(f"holds no JSON: {_short(value)}") from err
+    return _inside(found, path) if path else found
 
 
-def _replace(value: Any, old: str, new: str) -> str:
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _inside(value: object, path: str) -> Any:
+    for key in path.split("."):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            known = f"; it has {', '.join(list(map(str, value))[:12])}" if isinstance(value, dict) else ""
+            raise FilterError(f"has nothing at `{path}`{known}")
+    return value
+
+
+def _replace(value: object, old: str, new: str) -> str:
     """Every `old` replaced by `new`."""
     return as_text(value).replace(old, new)
 
@@ -157,7 +183,7 @@ FILTERS: dict[str, Filter] = {
     "default": Filter(_default, 1, 1),
     "first_line": Filter(_first_line),
     "join": Filter(_join, 0, 1),
-    "json": Filter(_json),
+    "json": Filter(_json, 0, 1),
     "last_line": Filter(_last_line),
     "letter": Filter(_letter),
     "lower": Filter(lambda value: as_text(value).lower()),

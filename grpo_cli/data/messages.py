@@ -1,23 +1,34 @@
-"""Prompts that already are chat messages. The last one must not be the assistant's: that is what the model shall write."""
+"""Prompts that already are chat messages. The last one must not be the assistant's: that is what the model shall write.
+
+What a message holds beside role and content (`tool_calls`, `tool_call_id`, `name`, …) stays in it for the chat template
+to render; what no template of text can render (images, sound) is refused. Keys whose value is null say nothing and go.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
+UNREADABLE = ("images", "image", "audio", "video", "videos", "function_call", "refusal")
+"""Keys of messages that no chat template of text renders."""
+
+Message = dict[str, Any]
 
 
 class BadMessages(ValueError):
     """A message list that cannot be a prompt."""
 
 
-def as_chat(prompt: str, system: str | None) -> list[dict[str, str]]:
+def as_chat(prompt: str, system: str | None) -> list[Message]:
     """A text prompt as a chat of one user turn."""
     head = [{"role": "system", "content": system}] if system is not None else []
     return [*head, {"role": "user", "content": prompt}]
 
 
-def read_messages(value: list[Any], system: str | None) -> list[dict[str, str]]:
+def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
     """The messages, checked; `system` is put in front unless the list brings its own.
 
     Raises:
@@ -35,28 +46,85 @@ def read_messages(value: list[Any], system: str | None) -> list[dict[str, str]]:
     return messages
 
 
-def _message(item: Any, number: int) -> dict[str, str]:
-    if not isinstance(item, dict) or "role" not in item or "content" not in item:
-        raise BadMessages(f"message {number} of the prompt is no object with `role` and `content`")
+def _message(item: object, number: int) -> Message:
+    where = f"message {number} of the prompt"
+    if not isinstance(item, dict) or "role" not in item or not ("content" in item or item.get("tool_calls")):
+        raise BadMessages(f"{where} is no object with `role` and `content`")
     if item["role"] not in ROLES:
-        raise BadMessages(
-            f"message {number} of the prompt has the role `{item['role']}`; known: {', '.join(ROLES)}"
-        )
-    return {"role": item["role"], "content": _text(item["content"], number)}
+        raise BadMessages(f"{where} has the role `{item['role']}`; known: {', '.join(ROLES)}")
+    more = {k: v for k, v in item.items() if k not in ("role", "content") and v is not None and v != []}
+    unread = next((key for key in more if key in UNREADABLE), None)
+    if unread:
+        raise BadMessages(f"{where} has `{unread}`, which is not read here: take it out of the messages")
+    if "tool_calls" in more:
+        more["tool_calls"] = _calls(more["tool_calls"], where)
+    content = item.get("content")
+    if content is None and "tool_calls" in more:
+        content = ""
+    return {"role": item["role"], "content": _text(content, where), **more}
 
 
-def _text(content: Any, number: int) -> str:
+def _calls(value: object, where: str) -> list[Any]:
+    """Tool calls with their arguments as objects: OpenAI writes them as JSON text, chat templates expect the object."""
+    if not isinstance(value, list) or not all(isinstance(call, dict) for call in value):
+        raise BadMessages(f"{where} has `tool_calls` that are no list of objects")
+    return [_call(call) for call in value]
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    inner = call.get("function")
+    if isinstance(inner, dict):
+        return {**call, "function": _call(inner)}
+    arguments = call.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            parsed = json.loads(arguments)
+        except ValueError:
+            return dict(call)
+        return {**call, "arguments": parsed} if isinstance(parsed, dict) else dict(call)
+    return dict(call)
+
+
+def _text(content: object, where: str) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(
         isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
     ):
         return "".join(part["text"] for part in content)
-    raise BadMessages(f"message {number} of the prompt has content that is no text")
+    raise BadMessages(f"{where} has content that is no text")
 
 
-def prompt_text(messages: list[dict[str, str]]) -> str:
+def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
+    """The tools that a row offers in its column `tools`, also as JSON text; None where it offers none.
+
+    A row whose prompt is text may have a column of that name that means something else: only a list of tools counts.
+
+    Raises:
+        BadMessages: the prompt is a list of messages, and the column is something else than a list of tools.
+    """
+    if isinstance(value, str) and value.strip()[:1] == "[":
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    if isinstance(value, list) and value and all(_is_tool(item) for item in value):
+        return value
+    if is_chat and value not in (None, "", [], {}):
+        raise BadMessages("the column `tools` is no list of tools, each with a `name` or a `function`")
+    return None
+
+
+def _is_tool(item: object) -> bool:
+    return isinstance(item, dict) and (isinstance(item.get("function"), dict) or "name" in item)
+
+
+def prompt_text(messages: Sequence[Message]) -> str:
     """The text that stands for the chat in records and on the screen: its turns without the system's."""
     return "\n\n".join(
-        message["content"] for message in messages if message["role"] not in ("system", "developer")
+        _shown(message) for message in messages if message["role"] not in ("system", "developer")
     )
+
+
+def _shown(message: Message) -> str:
+    calls = message.get("tool_calls")
+    called = json.dumps(calls, ensure_ascii=False) if calls else ""
+    return "\n".join(part for part in (message["content"], called) if part) if called else message["content"]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from grpo_cli.data.files import Record
 from grpo_cli.data.filters import FilterError, as_text
-from grpo_cli.data.messages import BadMessages, as_chat, prompt_text, read_messages
+from grpo_cli.data.messages import BadMessages, Message, as_chat, prompt_text, read_messages, read_tools
 from grpo_cli.data.sources import SourceLike, Which, broken_lines, load_source, mix
 from grpo_cli.data.template import (
     FillError,
@@ -25,21 +25,24 @@ from grpo_cli.data.template import (
     Template,
     TemplateError,
     column_or_template,
+    gold_of,
     parse,
+    refused,
 )
 from grpo_cli.errors import DataError, Mistake, RecipeError
-from grpo_verifiers.names import near_or_known
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt with its gold; `messages` is None where `data.plain` asks for bare text. `place` is where it came from."""
+    """One prompt with its gold; `messages` is None where `data.plain` asks for bare text. `place` is where it came from,
+    `tools` what the row offers the model to call."""
 
     id: str
     prompt: str
-    messages: list[dict[str, str]] | None
+    messages: list[Message] | None
     fields: dict[str, Any]
     place: str = field(default="", compare=False)
+    tools: list[dict[str, Any]] | None = None
 
 
 class DataLike(Protocol):
@@ -102,7 +105,7 @@ class RowLayout:
     answer: Template | None
     id: Template | None
     columns: dict[str, Template]
-    system: str | None
+    system: Template | None
     plain: bool
 
     @classmethod
@@ -114,9 +117,9 @@ class RowLayout:
         """
         mistakes: list[Mistake] = []
 
-        def read(key: str, source: str, bare: bool = False) -> Template:
+        def read(key: str, source: str, bare: bool = False, loose: bool = False) -> Template:
             try:
-                return column_or_template(source) if bare else parse(source)
+                return column_or_template(source) if bare else parse(source, loose=loose)
             except TemplateError as err:
                 mistakes.append(template_mistake(f"data.{key}", source, err))
                 return parse("")
@@ -128,9 +131,10 @@ class RowLayout:
             columns={
                 name: read(f"columns.{name}", source, bare=True) for name, source in data.columns.items()
             },
-            system=data.system,
+            system=None if data.system is None else read("system", data.system, loose=True),
             plain=data.plain,
         )
+        mistakes += [Mistake("data.system", why) for why in told_golds(layout.system, layout.answer)]
         if mistakes:
             raise RecipeError(mistakes)
         return layout
@@ -142,27 +146,44 @@ class RowLayout:
             FillError, BadMessages: it cannot be filled.
         """
         fields = dict(record.fields)
-        answer = record.fields.get("answer") if self.answer is None else self.answer.fill(record.fields)
+        answer = record.fields.get("answer") if self.answer is None else gold_of(self.answer, record.fields)
         if self.answer is not None or "answer" in fields:
             fields["answer"] = _gold(answer)
         fields.update((name, template.value(record.fields)) for name, template in self.columns.items())
         value = self.prompt.value(record.fields)
+        system = self._system(record.fields)
         if isinstance(value, list):
-            messages = read_messages(value, self.system)
+            messages = read_messages(value, system)
             if self.plain:
                 raise BadMessages("the prompt is a list of messages, but `data.plain` wants text")
-            return Row(row_id, prompt_text(messages), messages, fields, record.place)
+            tools = read_tools(record.fields.get("tools"), is_chat=True)
+            return Row(row_id, prompt_text(messages), messages, fields, record.place, tools)
         try:
             prompt = as_text(value)
         except FilterError as err:
-            raise FillError(f"`{self.prompt.source}` {err}") from err
+            raise refused(self.prompt.source, err) from err
         if not prompt.strip():
             raise FillError("the prompt is empty")
         if self.plain:
-            return Row(
-                row_id, f"{self.system}\n\n{prompt}" if self.system else prompt, None, fields, record.place
-            )
-        return Row(row_id, prompt, as_chat(prompt, self.system), fields, record.place)
+            return Row(row_id, f"{system}\n\n{prompt}" if system else prompt, None, fields, record.place)
+        tools = read_tools(record.fields.get("tools"), is_chat=False)
+        return Row(row_id, prompt, as_chat(prompt, system), fields, record.place, tools)
+
+    def _system(self, fields: Mapping[str, Any]) -> str | None:
+        """The system turn of a row; a template that a row fills with nothing gives none."""
+        if self.system is None:
+            return None
+        text = self.system.fill(fields)
+        return text if text.strip() or not self.system.columns else None
+
+
+def told_golds(system: Template | None, answer: Template | None) -> list[str]:
+    """What is wrong with a system message that names the column of the gold: it would tell the model the answer."""
+    golds = {"answer"} if answer is None else {path.partition(".")[0] for path in answer.columns} | {"answer"}
+    told = [] if system is None else [path for path in system.columns if path.partition(".")[0] in golds]
+    return [
+        f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces" for path in told
+    ]
 
 
 def _gold(value: Any) -> Any:
@@ -196,9 +217,8 @@ def make_rows(records: Sequence[Record], layout: RowLayout) -> list[Row]:
             mistakes.append(Mistake(record.place, str(err)))
     for column, failures in missing.items():
         record, first = failures[0]
-        shown = near_or_known(column, first.columns)
         count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
-        mistakes.append(Mistake(record.place, f"no column `{column}`{count}{shown}"))
+        mistakes.append(Mistake(record.place, f"no column `{column}`{count}{first.why}"))
     if mistakes:
         raise DataError(mistakes)
     return rows

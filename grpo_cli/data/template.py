@@ -6,13 +6,17 @@ else gives the value itself (`Template.value`), so that message lists and test l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_cli.data.filters import FILTERS, Filter, FilterError, as_text
+from grpo_cli.data.filters import FILTERS, Filter, FilterError, NullError, as_text
 from grpo_verifiers.names import near_or_known
 
+_COLUMN = re.compile(r"\{\s*[^\W\d]\w*(?:\.\w+)*\s*(?:\|[^{}]*)?\}")
+"""A placeholder where other braces may stand around: nothing but a column's name, perhaps with filters."""
+_COMMAND = re.compile(r"\\[A-Za-z]+$")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -28,12 +32,17 @@ class FillError(ValueError):
     """A row that a template cannot be filled from."""
 
 
-class MissingColumn(FillError):
-    """A row without a column the template names."""
+class NullValue(FillError):
+    """A row with null where the template names a column."""
 
-    def __init__(self, column: str, columns: Sequence[str]) -> None:
+
+class MissingColumn(FillError):
+    """A row without a column the template names; `why` says more than which columns there are."""
+
+    def __init__(self, column: str, columns: Sequence[str], why: str = "") -> None:
         self.column, self.columns = column, tuple(columns)
-        super().__init__(f"no column `{column}`{near_or_known(column, columns)}")
+        self.why = why or near_or_known(column, columns)
+        super().__init__(f"no column `{column}`{self.why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Placeholder:
                 try:
                     value = use.apply(value, *args)
                 except FilterError as err:
-                    problem = FillError(f"`{self.path}` {err}")
+                    problem = refused(self.path, err)
         if problem:
             raise problem
         return value
@@ -72,7 +81,7 @@ class Placeholder:
         try:
             return as_text(self.value(fields))
         except FilterError as err:
-            raise FillError(f"`{self.path}` {err}") from err
+            raise refused(self.path, err) from err
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +110,40 @@ class Template:
         Raises:
             FillError: missing column, null, or a filter that finds nothing.
         """
-        if len(self.parts) == 1 and isinstance(self.parts[0], Placeholder):
-            return self.parts[0].value(fields)
-        return self.fill(fields)
+        first = self.parts[0]
+        return first.value(fields) if self.is_bare and isinstance(first, Placeholder) else self.fill(fields)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is one placeholder and nothing else."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], Placeholder)
+
+
+def gold_of(template: Template, fields: Mapping[str, Any]) -> Any:
+    """The gold that a template gives: the value itself of one bare placeholder (a list means any of its items), else text.
+
+    Raises:
+        FillError: missing column, null, a filter that finds nothing, or a list or object inside text, which would become
+            the only accepted answer as its JSON.
+    """
+    if template.is_bare:
+        value = template.value(fields)
+        if value is None:
+            raise NullValue(f"`{template.columns[0]}` is null")
+        return value
+    for part in template.parts:
+        if isinstance(part, Placeholder) and isinstance(part.value(fields), list | dict):
+            raise FillError(
+                f"`{part.path}` is a list or object inside text; say which part, such as `{{{part.path}.0}}`, "
+                f"or the template as `{{{part.path}}}` alone"
+            )
+    return template.fill(fields)
+
+
+def refused(path: str, err: FilterError) -> FillError:
+    """Why a row cannot be filled, from what a filter says of the value at `path`."""
+    kind = NullValue if isinstance(err, NullError) else FillError
+    return kind(f"`{path}` {err}")
 
 
 def look_up(fields: Mapping[str, Any], path: str) -> Any:
@@ -125,12 +165,19 @@ def look_up(fields: Mapping[str, Any], path: str) -> Any:
             known = (
                 [f"{inside}.{k}" if inside else str(k) for k in value] if isinstance(value, Mapping) else []
             )
-            raise MissingColumn(path, known)
+            raise MissingColumn(path, known, _held_as_text(value, inside, ".".join(parts[depth:])))
     return value
 
 
-def parse(source: str) -> Template:
-    """Read a template.
+def _held_as_text(value: object, column: str, path: str) -> str:
+    """The way out where a path goes on into a text that holds JSON."""
+    if not isinstance(value, str) or value.strip()[:1] not in ("{", "["):
+        return ""
+    return f": `{column}` is a text that holds JSON, say `{{{column} | json('{path}')}}`"
+
+
+def parse(source: str, *, loose: bool = False) -> Template:
+    """Read a template; `loose` keeps braces that hold no column's name, and those of a LaTeX command (`\\boxed{answer}`).
 
     Raises:
         TemplateError: unknown filter, unclosed brace, stray quote, wrong number of arguments.
@@ -141,6 +188,8 @@ def parse(source: str) -> Template:
         char = source[at]
         if char in "{}" and source[at : at + 2] == char * 2:
             text, at = text + char, at + 2
+        elif loose and char in "{}" and not (char == "{" and _names_column(source, at)):
+            text, at = text + char, at + 1
         elif char == "}":
             raise TemplateError("`}` without `{`; write `}}` for a brace", at)
         elif char == "{":
@@ -155,6 +204,10 @@ def parse(source: str) -> Template:
     if text or not parts:
         parts.append(text)
     return Template(source, tuple(parts))
+
+
+def _names_column(source: str, at: int) -> bool:
+    return bool(_COLUMN.match(source, at)) and not _COMMAND.search(source, 0, at)
 
 
 def column_or_template(source: str) -> Template:

@@ -61,13 +61,17 @@ class Lengths:
         self.template = {_turns(row): len(encode(row)) for row in rows[:1]}
 
     def __call__(self, row: Row) -> int:
-        template = self.template.get(_turns(row))
+        template = None if _has_tools(row) else self.template.get(_turns(row))
         if template is not None and self.limit is not None:
             texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]
             most = template + MOST_TOKENS_A_BYTE * sum(len(text.encode()) for text in texts)
             if most <= self.limit:
                 return most
         return len(self.encode(row))
+
+
+def _has_tools(row: Row) -> bool:
+    return bool(row.tools) or any("tool_calls" in message for message in row.messages or ())
 
 
 def _turns(row: Row) -> tuple[str, ...]:

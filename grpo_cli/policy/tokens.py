@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.errors import DataError
 from grpo_cli.policy.modes import causal_model
 
 if TYPE_CHECKING:
@@ -16,11 +17,32 @@ if TYPE_CHECKING:
 def encode(tokenizer: Any, row: Row, chat: Mapping[str, Any] | None = None) -> list[int]:
     """The prompt's token ids: chat template with the options `chat` where the row has messages, plain text otherwise."""
     if row.messages is not None:
-        ids = tokenizer.apply_chat_template(
-            row.messages, add_generation_prompt=True, tokenize=True, return_dict=False, **(chat or {})
-        )
-        return list(ids)
+        options = {"tools": row.tools, **(chat or {})} if row.tools else chat or {}
+        ids = list(_render(tokenizer, row.messages, options))
+        if ignored := _ignored(tokenizer, row, options, ids):
+            raise DataError(
+                f"the model's chat template leaves {ignored} of this row out of the prompt",
+                place=row.place,
+                hint="take a model whose template renders them, or take them out of the rows",
+            )
+        return ids
     return list(tokenizer(row.prompt).input_ids)
+
+
+def _render(tokenizer: Any, messages: object, options: Mapping[str, Any]) -> Any:
+    return tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options
+    )
+
+
+def _ignored(tokenizer: Any, row: Row, options: Mapping[str, Any], ids: list[int]) -> str:
+    """What of the row's tools and tool calls makes no difference to its prompt; empty where all do, or there are none."""
+    if row.tools and ids == list(_render(tokenizer, row.messages, {**options, "tools": None})):
+        return "the `tools`"
+    bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in row.messages or ()]
+    if bare != row.messages and ids == list(_render(tokenizer, bare, options)):
+        return "the `tool_calls`"
+    return ""
 
 
 def end_tokens(model: nn.Module, tokenizer: Any = None) -> set[int]:

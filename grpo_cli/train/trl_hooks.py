@@ -150,7 +150,7 @@ class Samples:
     completions: list[Completion]
     texts: list[str]
     prompt_ids: list[list[int]]
-    prompts: list[list[dict[str, str]] | str]
+    prompts: list[list[dict[str, Any]] | str]
     places: range
 
     @classmethod

@@ -185,7 +185,9 @@ def _chat(template: str | None, config: dict[str, Any]) -> Callable[[Row], str] 
 
     def render(row: Row) -> str:
         try:
-            return compiled.render(messages=row.messages, add_generation_prompt=True, **special)
+            return compiled.render(
+                messages=row.messages, tools=row.tools, add_generation_prompt=True, **special
+            )
         except TemplateError as err:
             raise UnknownTokens(f"its chat template refuses {row.place}: {err}") from err
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from grpo_cli.data.template import TemplateError, column_or_template, parse
+from grpo_cli.data.rows import told_golds
+from grpo_cli.data.template import Template, TemplateError, column_or_template, parse
 from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path, dotted
 
@@ -13,20 +14,23 @@ from grpo_cli.recipe.paths import Path, dotted
 def check_templates(data: dict[str, Any]) -> list[RecipeFinding]:
     """One finding for each template that cannot be read."""
     found = []
+    read: dict[Path, Template] = {}
     for path, text, bare in _templates(data):
         try:
-            column_or_template(text) if bare else parse(text)
+            loose = path == ("data", "system")
+            read[path] = column_or_template(text) if bare else parse(text, loose=loose)
         except TemplateError as err:
             near = "".join(c if c.isprintable() else "·" for c in text[err.at : err.at + 20])
             where = f", at `{near}`" if near else ""
             found.append(RecipeFinding(path, f"`{dotted(path)}`{where}: {err}"))
-    return found
+    told = told_golds(read.get(("data", "system")), read.get(("data", "answer")))
+    return found + [RecipeFinding(("data", "system"), f"`data.system` {why}") for why in told]
 
 
 def _templates(data: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
     rows = data.get("data")
     if isinstance(rows, dict):
-        for key in ("prompt", "answer", "id"):
+        for key in ("system", "prompt", "answer", "id"):
             if isinstance(rows.get(key), str):
                 yield ("data", key), rows[key], key == "id"
         columns = rows.get("columns")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from grpo_verifiers.answers import AnswerVerifier, Example, Where, find_answer
+from grpo_verifiers.golds import accepted
 from grpo_verifiers.text import normal, unwrapped
 from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
@@ -62,8 +63,7 @@ class ChoiceVerifier(AnswerVerifier):
     def compile(self, row: Mapping[str, Any]) -> ChoiceGold:
         """The gold's letters, found by letter, position in the list, or words."""
         words = _choices(row)
-        gold = row.get("answer")
-        golds = gold if isinstance(gold, list) else [gold]
+        golds = accepted(row.get("answer"))
         letters = frozenset(_gold_letter(one, words) for one in golds)
         if not golds:
             raise BadGold("no answer")

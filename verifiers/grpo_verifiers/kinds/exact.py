@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import Example, StatedAnswer, Where
+from grpo_verifiers.golds import accepted
 from grpo_verifiers.text import normal
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold
@@ -34,8 +35,7 @@ class ExactVerifier(StatedAnswer):
 
     def compile(self, row: Mapping[str, Any]) -> frozenset[str]:
         """The accepted answers, normalised."""
-        gold = row.get("answer")
-        golds = gold if isinstance(gold, list) else [gold]
+        golds = accepted(row.get("answer"))
         if not golds:
             raise BadGold("the list of accepted answers is empty")
         return frozenset(self._form(as_text(one)) for one in golds)
@@ -51,8 +51,7 @@ class ExactVerifier(StatedAnswer):
 
     def gold_text(self, row: Mapping[str, Any]) -> str:
         """The gold where this verifier looks for it."""
-        gold = row["answer"]
-        return stated(as_text(gold[0] if isinstance(gold, list) else gold), self.options.extract)
+        return stated(as_text(accepted(row["answer"])[0]), self.options.extract)
 
     @classmethod
     def examples(cls) -> list[Example]:

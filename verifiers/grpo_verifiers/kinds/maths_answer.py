@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from grpo_verifiers.golds import any_of, placeholders
 from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold
 from grpo_verifiers.maths.comparing.match import Match, match
 from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
-from grpo_verifiers.verifier import Sample, Verifier
+from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
 if TYPE_CHECKING:
     from grpo_verifiers.answers import Example
@@ -63,7 +64,10 @@ class MathVerifier(Verifier):
         Raises:
             BadGold: it is missing or cannot be compared with.
         """
-        return compile_gold(row.get("answer"))
+        answer = row.get("answer")
+        if nothing := placeholders(answer):
+            raise BadGold(f"the answer {nothing[0]!r} stands where there is none")
+        return compile_gold(any_of(answer))
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The gold in a box."""

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import Example, StatedAnswer, Where
+from grpo_verifiers.golds import any_of
 from grpo_verifiers.kinds.exact import stated
 from grpo_verifiers.maths.reading.units import SCALES, canonical_unit, conversion, find_unit, units_agree
 from grpo_verifiers.verdict import Verdict, right, wrong
@@ -163,25 +164,24 @@ class NumericVerifier(StatedAnswer):
             if not math.isfinite(value) or value < 0:
                 raise BadOption(name, f"`{name}` must be a number from 0")
 
-    def compile(self, row: Mapping[str, Any]) -> NumericGold:
-        """The gold as a quantity or a range (`3..5`, `3 to 5`, or a list of two)."""
-        gold = row.get("answer")
-        if gold is None or isinstance(gold, bool | dict):
-            raise BadGold("no column `answer`" if gold is None else f"the answer {gold!r} is no number")
-        if isinstance(gold, float) and not math.isfinite(gold):
-            raise BadGold(f"the answer {gold!r} is not finite")
-        if isinstance(gold, list):
-            ends = [read(str(end)) for end in gold]
-            if len(ends) != 2 or ends[0] is None or ends[1] is None:
-                raise BadGold(f"the answer {str(gold)[:60]} is no range of two numbers")
-            return _range(ends[0], ends[1])
-        found = read_gold(str(gold))
-        if found is None:
-            raise BadGold(f"the answer {str(gold)[:60]!r} is no number")
-        return found
+    def compile(self, row: Mapping[str, Any]) -> tuple[NumericGold, ...]:
+        """The accepted quantities and ranges: `3..5`, `3 to 5` and a list of two numbers are ranges, in any other list
+        each item is accepted."""
+        gold = any_of(row.get("answer"))
+        if not isinstance(gold, list):
+            return (_one(gold),)
+        if _are_ends(gold):
+            return (_range(_one(gold[0]).low, _one(gold[1]).low),)
+        if not gold:
+            raise BadGold("the list of accepted answers is empty")
+        return tuple(_one(item) for item in gold)
 
-    def compare(self, answer: str, gold: NumericGold) -> Verdict:
-        """Value and unit against the gold."""
+    def compare(self, answer: str, gold: tuple[NumericGold, ...]) -> Verdict:
+        """Value and unit against each accepted gold; the first that fits, else what is said of the first."""
+        verdicts = [self._against(answer, one) for one in gold]
+        return next((verdict for verdict in verdicts if verdict.score == 1.0), verdicts[0])
+
+    def _against(self, answer: str, gold: NumericGold) -> Verdict:
         shown = answer[:200]
         found = read(answer)
         if found is None:
@@ -222,7 +222,7 @@ class NumericVerifier(StatedAnswer):
 
     def gold_text(self, row: Mapping[str, Any]) -> str:
         """The gold, or the lower end of its range."""
-        gold = row["answer"]
+        gold = any_of(row["answer"])
         return stated(str(gold[0]) if isinstance(gold, list) else str(gold), self.options.extract)
 
     @classmethod
@@ -239,6 +239,26 @@ class NumericVerifier(StatedAnswer):
             ),
             Example("\\boxed{4.2}", {"answer": "4..5"}, "inside the gold's range"),
         ]
+
+
+def _are_ends(gold: list[Any]) -> bool:
+    return len(gold) == 2 and all(isinstance(end, int | float) and not isinstance(end, bool) for end in gold)
+
+
+def _one(gold: object) -> NumericGold:
+    """One accepted gold.
+
+    Raises:
+        BadGold: it is no number and no range.
+    """
+    if gold is None or isinstance(gold, bool | dict | list):
+        raise BadGold("no column `answer`" if gold is None else f"the answer {gold!r} is no number")
+    if isinstance(gold, float) and not math.isfinite(gold):
+        raise BadGold(f"the answer {gold!r} is not finite")
+    found = read_gold(str(gold))
+    if found is None:
+        raise BadGold(f"the answer {str(gold)[:60]!r} is no number")
+    return found
 
 
 def _range(low: Quantity, high: Quantity) -> NumericGold:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import regex
 
 from grpo_verifiers.answers import NO_GOLD, Example
+from grpo_verifiers.golds import accepted
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits
 from grpo_verifiers.thinking import AfterThinking, after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -73,15 +74,20 @@ class RegexVerifier(Verifier):
         weights = options.weights or [1.0] * len(self._config.patterns)
         self._weights = [weight / total for weight in weights]
 
-    def compile(self, row: Mapping[str, Any]) -> str | tuple[()]:
-        """The gold's text, or no gold where the pattern alone decides."""
+    def compile(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """The accepted texts, or no gold where the pattern alone decides."""
         if self.options.match != "answer_group":
             return NO_GOLD
-        gold = row.get("answer")
+        if "answer" not in row:
+            raise BadGold("no column `answer`")
+        golds = tuple(self._text(gold) for gold in accepted(row["answer"]))
+        if not golds:
+            raise BadGold("the list of accepted answers is empty")
+        return golds
+
+    def _text(self, gold: object) -> str:
         if gold is None or isinstance(gold, bool | list | dict) or not str(gold).strip():
-            raise BadGold(
-                f"the answer {gold!r} is no text to compare with" if "answer" in row else "no column `answer`"
-            )
+            raise BadGold(f"the answer {gold!r} is no text to compare with")
         text = str(gold).strip()
         if self.options.compare == "numeric" and number(text) is None:
             raise BadGold(f"the answer {text[:80]!r} is not a number, and `compare` is `numeric`")
@@ -150,14 +156,13 @@ class RegexVerifier(Verifier):
             return over_limit(reason, seconds=result.seconds)
         return error("worker_" + reason, seconds=result.seconds)
 
-    def _verdict(self, spans: Spans, gold: str | tuple[()], seconds: float) -> Verdict:
+    def _verdict(self, spans: Spans, golds: tuple[str, ...], seconds: float) -> Verdict:
         if self.options.match == "answer_group":
             answer = spans[0]
             if not isinstance(answer, str) or not answer.strip():
                 return no_answer("no_match" if answer is None else "empty_group", seconds)
             answer = answer.strip()
-            assert isinstance(gold, str)
-            if same(answer, gold, self.options.compare):
+            if any(same(answer, gold, self.options.compare) for gold in golds):
                 return right(answer[:200], f"equal:{self.options.compare}", seconds)
             return wrong(answer[:200], "unequal", seconds)
         score = min(1.0, sum(weight for weight, span in zip(self._weights, spans, strict=True) if span))
