@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""A value as JSON and YAML can hold it."""
 
 DASH = "—"
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -98,12 +101,12 @@ def whole(value: float | None) -> str:
     return number(value) if value is None or not math.isfinite(value) else f"{value:.0f}"
 
 
-def strict_json(value: Any, **options: Any) -> str:
+def strict_json(value: object, *, ensure_ascii: bool = True, indent: int | None = None) -> str:
     """What `--json` prints: a number that is not finite says that something was not measured, and is null."""
-    return json.dumps(_finite(value), allow_nan=False, **options)
+    return json.dumps(_finite(value), allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -144,7 +144,7 @@ def _uncapitalised(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
     return names.get(type(value), "null")
 
@@ -214,7 +214,7 @@ def _from_columns(fields: dict[str, Any], place: str) -> Record | BrokenFile:
         return BrokenFile(place, str(err))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value in JSON's own types: dates as ISO text, decimals as text, NaN as null, bytes as UTF-8 text.
 
     Raises:

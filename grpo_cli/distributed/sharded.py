@@ -9,7 +9,8 @@ on as many ranks as wrote them.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -19,6 +20,8 @@ from trl import GRPOTrainer
 from grpo_cli.distributed.sharding import held_bytes, open_path
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from grpo_cli.distributed.replica import Replica
     from grpo_cli.recipe.sections.course import Strategy
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer under a `launch.strategy`; with `ddp` every method is TRL's own."""
 
-    def __init__(self, strategy: Strategy, replica: Replica | None, **more: Any) -> None:
+    def __init__(self, strategy: Strategy, replica: Replica | None, **more: object) -> None:
         self.strategy, self.replica = strategy, replica
         self._held: dict[str, float] = {}
         super().__init__(**more)
@@ -35,7 +38,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         open_path(self.strategy)
         super().create_accelerator_and_postprocess()
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The weights of a plain folder, into a model that is not sharded yet; afterwards they are there already."""
         if self.is_sharded:
             return
@@ -73,7 +76,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         )
         self._save(output_dir, state_dict=get_model_state_dict(self.model, options=options))
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+    def _save(self, output_dir: str | None = None, state_dict: Mapping[str, object] | None = None) -> None:
         """Without the second name of tied weights: gathered apart, the two no longer look like one to transformers."""
         if state_dict:
             once = {name for name, _ in self.model.named_parameters()}

@@ -16,6 +16,10 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from transformers import TrainingArguments
+
+    from grpo_cli.policy.contract import CausalLM
     from grpo_cli.recipe.sections.course import Strategy
 
 ZERO_STAGE = {"zero2": 2, "zero3": 3}
@@ -57,7 +61,7 @@ def zero_config(strategy: str) -> dict[str, Any]:
     }
 
 
-def set_precision(args: Any, strategy: Strategy, half: bool) -> None:
+def set_precision(args: TrainingArguments, strategy: Strategy, half: bool) -> None:
     """In half precision: parameters travel and compute in bfloat16, gradients are summed in float32.
 
     Left to itself accelerate also sums gradients and hands out log-probs in bfloat16.
@@ -78,12 +82,14 @@ def open_path(strategy: Strategy) -> None:
         shared["distributed_type"] = DistributedType.MULTI_GPU
 
 
-def mark_whole(model: Any) -> None:
+def mark_whole(model: CausalLM) -> None:
     """Tell TRL, which under ZeRO-3 gathers the head of any model, that this one's is not in pieces."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
-    for parameter in model.get_output_embeddings().parameters():
-        parameter.ds_status = ZeroParamStatus.AVAILABLE
+    head = model.get_output_embeddings()
+    assert head is not None
+    for parameter in head.parameters():
+        parameter.ds_status = ZeroParamStatus.AVAILABLE  # type: ignore[attr-defined]
 
 
 def gathered(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -105,7 +111,7 @@ def gathered(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, parameter.detach()
 
 
-def held_bytes(model: nn.Module, optimizer: Any) -> int:
+def held_bytes(model: nn.Module, optimizer: Optimizer) -> int:
     """Bytes of parameters and optimizer state that lie on this rank."""
     tensors: list[Tensor] = [*model.parameters()]
     while hasattr(optimizer, "optimizer"):  # accelerate's and DeepSpeed's wrappers

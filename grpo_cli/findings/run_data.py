@@ -14,6 +14,7 @@ from grpo_cli.findings.trends import trends
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import Metrics, RunInfo, info_of
+from grpo_cli.text import Json
 
 NOT_AN_ARM = ("train.seed", "run.", "eval.every", "launch.", "stop.", "gate")
 """Keys that may differ inside one arm."""
@@ -153,7 +154,7 @@ def flat_recipe(text: str) -> dict[str, Any]:
     return dict(_leaves(found, "")) if isinstance(found, dict) else {}
 
 
-def _leaves(value: Any, path: str) -> list[tuple[str, Any]]:
+def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         return [
             leaf

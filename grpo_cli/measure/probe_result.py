@@ -7,8 +7,9 @@ the forecast leave samples without a verdict out, the shares of outcomes count t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from grpo_cli.run.records import SampleRecord
@@ -113,7 +114,7 @@ def summarise(
         max_tokens=max_tokens,
         pass_1=clustered(judged),
         pass_k=pass_at_k_interval(counts, samples) if any(n >= samples for n, _ in counts) else None,
-        outcomes={kind: _share(groups, lambda r, kind=kind: _kind(r) == kind) for kind in Outcome},
+        outcomes={kind: _share(groups, partial(_is_of, kind)) for kind in Outcome},
         reasons=dict(reasons.most_common()),
         truncated=_share(groups, lambda r: r.truncated),
         right_when_cut=mean([float(r.is_right) for r in cut]),
@@ -152,7 +153,11 @@ def _prompt(members: Sequence[SampleRecord]) -> Prompt:
     return Prompt(members[0].row, counts.size, counts.judged, counts.right)
 
 
-def _share(groups: Sequence[Sequence[SampleRecord]], holds: Any) -> Interval:
+def _is_of(kind: Outcome, record: SampleRecord) -> bool:
+    return _kind(record) == kind
+
+
+def _share(groups: Sequence[Sequence[SampleRecord]], holds: Callable[[SampleRecord], bool]) -> Interval:
     return clustered([[float(holds(record)) for record in members] for members in groups])
 
 

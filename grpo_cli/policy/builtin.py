@@ -5,11 +5,10 @@ It goes through the code a hub checkpoint goes through (chat template, save, loa
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from grpo_cli.policy.contract import Tokenizer
 from grpo_cli.policy.tiny import CHAT_TEMPLATE, SIZES, byte_level
 
 
@@ -25,7 +24,7 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def tiny_llama(tokenizer: Any, seed: int) -> Any:
+def tiny_llama(tokenizer: Tokenizer, seed: int) -> LlamaForCausalLM:
     """Three layers of width 96, tied embeddings, float32, seeded."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,9 @@ from grpo_cli.policy.model import cache_root
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import Phase, WarmupText, cache_folder, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
+
+if TYPE_CHECKING:
+    from torch import nn
 
 WEIGHTS = "weights.pt"
 
@@ -97,7 +100,8 @@ def cold_start(
         )
         on_progress(total, total)
         return ColdStart(total, time.perf_counter() - began, count, True)
-    done = 0
+    done, pad_id = 0, policy.tokenizer.pad_token_id
+    assert pad_id is not None  # `prepare_tokenizer` gave it one
     for i, plan in enumerate(plans):
         base = done
         supervise(
@@ -105,7 +109,7 @@ def cold_start(
             made[i],
             plan,
             seed=seed + i,
-            pad_id=policy.tokenizer.pad_token_id,
+            pad_id=pad_id,
             on_step=lambda step, loss, base=base: on_progress(base + step, total),  # type: ignore[misc]
         )
         done += plan.steps
@@ -134,7 +138,7 @@ def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed
     return found
 
 
-def _store(model: Any, folder: Path, about: dict[str, Any]) -> None:
+def _store(model: nn.Module, folder: Path, about: dict[str, Any]) -> None:
     """Write beside and rename; a cache that cannot be written is no reason to stop."""
     beside = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:

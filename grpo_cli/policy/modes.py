@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from grpo_cli.policy.contract import CausalLM
 
-def causal_model(model: nn.Module) -> nn.Module:
+
+def causal_model(model: nn.Module) -> CausalLM:
     """The Hugging Face model under a PEFT wrapper; its adapters are inside its layers and stay in effect."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+    found = model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+    return cast("CausalLM", found)
 
 
 @contextmanager

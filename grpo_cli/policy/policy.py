@@ -11,8 +11,10 @@ from grpo_cli.policy.tokens import encode, end_tokens
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from grpo_cli.data.rows import Row
+    from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 BIG = 50_000_000
 """Parameters from which bfloat16 autocast pays on a CPU that has it."""
@@ -27,8 +29,8 @@ class Policy:
     weights.
     """
 
-    model: Any
-    tokenizer: Any
+    model: CausalLM
+    tokenizer: Tokenizer
     device: torch.device
     autocast: torch.dtype | None
     end_ids: frozenset[int]
@@ -36,7 +38,9 @@ class Policy:
     chat: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any, *, dtype: str = "auto", is_pretrained: bool = True) -> Policy:
+    def of(
+        cls, model: CausalLM, tokenizer: Tokenizer, *, dtype: str = "auto", is_pretrained: bool = True
+    ) -> Policy:
         """The policy that a loaded model is; `dtype` as in `model.dtype` of a recipe."""
         device = next(model.parameters()).device
         autocast = compute_dtype(dtype, device, sum(p.numel() for p in model.parameters()))
@@ -51,7 +55,7 @@ class Policy:
     @property
     def vocabulary(self) -> int:
         """How many token ids the model knows."""
-        return int(causal_model(self.model).get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        return int(causal_model(self.model).get_input_embeddings().num_embeddings)
 
     def encode(self, row: Row) -> list[int]:
         """The token ids of a row's prompt."""
@@ -63,7 +67,7 @@ class Policy:
         return texts
 
 
-def context_of(model: Any) -> int | None:
+def context_of(model: nn.Module) -> int | None:
     """Most tokens that a model takes; None where its configuration sets no limit."""
     base: Any = causal_model(model)
     return getattr(base.config.get_text_config(), "max_position_embeddings", None)

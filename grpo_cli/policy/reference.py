@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+
+from torch import nn
 
 
 class Reference:
     """A frozen copy of a model's trainable parameters; `offload` keeps it in main memory between uses."""
 
-    def __init__(self, model: Any, *, offload: bool = False) -> None:
+    def __init__(self, model: nn.Module, *, offload: bool = False) -> None:
         self.trained = [p for p in model.parameters() if p.requires_grad]
         self.frozen = [p.detach().to("cpu" if offload else p.device, copy=True) for p in self.trained]
 

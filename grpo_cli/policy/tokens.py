@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import DataError
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from grpo_cli.data.rows import Row
+    from grpo_cli.policy.contract import Tokenizer
 
 
-def encode(tokenizer: Any, row: Row, chat: Mapping[str, Any] | None = None) -> list[int]:
+def encode(tokenizer: Tokenizer, row: Row, chat: Mapping[str, object] | None = None) -> list[int]:
     """The prompt's token ids: chat template with the options `chat` where the row has messages, plain text otherwise."""
     if row.messages is not None:
         options = {"tools": row.tools, **(chat or {})} if row.tools else chat or {}
@@ -29,15 +30,17 @@ def encode(tokenizer: Any, row: Row, chat: Mapping[str, Any] | None = None) -> l
     return list(tokenizer(row.prompt).input_ids)
 
 
-def _render(tokenizer: Any, messages: object, options: Mapping[str, Any]) -> Any:
+def _render(
+    tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], options: Mapping[str, object]
+) -> Sequence[int]:
     return tokenizer.apply_chat_template(
         messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options
     )
 
 
-def _ignored(tokenizer: Any, row: Row, options: Mapping[str, Any], ids: list[int]) -> str:
+def _ignored(tokenizer: Tokenizer, row: Row, options: Mapping[str, object], ids: list[int]) -> str:
     """What of the row's tools and tool calls makes no difference to its prompt; empty where all do, or there are none."""
-    if row.tools and ids == list(_render(tokenizer, row.messages, {**options, "tools": None})):
+    if row.tools and ids == list(_render(tokenizer, row.messages or (), {**options, "tools": None})):
         return "the `tools`"
     bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in row.messages or ()]
     if bare != row.messages and ids == list(_render(tokenizer, bare, options)):
@@ -45,7 +48,7 @@ def _ignored(tokenizer: Any, row: Row, options: Mapping[str, Any], ids: list[int
     return ""
 
 
-def end_tokens(model: nn.Module, tokenizer: Any = None) -> set[int]:
+def end_tokens(model: nn.Module, tokenizer: Tokenizer | None = None) -> set[int]:
     """Every id that ends a completion: the generation config's, the model config's and the tokenizer's."""
     base: Any = causal_model(model)
     ends: set[int] = set()

@@ -13,12 +13,15 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 
 from grpo_cli.errors import TrainingError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 IGNORED = -100  # label of tokens that are not learned: prompt and padding
 
@@ -44,7 +47,7 @@ class Phase:
 
 
 def supervise(
-    model: Any,
+    model: nn.Module,
     demonstrations: Sequence[WarmupText],
     phase: Phase,
     *,
@@ -106,7 +109,7 @@ def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, tor
     return ids, labels
 
 
-def _optimizers(model: Any, phase: Phase) -> list[tuple[torch.optim.Optimizer, float]]:
+def _optimizers(model: nn.Module, phase: Phase) -> list[tuple[torch.optim.Optimizer, float]]:
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [
         p

@@ -16,11 +16,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError
 
 from grpo_cli.errors import SetupError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 MANIFEST, STATE, RECIPE, PAST = "manifest.json", "grpo.json", "recipe.yaml", "past.safetensors"
 NAME = re.compile(r"step-(\d{6,})$")
@@ -128,7 +131,7 @@ def saving(beside: Path, step: int) -> Iterator[None]:
         ) from err
 
 
-def checkpoint_bytes(model: Any) -> int:
+def checkpoint_bytes(model: nn.Module) -> int:
     """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
     sizes = [
         (getattr(p, "ds_numel", p.numel()) * p.element_size(), p.requires_grad) for p in model.parameters()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_cli.policy.model import load_model, prepare_tokenizer
@@ -14,6 +14,9 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import find, load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_valid
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     return Place(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
 
 
-def open_model(place: Place, device: Any) -> Policy:
+def open_model(place: Place, device: torch.device) -> Policy:
     """The weights at a place: a full folder, an adapter on the recipe's own base, or a model by name.
 
     Raises:

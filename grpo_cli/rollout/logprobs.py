@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from transformers import DynamicCache
 
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.rollout.decoding.supports import supports
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.contract import CausalLM
 
 CHUNKS, CHUNK_ROWS = 4, 16
 """At most so many chunks of like length, none with fewer rows than this."""
@@ -90,7 +93,7 @@ def score_shared(model: nn.Module, ids: Tensor, mask: Tensor, keep: int, tempera
 class _Prompts:
     """Each prompt through the backbone once; `past` holds one pair of keys and values a layer."""
 
-    def __init__(self, base: Any, ids: Tensor, mask: Tensor) -> None:
+    def __init__(self, base: CausalLM, ids: Tensor, mask: Tensor) -> None:
         self.backbone, self.mask = base.base_model, mask
         names = inspect.signature(self.backbone.forward).parameters
         self.cache_name = "cache" if "cache" in names else "past_key_values"
@@ -109,7 +112,7 @@ class _Prompts:
             states = torch.cat([states, self._run(completions[:, : width - 1], mask, cache)], dim=1)
         return states[counts[:, :width]]
 
-    def _run(self, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
+    def _run(self, ids: Tensor, mask: Tensor, cache: DynamicCache) -> Tensor:
         arguments = {self.cache_name: cache, "use_cache": True}
         states: Tensor = self.backbone(input_ids=ids, attention_mask=mask, **arguments).last_hidden_state
         return states

@@ -137,7 +137,7 @@ class SampleWatch:
             raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
         return scores
 
-    def stop(self, input_ids: Tensor, _: Any, **__: Any) -> Tensor:
+    def stop(self, input_ids: Tensor, _: Tensor, **__: object) -> Tensor:
         """Called after each token: takes it down with its log-prob. Never stops a row itself."""
         import torch
 

@@ -170,7 +170,7 @@ class RunFolder:
             raise DataError("must be one JSON object", place=str(path))
         return found
 
-    def update_manifest(self, **values: Any) -> None:
+    def update_manifest(self, **values: object) -> None:
         """Change keys of `run.json`; readers see the old file or the new one."""
         with _writing(self.path):
             _write_manifest(self.path, {**self.manifest(), **values})

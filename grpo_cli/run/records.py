@@ -117,7 +117,7 @@ def read_verdict(line: Mapping[str, Any]) -> Verdict:
     )
 
 
-def read_number(value: Any) -> float | None:
+def read_number(value: float | str | None) -> float | None:
     """A number, None, or one of the strings that stand for a number that is not finite."""
     return None if value is None else float(value)
 
@@ -142,7 +142,7 @@ def parse_line(text: str) -> dict[str, Any]:
     return value
 
 
-def _spelled(value: Any) -> Any:
+def _spelled(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
@@ -152,11 +152,13 @@ def _spelled(value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Numpy scalars and arrays as Python values; dates and anything else as text."""
     for name in ("item", "tolist"):
         convert = getattr(value, name, None)
-        if convert is not None and getattr(value, "ndim", 0) == (0 if name == "item" else value.ndim):
+        if convert is not None and getattr(value, "ndim", 0) == (
+            0 if name == "item" else getattr(value, "ndim", 0)
+        ):
             return convert()
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)

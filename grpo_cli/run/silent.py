@@ -26,5 +26,5 @@ class SilentRun(RunFolder):
     def log(self, level: str, text: str) -> None:
         """Rank 0 logs."""
 
-    def update_manifest(self, **values: Any) -> None:
+    def update_manifest(self, **values: object) -> None:
         """Rank 0 does."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather
 from torch import Tensor, nn
+from trl import GRPOConfig
 
 from grpo_cli.algorithm.kl import answer_kl, token_kl
 from grpo_cli.algorithm.loss import Objective
@@ -20,8 +22,8 @@ from grpo_cli.train.trl_hooks import Batch, LogProbs, score
 class Penalised(Protocol):
     """What this needs of the trainer: two names of TRL's, then ours."""
 
-    accelerator: Any
-    args: Any
+    accelerator: Accelerator
+    args: GRPOConfig
     _metrics: dict[str, dict[str, list[float]]]
 
     objective: Objective
@@ -35,7 +37,7 @@ class Penalised(Protocol):
         attention_mask: Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
-        **more: Any,
+        **more: object,
     ) -> LogProbs: ...
 
 

@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from accelerate import Accelerator
+from torch import Tensor, nn
+from trl import GRPOConfig
 
 from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
 from grpo_cli.algorithm.kl import kl_per_token
@@ -69,8 +71,8 @@ class Updates:
 class LossSeam(Protocol):
     """What the loss needs of the trainer; the names without a comment are TRL's."""
 
-    accelerator: Any
-    args: Any
+    accelerator: Accelerator
+    args: GRPOConfig
     beta: float
     current_gradient_accumulation_steps: int
     max_completion_length: int
@@ -85,8 +87,8 @@ class LossSeam(Protocol):
 
 def hooked_loss(
     trainer: LossSeam,
-    compute: Callable[[Any, Batch], Tensor],
-    model: Any,
+    compute: Callable[[nn.Module, Batch], Tensor],
+    model: nn.Module,
     inputs: Batch,
     largest: Callable[[int], int],
 ) -> Tensor:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from grpo_cli.errors import TrainingError
+
+Norm = Tensor | float | None
+"""A gradient's norm as the trainer or its engine gives it; None where there was none."""
 
 
 @dataclass
@@ -30,7 +33,7 @@ class NonFinite:
         if not torch.isfinite(loss):
             self._culprits = f"the loss is {loss.item()} on rows {', '.join(list(rows())[:4])}"
 
-    def gradient(self, norm: Any, step: int, model: Any) -> Any:
+    def gradient(self, norm: Norm, step: int, model: nn.Module) -> Norm:
         """The norm of a gradient that may be applied; None after a refused one was thrown away.
 
         Raises:

@@ -8,16 +8,16 @@ there, which a ratio would read as a change of the policy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from trl import GRPOConfig
 
 from grpo_cli.rollout.engine import Completion, Engine
 from grpo_cli.rollout.logprobs import draws_dropout
 
 
-def are_exact(engine: Engine, model: Any, args: Any) -> bool:
+def are_exact(engine: Engine, model: nn.Module, args: GRPOConfig) -> bool:
     """Whether the engine's log-probs stand for those of a forward pass of `model` as training with `args` makes it."""
     return (
         engine.exact_logps

@@ -19,12 +19,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate.utils import gather
 from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
+from torch import nn
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import Objective
@@ -40,14 +41,16 @@ from grpo_cli.train.kl_penalty import add_reference
 from grpo_cli.train.learn import Updates, hooked_loss
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.micro_batches import by_length
-from grpo_cli.train.nonfinite import NonFinite
+from grpo_cli.train.nonfinite import NonFinite, Norm
 from grpo_cli.train.step import Before
 from grpo_cli.train.trl_hooks import (
     Asked,
     Batch,
     FromRollout,
+    Generated,
     LogProbs,
     LogProbSource,
+    Prompt,
     Samples,
     reward,
     swapped_source,
@@ -71,9 +74,9 @@ class Trainer(ShardedTrainer):
         self,
         loop: Loop,
         *,
-        model: Any,
+        model: nn.Module,
         args: GRPOConfig,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         callbacks: list[TrainerCallback],
         on_checkpoint: Callable[[Trainer, Path], None],
         replica: Replica | None = None,
@@ -105,7 +108,7 @@ class Trainer(ShardedTrainer):
         self.fused = fused_operations(self, model, args)
         self.updates = Updates(by_row=self.importance_sampling_level == "sequence")
 
-    def train(self, *args: Any, **named: Any) -> Any:
+    def train(self, *args: object, **named: object) -> TrainOutput:
         """TRL's, with the model's small operations fused where that was proved to change nothing."""
         with swapped(self.fused):
             return super().train(*args, **named)
@@ -163,38 +166,42 @@ class Trainer(ShardedTrainer):
     def _rollout(self, samples: Samples) -> LogProbSource:
         return FromRollout(samples.completions, self.accelerator.device)
 
-    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+    def _generate(self, prompts: list[Prompt]) -> Generated:
         return self.samples.generated(with_logps=self.use_vllm)
 
     def _calculate_rewards(
-        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+        self,
+        inputs: Batch,
+        prompts: list[Prompt],
+        completions: list[Prompt],
+        completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
         """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `_credited` replaces."""
         rewards = [reward for group in self.before.groups for reward in group.rewards]
         return torch.tensor(rewards, device=self.accelerator.device).unsqueeze(1)
 
-    def _prepare_inputs(self, generation_batch: Any) -> Any:
-        before: Any = self._buffered_inputs  # type: ignore[has-type]
-        inputs = super()._prepare_inputs(generation_batch)
-        held: Any = self._buffered_inputs  # type: ignore[has-type]
+    def _prepare_inputs(self, generation_batch: list[Batch]) -> Batch:
+        before: list[Batch] | None = self._buffered_inputs  # type: ignore[has-type]
+        inputs: Batch = super()._prepare_inputs(generation_batch)
+        held: list[Batch] = self._buffered_inputs  # type: ignore[has-type]
         if self.sorts and held is not before:
             self._buffered_inputs = by_length(held, self.args.gradient_accumulation_steps)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
         return inputs
 
-    def _compute_loss(self, model: Any, inputs: Batch) -> torch.Tensor:
+    def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
         loss = hooked_loss(self, super()._compute_loss, model, inputs, self.loop.ranks.largest)
         self.guard.loss(loss, lambda: self.loop.row_ids(self.before, inputs["sample"].tolist()))
         return loss
 
     def _get_per_token_logps_and_entropies(
         self,
-        model: Any,
+        model: nn.Module,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
-        **more: Any,
+        **more: object,
     ) -> LogProbs:
         call = super()._get_per_token_logps_and_entropies
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
@@ -210,11 +217,12 @@ class Trainer(ShardedTrainer):
             self.replica.follow(self.model, self.state.global_step)
 
     @property
-    def whole(self) -> Any:
+    def whole(self) -> nn.Module:
         """The model that scores outside the loss: the policy itself, or its replica."""
-        return self.replica.model if self.replica else self.model
+        model: nn.Module = self.replica.model if self.replica else self.model
+        return model
 
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         kept = self.guard.gradient(norm, self.before.step + 1, model)
         if kept is None and norm is not None:
@@ -241,7 +249,7 @@ class Trainer(ShardedTrainer):
         # counted anew: on another number of processes a batch has another number of micro-steps
         self._step = state.generation * self.args.steps_per_generation * self.num_iterations
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+    def _save_checkpoint(self, model: nn.Module, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
         with loop.clock.phase("pause"), saving(folder, loop.generation):

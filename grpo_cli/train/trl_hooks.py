@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import Scored
 from grpo_cli.data.rows import Row
@@ -26,8 +27,25 @@ from grpo_cli.train.step import Before
 Batch = dict[str, Any]
 """Tensors and lists by TRL's names: `prompt_ids`, `completion_mask`, `advantages` …, a row of each for a sample."""
 
+Prompt = list[dict[str, Any]] | str
+"""A chat, or plain text; a completion takes the same shape."""
+
 LogProbs = tuple[Tensor, Tensor | None, Tensor | None]
 """(B, T) log-probs, (B, T) entropies, auxiliary loss: what TRL's method returns."""
+
+
+Generated = tuple[
+    list[list[int]],
+    list[list[int]],
+    None,
+    list[Prompt],
+    list[list[float]] | None,
+    dict[str, object],
+    None,
+    list[object],
+]
+"""What TRL's `_generate` returns: ids of prompts and of completions, tool masks, completions, their log-probs, extra fields,
+images, tool calls."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +57,7 @@ class Asked:
     mask_BS: Tensor
     keep: int
     rows: int | None
-    more: Mapping[str, Any]
+    more: Mapping[str, object]
     plain: Callable[[], LogProbs]
 
 
@@ -110,8 +128,8 @@ class Overheard:
 class Scoring(Protocol):
     """What scores samples outside the loss; the names are TRL's but for the last."""
 
-    accelerator: Any
-    args: Any
+    accelerator: Accelerator
+    args: GRPOConfig
 
     @property
     def whole(self) -> nn.Module: ...
@@ -122,7 +140,7 @@ class Scoring(Protocol):
         attention_mask: Tensor,
         logits_to_keep: int,
         batch_size: int | None = None,
-        **more: Any,
+        **more: object,
     ) -> LogProbs: ...
 
 
@@ -150,7 +168,7 @@ class Samples:
     completions: list[Completion]
     texts: list[str]
     prompt_ids: list[list[int]]
-    prompts: list[list[dict[str, Any]] | str]
+    prompts: list[Prompt]
     places: range
 
     @classmethod
@@ -169,20 +187,28 @@ class Samples:
             places,
         )
 
-    def generated(self, with_logps: bool) -> tuple[Any, ...]:
+    def generated(self, with_logps: bool) -> Generated:
         """As TRL's `_generate` would return them: no second tokenising, decoding or counting.
 
         With vLLM TRL weighs the loss by how far its log-probs are from the model's own.
         """
         is_chat = not isinstance(self.prompts[0], str)
-        said = [[{"role": "assistant", "content": text}] for text in self.texts] if is_chat else self.texts
+        said: list[Prompt] = [
+            [{"role": "assistant", "content": text}] if is_chat else text for text in self.texts
+        ]
         ids = [c.token_ids for c in self.completions]
         logps = [c.logps for c in self.completions] if with_logps else None
         return self.prompt_ids, ids, None, said, logps, {}, None, []
 
 
+class Reading(Protocol):
+    """What asks a source."""
+
+    source: LogProbSource
+
+
 @contextmanager
-def swapped_source(trainer: Any, source: LogProbSource) -> Iterator[None]:
+def swapped_source(trainer: Reading, source: LogProbSource) -> Iterator[None]:
     """While inside, TRL's calls for log-probs are answered by `source`."""
     before, trainer.source = trainer.source, source
     try:
@@ -191,6 +217,6 @@ def swapped_source(trainer: Any, source: LogProbSource) -> Iterator[None]:
         trainer.source = before
 
 
-def reward(**_: Any) -> list[float]:
+def reward(**_: object) -> list[float]:
     """Named for TRL's log only: verdicts come from `_calculate_rewards`."""
     raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
@@ -33,7 +34,7 @@ def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
         mark_whole(copy)
 
 
-def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: Any, args: GRPOConfig) -> LogProbSource:
+def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig) -> LogProbSource:
     """Our own forward pass where it computes the same from fewer tokens, else TRL's."""
     shares = (
         loop.ranks.world == 1
@@ -49,14 +50,14 @@ def sorts_by_length(loop: Loop, args: GRPOConfig) -> bool:
     return args.gradient_accumulation_steps > 1 and may_sort(train.loss, acts_on_every_row(train.trl))
 
 
-def takes_sampled_logps(trainer: ShardedTrainer, loop: Loop, model: Any, args: GRPOConfig) -> bool:
+def takes_sampled_logps(trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig) -> bool:
     """Whether the log-probs that samples were drawn with are those of the policy before the update."""
     return bool(
         trainer.strategy == "ddp" and not trainer.use_vllm and are_exact(loop.collect.engine, model, args)
     )
 
 
-def fused_operations(trainer: ShardedTrainer, model: Any, args: GRPOConfig) -> list[Swap]:
+def fused_operations(trainer: ShardedTrainer, model: nn.Module, args: GRPOConfig) -> list[Swap]:
     """Small operations of the model that run as one kernel during training; none on a CPU."""
     fuses = trainer.accelerator.device.type == "cuda" and trainer.strategy == "ddp" and not args.torch_compile
     return update_swaps(model, torch.bfloat16 if args.bf16 else None) if fuses else []

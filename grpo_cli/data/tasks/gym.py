@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -59,7 +59,7 @@ def gym_rows(name: str, split: str, options: Mapping[str, Any], place: str) -> I
 
 
 def _of_split(
-    entries: Any, name: str, split: str, size: int, tries: int, place: str
+    entries: Sequence[Mapping[str, object]], name: str, split: str, size: int, tries: int, place: str
 ) -> Iterator[dict[str, Any]]:
     found = 0
     for index in range(tries):

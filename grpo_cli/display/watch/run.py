@@ -122,7 +122,7 @@ def card_of(folder: RunFolder) -> Card:
     )
 
 
-def seconds_of(stamp: Any) -> float | None:
+def seconds_of(stamp: object) -> float | None:
     """Seconds since 1970 of an ISO time in UTC; None of anything else."""
     if not isinstance(stamp, str):
         return None

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 OURS = "grpo-cli"
 CHECKED = (
@@ -151,7 +154,7 @@ def unmet(name: str, required: Sequence[str]) -> Iterator[Trouble]:
             )
 
 
-def _install(demand: Any) -> str:
+def _install(demand: Requirement) -> str:
     return f"pip install '{demand.name}{demand.specifier}'"
 
 

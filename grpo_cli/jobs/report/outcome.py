@@ -7,13 +7,13 @@ import json
 import math
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from grpo_cli.display.watch.run import card_of
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import Arm, RunData, diff_from_defaults
 from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
 from grpo_cli.jobs.report.arms import arms_html, held_out_shares
+from grpo_cli.run.info import Metrics
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import paired_clustered
 from grpo_cli.text import duration, half, number, percent, score, visible
@@ -201,11 +201,11 @@ def _tiles(run: RunData) -> str:
     return f'<div class="tiles">{cells}</div>'
 
 
-def _interval(metrics: Any, key: str) -> str:
+def _interval(metrics: Metrics, key: str) -> str:
     return f"{score(metrics.get(key))} {half(metrics.get(f'{key}/half'))}".strip()
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return "—" if value is None else str(value) if not isinstance(value, str) else value
 
 

@@ -13,7 +13,6 @@ import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.findings.run_data import Arm, RunData
@@ -33,7 +32,7 @@ from grpo_cli.jobs.report.pictures import (
 from grpo_cli.jobs.report.plot import Figure
 from grpo_cli.jobs.report.reading import Reading, read_samples
 from grpo_cli.run import lines
-from grpo_cli.text import visible
+from grpo_cli.text import Json, visible
 
 OVERLAYS = (
     ("reward/total/mean", "reward-all", "Reward", "Mean reward of each step.", "reward", False, False),
@@ -153,21 +152,21 @@ def run_figures(run: RunData, reading: Reading, prefix: str) -> list[tuple[str, 
     return [(word, [f.renamed(prefix + f.id) for f in drawn if f is not None]) for word, drawn in parts]
 
 
-def embedded(value: Any) -> str:
+def embedded(value: Json) -> str:
     """JSON that can stand inside a script element: ASCII only, and no `<` that could end it."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=str).replace(
         "<", "\\u003c"
     )
 
 
-def _reading_json(reading: Reading) -> dict[str, Any]:
+def _reading_json(reading: Reading) -> dict[str, Json]:
     return {
         "prompts": [_safe(p) for p in reading.prompts],
         "surprises": [_safe(s) for s in reading.surprises],
     }
 
 
-def _safe(value: Any) -> Any:
+def _safe(value: Json) -> Json:
     """Text with control characters made visible, lines kept."""
     if isinstance(value, str):
         return "\n".join(visible(line) for line in value.split("\n"))

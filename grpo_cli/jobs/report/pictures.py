@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any
 
 from grpo_cli.findings.run_data import RunData
 from grpo_cli.jobs.report.plot import (
@@ -22,6 +21,7 @@ from grpo_cli.jobs.report.plot import (
     thinned_note,
     two_axes,
 )
+from grpo_cli.run.info import Metrics
 
 KINDS = (
     ("all_wrong", "all wrong", "#D55E00"),
@@ -315,7 +315,7 @@ def prompts(heat: tuple[list[str], list[int], list[list[float | None]]]) -> Figu
     )
 
 
-def _share(metrics: Any, part: str, whole: str) -> float | None:
+def _share(metrics: Metrics, part: str, whole: str) -> float | None:
     return metrics.get(part, 0) / metrics[whole] if metrics.get(whole) else None
 
 
@@ -329,7 +329,7 @@ def _group_size(run: RunData) -> int:
     return max(sizes, default=0)
 
 
-def _hist_shares(part: Sequence[Any], size: int) -> list[float]:
+def _hist_shares(part: Sequence[Metrics], size: int) -> list[float]:
     counts = [sum(m.get(f"group/hist/{k}") or 0 for m in part) for k in range(size + 1)]
     return [count / max(sum(counts), 1) for count in counts]
 

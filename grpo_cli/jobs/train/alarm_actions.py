@@ -21,6 +21,7 @@ from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_step
 from grpo_cli.run.info import Metrics
+from grpo_cli.text import Json
 
 GOLD = "eval/gold/pass@1"
 MOST_SAMPLES = 20
@@ -84,7 +85,7 @@ class Alarmed:
         """The file behind the first of them."""
         return next((str(self.run.alarm_path(f.step, f.code)) for f in self.raised), "")
 
-    def acted(self, action: str, **more: Any) -> dict[str, Any]:
+    def acted(self, action: str, **more: Json) -> dict[str, Any]:
         """What `run.json` is to say of the stop, beside what it says of earlier ones."""
         alarms = [asdict(finding) for finding in self.raised]
         act = {"action": action, "alarms": alarms, "evidence": self.evidence, **more}

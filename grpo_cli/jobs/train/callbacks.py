@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
-from transformers import TrainerCallback
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import Deadline
 from grpo_cli.jobs.train.alarm_actions import best_gold_step
 from grpo_cli.jobs.train.running import Running
+from grpo_cli.run.info import Metrics
 from grpo_cli.train.loop import Loop
 
 SAVE_EVERY_S = 300.0
@@ -24,13 +25,27 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         self.deadline = Deadline(running.recipe.run.deadline)
         self.saved_at = time.monotonic()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module,
+        **_: object,
+    ) -> None:
         """A run that may roll back keeps the model it started from: that may have the best gold score."""
         trainer = self.running.trainer
         if trainer is not None and self.running.alarmed.may_roll_back and self.step.generation == 0:
             trainer._save_checkpoint(model, None)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Metrics,
+        **_: object,
+    ) -> TrainerControl:
         """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
         done, recipe, running = self.step.generation, self.running.recipe, self.running
         reason = running.stop_rules.see_step(logs)
@@ -57,7 +72,9 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         control.should_save = control.should_training_stop or is_due
         return control
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Five minutes count from here."""
         self.saved_at = time.monotonic()
 

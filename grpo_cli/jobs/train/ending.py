@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import suppress
-from typing import Any
 
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import trusted_score
@@ -15,6 +14,7 @@ from grpo_cli.jobs.train.running import Running
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Status
+from grpo_cli.text import Json
 
 
 def resume_hint(run: RunFolder) -> str:
@@ -83,10 +83,10 @@ def end_rolled_back(running: Running, step: int) -> TrainResult:
     return _ended(running, best, "rolled_back", next_, action="roll_back", at=step)
 
 
-def _ended(running: Running, step: int, status: Status, next_: str, **act: Any) -> TrainResult:
+def _ended(running: Running, step: int, status: Status, next_: str, action: str, **more: Json) -> TrainResult:
     alarmed = running.alarmed
     if running.ranks.is_main:
-        running.folder.update_manifest(status=status, steps=step, **alarmed.acted(**act))
+        running.folder.update_manifest(status=status, steps=step, **alarmed.acted(action, **more))
     finish(
         running,
         status,

@@ -14,13 +14,15 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from transformers import TrainerCallback
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import integration_utils
 
 from grpo_cli.errors import SetupError
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import Metrics
+from grpo_cli.train.trainer import Trainer
 
 PROJECT = "grpo"
 PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "trackio": ("trackio",)}
@@ -38,52 +40,66 @@ def check_trackers(names: Sequence[str]) -> None:
 class Tracker(TrainerCallback):  # type: ignore[misc]
     """One integration. What is sent before it begins waits; it is closed by the job, after the last evaluation."""
 
-    def __init__(self, inner: Any, folder: Path) -> None:
+    def __init__(self, inner: TrainerCallback, folder: Path) -> None:
         self.inner, self.folder = inner, folder
-        self._waiting: list[Mapping[str, Any]] = []
-        self._begun: tuple[Any, Any, Any, dict[str, Any]] | None = None
+        self._waiting: list[Metrics] = []
+        self._begun: tuple[TrainingArguments, TrainerState, TrainerControl, nn.Module | None] | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module | None = None,
+        **more: object,
+    ) -> None:
         """Open it, and send what waited."""
-        self._begun = (args, state, control, {"model": kwargs.get("model")})
+        self._begun = (args, state, control, model)
         if hasattr(self.inner, "logging_dir") and self.inner.logging_dir is None:
             self.inner.logging_dir = str(self.folder / "tensorboard")
         with _stdout_to_stderr(), _environment(wandb_settings(self.folder)):
-            self.inner.on_train_begin(args, state, control, **kwargs)
+            self.inner.on_train_begin(args, state, control, model=model, **more)
         for metrics in self._waiting:
             self.send(metrics)
         self._waiting.clear()
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Metrics,
+        **_: object,
+    ) -> None:
         """A step; what the trainer adds of its own is left out."""
-        self.send({key: value for key, value in (logs or {}).items() if key != "epoch"})
+        self.send({key: value for key, value in logs.items() if key != "epoch"})
 
-    def send(self, metrics: Mapping[str, Any]) -> None:
+    def send(self, metrics: Metrics) -> None:
         """Every number of one line of `metrics.jsonl` under its own name; what was not measured is left out."""
         if self._begun is None:
             self._waiting.append(dict(metrics))
             return
-        args, state, control, kwargs = self._begun
+        args, state, control, model = self._begun
         at = copy.copy(state)
         at.global_step = int(metrics.get("step") or 0)
         numbers = {key: value for key, value in metrics.items() if key != "step" and _is_number(value)}
         with _stdout_to_stderr(), _names_kept():
-            self.inner.on_log(args, at, control, logs=numbers, **kwargs)
+            self.inner.on_log(args, at, control, logs=numbers, model=model)
 
     def close(self) -> None:
         """Flush and finish."""
         if self._begun is None:
             return
-        args, state, control, kwargs = self._begun
+        args, state, control, model = self._begun
         self._begun = None
         with _stdout_to_stderr():
-            self.inner.on_train_end(args, state, control, **kwargs)
+            self.inner.on_train_end(args, state, control, model=model)
             wandb = getattr(self.inner, "_wandb", None)
             if wandb is not None and wandb.run is not None:
                 wandb.finish()
 
 
-def take_trackers(trainer: Any, run: RunFolder) -> list[Tracker]:
+def take_trackers(trainer: Trainer, run: RunFolder) -> list[Tracker]:
     """Put a `Tracker` around each integration that the trainer made for `report_to`."""
     handler = trainer.callback_handler
     kinds = tuple(integration_utils.INTEGRATION_TO_CALLBACK[name] for name in PACKAGES)
@@ -107,7 +123,7 @@ def wandb_settings(folder: Path) -> dict[str, str]:
     return settings if has_key else settings | {"WANDB_MODE": "offline"}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+
+from grpo_cli.text import Json
 
 COMPLETION = ("completion", "response", "output", "generation", "text", "model_output", "prediction", "code")
 COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples")
@@ -75,7 +76,7 @@ class FieldNames:
         return "line" if self.completions else "nothing (no group key, row id or prompt)"
 
 
-def find_keys(line: Mapping[str, Any], wanted: Wanted) -> FieldNames:
+def find_keys(line: Mapping[str, Json], wanted: Wanted) -> FieldNames:
     """The keys of an input from one of its lines.
 
     Raises:
@@ -92,7 +93,7 @@ def find_keys(line: Mapping[str, Any], wanted: Wanted) -> FieldNames:
     )
 
 
-def _completion(line: Mapping[str, Any], wanted: Wanted) -> tuple[str, bool]:
+def _completion(line: Mapping[str, Json], wanted: Wanted) -> tuple[str, bool]:
     if wanted.completion:
         return wanted.completion, _is_many(look_up(line, wanted.completion))
     one = _first(line, COMPLETION)
@@ -105,24 +106,24 @@ def _completion(line: Mapping[str, Any], wanted: Wanted) -> tuple[str, bool]:
     raise BadLine(f"no completion in the line (its keys: {keys}); name one with `--completion-key`")
 
 
-def _is_many(value: Any) -> bool:
+def _is_many(value: Json) -> bool:
     """A list of completions, and not one chat-shaped completion."""
     return isinstance(value, list) and not (value and all(_is_message(item) for item in value))
 
 
-def _is_message(item: Any) -> bool:
+def _is_message(item: Json) -> bool:
     return isinstance(item, Mapping) and "role" in item and "content" in item
 
 
-def _first(line: Mapping[str, Any], names: Sequence[str], but: str | None = None) -> str | None:
+def _first(line: Mapping[str, Json], names: Sequence[str], but: str | None = None) -> str | None:
     return next((name for name in names if name in line and name != but), None)
 
 
-def look_up(line: Mapping[str, Any], key: str) -> Any:
+def look_up(line: Mapping[str, Json], key: str) -> Json:
     """The value of a key or of a path such as `reward_model.ground_truth`; None where there is none."""
     if key in line:
         return line[key]
-    value: Any = line
+    value: Json = line
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
             return None
@@ -130,7 +131,7 @@ def look_up(line: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def completions_of(line: Mapping[str, Any], keys: FieldNames) -> list[str]:
+def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
     """The texts of a line's completions.
 
     Raises:
@@ -146,7 +147,7 @@ def completions_of(line: Mapping[str, Any], keys: FieldNames) -> list[str]:
     return [text_of(item, f"{keys.completion}[{i}]") for i, item in enumerate(value)]
 
 
-def text_of(value: Any, name: str) -> str:
+def text_of(value: Json, name: str) -> str:
     """The text of one completion or prompt: a string, a chat (its last message), or an object with `text`.
 
     Raises:
@@ -168,7 +169,7 @@ def text_of(value: Any, name: str) -> str:
     raise BadLine(f"`{name}` is {shown}, not text")
 
 
-def row_of(line: Mapping[str, Any], keys: FieldNames) -> dict[str, Any]:
+def row_of(line: Mapping[str, Json], keys: FieldNames) -> dict[str, Json]:
     """What verifiers read: the line's own keys, those under `fields`, and the answer under its usual name."""
     row = dict(line)
     fields = line.get("fields")
@@ -181,7 +182,7 @@ def row_of(line: Mapping[str, Any], keys: FieldNames) -> dict[str, Any]:
     return row
 
 
-def prompt_of(line: Mapping[str, Any], keys: FieldNames) -> str:
+def prompt_of(line: Mapping[str, Json], keys: FieldNames) -> str:
     """The prompt's text, empty where there is none."""
     value = look_up(line, keys.prompt) if keys.prompt else None
     if value is None:
@@ -192,7 +193,7 @@ def prompt_of(line: Mapping[str, Any], keys: FieldNames) -> str:
         return ""
 
 
-def group_of(line: Mapping[str, Any], keys: FieldNames, number: int) -> int:
+def group_of(line: Mapping[str, Json], keys: FieldNames, number: int) -> int:
     """A 63-bit hash of the line's group: its group key (within its step), else its row id, else its prompt."""
     if keys.group and (value := look_up(line, keys.group)) is not None:
         step = line.get("step") if keys.group == "group" else None
@@ -204,7 +205,7 @@ def group_of(line: Mapping[str, Any], keys: FieldNames, number: int) -> int:
     return _hash("line", None, number)
 
 
-def _hash(kind: str, step: Any, value: Any) -> int:
+def _hash(kind: str, step: Json, value: Json) -> int:
     is_plain = step is None and isinstance(value, str | int)
     text = f"{kind} {value!r}" if is_plain else json.dumps([kind, step, value], sort_keys=True)
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1

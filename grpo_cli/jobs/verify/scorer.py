@@ -210,7 +210,7 @@ def written(read: _Read, added: dict[str, Any]) -> bytes:
     return body + comma + dumped(added)[1:]
 
 
-def dumped(value: Any) -> bytes:
+def dumped(value: Mapping[str, object]) -> bytes:
     """JSON in UTF-8; text that UTF-8 cannot say (lone surrogates of a model) is escaped."""
     try:
         return _ENCODER.encode(value).encode()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
@@ -66,7 +67,7 @@ def findings(err: ValidationError) -> list[RecipeFinding]:
     return [_finding(e) for e in err.errors(include_url=False)]
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as the user could have typed it, cut when long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -86,7 +87,7 @@ def unknown(name: str, names: Iterable[str], where: str) -> str:
     return f"{did}{where} has: {', '.join(known)}"
 
 
-def _finding(error: Any) -> RecipeFinding:
+def _finding(error: ErrorDetails) -> RecipeFinding:
     kind, value, ctx = error["type"], error["input"], error.get("ctx", {})
     path: Path = tuple(p for p in error["loc"] if p != "[key]")
     if path and path[-1] == "source" and "source" not in _keys_of(value):
@@ -121,7 +122,7 @@ def _finding(error: Any) -> RecipeFinding:
     return RecipeFinding(path, f"`{name}` must be {what}, got {shown(value)}")
 
 
-def _keys_of(value: Any) -> Iterable[str]:
+def _keys_of(value: object) -> Iterable[str]:
     return value if isinstance(value, dict) else ()
 
 

@@ -117,7 +117,7 @@ def options_class(kind: str) -> type:
     return found
 
 
-def describe(hint: Any) -> str:
+def describe(hint: object) -> str:
     """A type in words: `a whole number`, `one of search, full`, `a list of text`."""
     simple = {int: "a whole number", float: "a number", bool: "`true` or `false`", str: "text"}
     if hint in simple:

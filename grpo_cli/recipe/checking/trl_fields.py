@@ -150,7 +150,7 @@ def check_trl(data: dict[str, Any]) -> list[RecipeFinding]:
     return found
 
 
-def _typed(path: tuple[str, ...], name: str, value: Any) -> list[RecipeFinding]:
+def _typed(path: tuple[str, ...], name: str, value: object) -> list[RecipeFinding]:
     kinds = FIELDS[name].split(" | ")
     choices = CHOICES.get(name) or MODES.get(name)
     if choices and isinstance(value, str) and value not in choices:

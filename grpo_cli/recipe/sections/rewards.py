@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from grpo_cli.recipe.sections.fields import Finite, Section, Words
+from grpo_cli.text import Json
 
 
-def gather_options(value: Any, own: tuple[str, ...]) -> Any:
+def gather_options(value: Json, own: tuple[str, ...]) -> Json:
     """A mapping with every key outside `own` moved under `options`."""
     if not isinstance(value, dict):
         return value
@@ -35,7 +36,7 @@ class Verify(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _sort_keys(cls, value: Any) -> Any:
+    def _sort_keys(cls, value: Json) -> Json:
         return gather_options(value, ("kind", "weight", "primary", "right_at"))
 
 
@@ -48,7 +49,7 @@ class Shaping(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _sort_keys(cls, value: Any) -> Any:
+    def _sort_keys(cls, value: Json) -> Json:
         return gather_options(value, ("weight",))
 
 

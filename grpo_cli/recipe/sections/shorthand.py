@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from grpo_cli.text import Json
+
 
 def widen(data: dict[str, Any]) -> dict[str, Any]:
     """A layer with `model: NAME`, `train: FILE`, `math:` and the like written as mappings."""
@@ -50,7 +52,7 @@ def widen_checked(data: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _sources(value: Any) -> Any:
+def _sources(value: Json) -> Json:
     if isinstance(value, str):
         return {"from": value}
     if isinstance(value, list):
@@ -58,7 +60,7 @@ def _sources(value: Any) -> Any:
     return value
 
 
-def _verifier(name: str, value: Any, section: str) -> Any:
+def _verifier(name: str, value: Json, section: str) -> Json:
     if value is None:
         return {}
     if section == "verify" and isinstance(value, str):
@@ -68,7 +70,7 @@ def _verifier(name: str, value: Any, section: str) -> Any:
     return value
 
 
-def _phase(value: Any) -> Any:
+def _phase(value: Json) -> Json:
     if not isinstance(value, dict):
         return value
     out = dict(value)

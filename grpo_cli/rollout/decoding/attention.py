@@ -4,12 +4,12 @@ Decoding keeps query heads that share a key head together, so grouped keys are r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo_cli.rollout.decoding.cache import Decode, Phase
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 ROLLOUT_ATTENTION = "grpo_rollout"
 
@@ -28,14 +28,14 @@ def register() -> None:
 
 
 def attend(
-    module: Any,
+    module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    **extras: Any,
+    **extras: object,
 ) -> tuple[Tensor, None]:
     """[batch, tokens, heads, width] out of [batch, heads, tokens, width]; causal, or one new token a row."""
     unknown = [
@@ -51,7 +51,7 @@ def attend(
         fused = phase.store.attention
         if fused is None:
             return attend_one(query, key, value, phase.mask, scale), None
-        layer = int(module.layer_idx)
+        layer = int(module.layer_idx)  # type: ignore[arg-type]
         keys, values = phase.store.keys[layer], phase.store.values[layer]
         return fused(query, key, value, keys, values, phase.position, scale), None
     return attend_causally(query, key, value, scale), None

@@ -154,7 +154,9 @@ def hugging_face_cache(phase: Phase) -> Any:
         def __init__(self) -> None:
             super().__init__(layers=[])
 
-        def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
+        def update(
+            self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object
+        ) -> tuple[Tensor, Tensor]:
             return phase.write(layer_idx, key_states, value_states)
 
     return RolloutCache()

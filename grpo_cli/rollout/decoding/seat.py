@@ -65,7 +65,9 @@ class Forward:
             def keep_last(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
                 return (inputs[0][index, last][:, None], *inputs[1:])
 
-            handle = self.model.get_output_embeddings().register_forward_pre_hook(keep_last)  # type: ignore[operator]
+            head = self.model.get_output_embeddings()
+            assert head is not None  # as `supports` has seen
+            handle = head.register_forward_pre_hook(keep_last)
         Current.phase = phase
         try:
             arguments = {self.cache_name: hugging_face_cache(phase), "use_cache": True}

@@ -14,6 +14,8 @@ from grpo_cli.rollout.decoding.seat import Forward, seated
 if TYPE_CHECKING:
     from torch import nn
 
+    from grpo_cli.policy.contract import CausalLM
+
 
 def supports(model: nn.Module) -> str | None:
     """None, or why the graph engine cannot drive this model."""
@@ -57,7 +59,7 @@ def _declared(model: nn.Module) -> str | None:
     return _placed(base)
 
 
-def _placed(base: Any) -> str | None:
+def _placed(base: CausalLM) -> str | None:
     devices = {parameter.device for parameter in base.parameters()}
     if any(device.type == "meta" for device in devices):
         return "its weights are offloaded"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.contract import CausalLM, Tokenizer
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests
@@ -84,7 +85,7 @@ class VllmEngine:
 
 
 @contextmanager
-def openable(model: Any, tokenizer: Any) -> Iterator[None]:
+def openable(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     """While TRL starts vLLM, which opens the model by its name: one made on the spot or read from a .gguf has no name
     that can be opened and lends it that of a copy, with the tokenizer beside it. The weights are sent anew anyway."""
     base: Any = causal_model(model)

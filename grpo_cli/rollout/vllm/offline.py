@@ -21,6 +21,9 @@ from grpo_cli.rollout.graph.noise import sample_keys
 from grpo_cli.rollout.vllm.engine import is_installed
 
 if TYPE_CHECKING:
+    from vllm import LLM
+    from vllm.outputs import CompletionOutput
+
     from grpo_cli.recipe.sections.method import Sample
 
 SHARE = 0.9
@@ -48,7 +51,7 @@ class OfflineVllm:
     name = "vllm"
     can_continue, exact_logps, one_stream, is_live = False, False, False, False
 
-    def __init__(self, llm: Any, end_ids: Collection[int], context: int | None, vocabulary: int) -> None:
+    def __init__(self, llm: LLM, end_ids: Collection[int], context: int | None, vocabulary: int) -> None:
         self.llm, self.end_ids, self.context, self.vocabulary = llm, sorted(end_ids), context, vocabulary
 
     def generate(
@@ -172,7 +175,7 @@ def _dtype(policy: Policy) -> str:
     return str(kind).removeprefix("torch.")
 
 
-def _completion(answer: Any, end_ids: Sequence[int]) -> Completion:
+def _completion(answer: CompletionOutput, end_ids: Sequence[int]) -> Completion:
     ids = list(answer.token_ids)
     logps = [float(at[token].logprob) for at, token in zip(answer.logprobs, ids, strict=True)]
     return Completion(ids, logps, "stop" if ids and ids[-1] in end_ids else "length")

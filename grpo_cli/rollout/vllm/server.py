@@ -16,11 +16,15 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import SetupError, TrainingError, UserError
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.recipe.sections.method import Sample
+from grpo_cli.text import Json
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 WAIT_S, GROUP_PORT = 240.0, 51216
 """TRL's defaults: seconds until the server must be up, and the port of the weights on this machine."""
@@ -107,7 +111,7 @@ def address(settings: Mapping[str, Any]) -> str:
     return str(settings.get("server_base_url") or f"http://{host}:{port}").rstrip("/")
 
 
-def check_model(server: Server, model: Any, tokenizer: Any, text: str) -> None:
+def check_model(server: Server, model: CausalLM, tokenizer: Tokenizer, text: str) -> None:
     """Raises SetupError where the server's model has other sizes, or its tokenizer reads `text` otherwise."""
     base: Any = causal_model(model)
     own, theirs = base.config.get_text_config(), _config(server.root)
@@ -120,7 +124,7 @@ def check_model(server: Server, model: Any, tokenizer: Any, text: str) -> None:
                 hint="start it with the recipe's `model`",
             )
     try:
-        asked = {"model": server.name, "prompt": text, "add_special_tokens": False}
+        asked: dict[str, Json] = {"model": server.name, "prompt": text, "add_special_tokens": False}
         read = _ask(server.url, "/tokenize", asked)["tokens"]
     except (Refused, KeyError, TypeError) as err:
         raise SetupError(f"the vLLM server at {server.url} cannot tokenise a prompt: {err}") from err
@@ -235,7 +239,7 @@ def _look(url: str) -> None:
     _fetch(url, "/health", None, LOOK_S)
 
 
-def _ask(url: str, path: str, data: Any = None) -> Any:
+def _ask(url: str, path: str, data: Json = None) -> Any:
     """The JSON that answers a GET, or a POST of `data`. Raises Refused."""
     text = _fetch(url, path, data, ASK_S)
     try:
@@ -244,7 +248,7 @@ def _ask(url: str, path: str, data: Any = None) -> Any:
         raise Refused(f"{path} answers no JSON") from err
 
 
-def _fetch(url: str, path: str, data: Any, most_s: float) -> bytes:
+def _fetch(url: str, path: str, data: Json, most_s: float) -> bytes:
     body = None if data is None else json.dumps(data).encode()
     try:
         request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})

@@ -1,0 +1,84 @@
+"""What is asked of the models and tokenizers of transformers, whose own types mypy does not read.
+
+`CausalLM` is for annotations: what transformers loads has these members, and no class of ours inherits from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from transformers.modeling_outputs import BaseModelOutputWithPast
+
+
+class Encoded(Protocol):
+    """A text as token ids."""
+
+    @property
+    def input_ids(self) -> Sequence[int]: ...
+
+
+class Tokenizer(Protocol):
+    """transformers' tokenizer, as far as it is used here."""
+
+    padding_side: str
+    pad_token: str | None
+    eos_token: str | None
+    pad_token_id: int | None
+    eos_token_id: int | None
+    chat_template: str | None
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True) -> Encoded: ...
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool,
+        tokenize: bool,
+        return_dict: bool,
+        **options: object,
+    ) -> Sequence[int]: ...
+    def batch_decode(self, token_ids: Sequence[Sequence[int]], *, skip_special_tokens: bool) -> list[str]: ...
+    def save_pretrained(self, folder: str | Path) -> object: ...
+    def push_to_hub(self, repository: str) -> object: ...
+
+
+class GenerationIds(Protocol):
+    """The special tokens of a model's generation config."""
+
+    pad_token_id: int | None
+    eos_token_id: int | list[int] | None
+
+
+class ModelConfig(Protocol):
+    """A model's configuration, or the part of it that is about text."""
+
+    vocab_size: int
+
+    def get_text_config(self) -> ModelConfig: ...
+
+
+class Backbone(nn.Module):
+    """The layers below a model's output head."""
+
+    forward: Callable[..., BaseModelOutputWithPast]
+    __call__: Callable[..., BaseModelOutputWithPast]
+
+
+class CausalLM(nn.Module):
+    """A causal language model of transformers, or one in PEFT's wrapper."""
+
+    config: ModelConfig
+    generation_config: GenerationIds
+    name_or_path: str
+    base_model: Backbone
+
+    get_input_embeddings: Callable[[], nn.Embedding]
+    get_output_embeddings: Callable[[], nn.Linear | None]
+    merge_and_unload: Callable[[], CausalLM]
+    save_pretrained: Callable[[str | Path], None]
+    push_to_hub: Callable[[str], object]
