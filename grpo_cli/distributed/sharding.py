@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import TrainingArguments
 
-    from grpo_cli.policy.contract import CausalLM
     from grpo_cli.recipe.sections.course import Strategy
 
 ZERO_STAGE = {"zero2": 2, "zero3": 3}
@@ -82,12 +81,10 @@ def open_path(strategy: Strategy) -> None:
         shared["distributed_type"] = DistributedType.MULTI_GPU
 
 
-def mark_whole(model: CausalLM) -> None:
-    """Tell TRL, which under ZeRO-3 gathers the head of any model, that this one's is not in pieces."""
+def mark_whole(head: nn.Module) -> None:
+    """Tell TRL, which under ZeRO-3 gathers the head of any model, that this one is not in pieces."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
 
-    head = model.get_output_embeddings()
-    assert head is not None
     for parameter in head.parameters():
         parameter.ds_status = ZeroParamStatus.AVAILABLE  # type: ignore[attr-defined]
 

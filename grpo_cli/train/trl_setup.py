@@ -31,7 +31,9 @@ def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
     copy, outputs = causal_model(trainer.replica.model), ("log_probs", "entropy")
     add_fused_lm_head(copy, trainer.temperature, args.cast_lm_head_to_fp32, outputs)
     if trainer.strategy == "zero3":
-        mark_whole(copy)
+        head = copy.get_output_embeddings()
+        assert head is not None
+        mark_whole(head)
 
 
 def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig) -> LogProbSource:
