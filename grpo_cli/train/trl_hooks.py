@@ -201,14 +201,14 @@ class Samples:
         return self.prompt_ids, ids, None, said, logps, {}, None, []
 
 
-class Reading(Protocol):
+class Asking(Protocol):
     """What asks a source."""
 
     source: LogProbSource
 
 
 @contextmanager
-def swapped_source(trainer: Reading, source: LogProbSource) -> Iterator[None]:
+def swapped_source(trainer: Asking, source: LogProbSource) -> Iterator[None]:
     """While inside, TRL's calls for log-probs are answered by `source`."""
     before, trainer.source = trainer.source, source
     try:
