@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from grpo_cli.display.choose import make_display
-from grpo_cli.jobs.train.job import Job, Outcome
+from grpo_cli.jobs.train.job import Job
+from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.rollout.collect import Call, Collect
 from grpo_cli.rollout.vllm.server import ServerLost
@@ -33,7 +34,7 @@ def test_a_run_that_lost_its_server_ends_as_the_unbroken_one(
     torch.set_num_threads(1)
     recipe = small_recipe(tmp_path, steps=4, save_every=100)
 
-    def run(folder: str, resume: RunFolder | None = None) -> Outcome:
+    def run(folder: str, resume: RunFolder | None = None) -> TrainResult:
         sets = [f"run.dir={tmp_path / folder}", "run.name=run", "run.threads=1", *METHODS[method]]
         made = load(recipe, sets)
         return Job(made, label="small", base=tmp_path, display=make_display("none")).run(resume)
