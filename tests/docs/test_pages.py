@@ -62,7 +62,7 @@ def test_a_recipe_nobody_could_run_says_so_in_its_header_and_in_the_table() -> N
     for name, path in shipped_recipes().items():
         (said,) = re.findall(r"^# run here  (.+)$", path.read_text(), re.M)
         (row,) = re.findall(rf"^\| `{name}` \|.*$", table, re.M)
-        assert said.startswith("not run here") == ("**never" in row), name
+        assert said.startswith("never trained") == ("**never" in row), name
 
 
 def test_every_kind_of_verifier_preset_filter_and_selector_is_on_its_page() -> None:
