@@ -29,6 +29,11 @@ _DOUBT = re.compile(
     r"(?:^|[\s(\[])[A-Za-z][).:]|^\(?[A-Z]\)?$|\b(?:not|or|isn't|never|neither|either|maybe|wrong)\b", re.I
 )
 _MANY = re.compile(r"\s*(?:,|;|/|&|\band\b|\bor\b)\s*", re.I)
+_OPTION_LIKE = re.compile(
+    r"^\W*(?:\\text\w*\s*\{)?\s*(?:(?:option|choice)\b|[(\[]?[A-Za-z]\s*(?:[)\].:,;/–—}]|\W*$))|\b(?:or|and)\b",
+    re.I,
+)
+"""A box that speaks of options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
 _SAID = re.compile(
     r"\b(?:the\s+)?(?:correct\s+|right\s+|best\s+|final\s+)*(?:answer|option|choice)\b\s*(?:is|:|=)*\s*(.{1,400})",
     re.I,
@@ -85,11 +90,23 @@ class ChoiceVerifier(AnswerVerifier):
         if len(texts) > 1 and len({self._named(text, sample.gold) for text in texts}) > 1:
             return wrong(shown, "hedge")
         named = self._named(texts[0], sample.gold)
+        if not named and self.options.extract == "box_or_line" and not _OPTION_LIKE.search(texts[-1]):
+            named = self._said_beside(sample)
         if not named:
             return wrong(shown, "no_such_option")
         if named == sample.gold.letters:
             return right(", ".join(sorted(named)), "option")
         return wrong(", ".join(sorted(named)), "other_option" if len(named) == 1 else "several_options")
+
+    def _said_beside(self, sample: Sample) -> frozenset[str]:
+        """The options of the last line that says an answer, or of a last line that is nothing else: a box before it held
+        a formula of the working, not an option. Empty where two lines of the kind disagree."""
+        lines = find_answer(sample.completion, "answer_line").texts
+        found = {named for text in lines if (named := self._named(text, sample.gold))}
+        if not lines:
+            last = find_answer(sample.completion, "last_line").texts
+            found = {named for text in last if (named := self._named(text, sample.gold))}
+        return next(iter(found)) if len(found) == 1 else frozenset()
 
     def _named(self, text: str, gold: ChoiceGold) -> frozenset[str]:
         """The options a text names; empty where it names none, or contradicts itself."""
