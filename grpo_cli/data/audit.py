@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Mistake, SetupError
 from grpo_verifiers.combine import SUM, NoVerifier, Rule, judges_of
+from grpo_verifiers.golds import placeholders
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
@@ -23,11 +24,15 @@ BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class GoldAudit:
-    """The rows that hold, their golds per verifier in the same order, and what was left out and why."""
+    """The rows that hold, their golds per verifier in the same order, and what was left out and why.
+
+    `doubtful` rows hold all the same: their gold reads like what stands where there is none, and may be meant.
+    """
 
     rows: list[Row]
     golds: dict[str, list[Any]]
     dropped: list[Mistake]
+    doubtful: list[Mistake] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,15 @@ def audit_golds(
     if rows and not kept:
         raise DataError(dropped, hint="every row has a bad gold: look at `data.answer` first")
     return GoldAudit(
-        [rows[i] for i in kept], {name: [found[i] for i in kept] for name, found in golds.items()}, dropped
+        [rows[i] for i in kept],
+        {name: [found[i] for i in kept] for name, found in golds.items()},
+        dropped,
+        [_doubt(rows[i], none[0]) for i in kept if (none := placeholders(rows[i].fields.get("answer")))],
     )
+
+
+def _doubt(row: Row, text: str) -> Mistake:
+    return Mistake(row.place, f"the answer {text!r} reads like none")
 
 
 def _rows_of(

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.files import BrokenFile, Record, plain
@@ -13,6 +14,8 @@ from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_verifiers.names import near_or_known
 
 OPTIONS = ("config", "split", "revision", "streaming")
+SAVED = ("dataset_info.json", "dataset_dict.json")
+"""Files by which a folder is known to be of `save_to_disk`."""
 
 
 def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | BrokenFile]:
@@ -30,6 +33,34 @@ def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Ite
             )
     rows = _load(name, str(options.get("split", split)), options, key)
     return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
+
+
+def saved_rows(
+    folder: Path, name: str, split: str, options: Mapping[str, Any], key: str
+) -> Iterator[Record | BrokenFile]:
+    """The rows of a folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote; option `split`.
+
+    Raises:
+        RecipeError: unknown option.
+        DataError: the folder cannot be read, or has no such split.
+    """
+    for option in options:
+        if option != "split":
+            raise RecipeError(f"unknown option `{option}` of the folder `{name}`; known: split", place=key)
+    import datasets
+
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError) as err:
+        raise DataError(f"`{name}` cannot be read: {str(err).splitlines()[0]}", place=key) from err
+    if isinstance(found, datasets.DatasetDict):
+        asked = str(options.get("split", split))
+        if asked not in found:
+            raise DataError(f"`{name}` has no split `{asked}`{near_or_known(asked, list(found))}", place=key)
+        found = found[asked]
+    elif "split" in options:
+        raise DataError(f"`{name}` is one split; leave the option `split` out", place=key)
+    return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(found, start=1))
 
 
 def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from grpo_cli.data.files import Record
 from grpo_cli.data.filters import FilterError, as_text
@@ -22,6 +22,7 @@ from grpo_cli.data.sources import SourceLike, Which, broken_lines, load_source, 
 from grpo_cli.data.template import (
     FillError,
     MissingColumn,
+    NullValue,
     Template,
     TemplateError,
     column_or_template,
@@ -29,6 +30,7 @@ from grpo_cli.data.template import (
     parse,
     refused,
 )
+from grpo_cli.data.where import Where, parse_where
 from grpo_cli.errors import DataError, Mistake, RecipeError
 
 
@@ -51,7 +53,7 @@ class DataLike(Protocol):
     @property
     def train(self) -> Sequence[SourceLike]: ...
     @property
-    def eval(self) -> SourceLike | None: ...
+    def eval(self) -> SourceLike | Sequence[SourceLike] | None: ...
     @property
     def system(self) -> str | None: ...
     @property
@@ -64,10 +66,17 @@ class DataLike(Protocol):
     def plain(self) -> bool: ...
     @property
     def columns(self) -> Mapping[str, str]: ...
+    @property
+    def where(self) -> str | None: ...
+    @property
+    def on_null(self) -> Literal["error", "drop"]: ...
 
 
-def load_rows(data: DataLike, which: Which, base: Path | None = None) -> list[Row]:
-    """All rows of `data.train` or `data.eval`, filled and with unique ids; file names count from `base`, then from here.
+def load_rows(
+    data: DataLike, which: Which, base: Path | None = None, note: Callable[[str], None] = lambda _: None
+) -> list[Row]:
+    """The rows of `data.train` or `data.eval`, filled and with unique ids; file names count from `base`, then from here.
+    `note` hears how many rows `data.where` and `data.on_null` left out.
 
     Raises:
         RecipeError: a template that cannot be read, or an unknown option of a source.
@@ -80,7 +89,11 @@ def load_rows(data: DataLike, which: Which, base: Path | None = None) -> list[Ro
     broken = [item for part in loaded for item in part.broken]
     if broken:
         raise broken_lines(broken)
-    return make_rows(mix([part.records for part in loaded], [source.weight for _, source in named]), layout)
+    records = mix([part.records for part in loaded], [source.weight for _, source in named])
+    filled = fill_rows(records, layout)
+    for said in filled.left_out():
+        note(f"{which}: {said}")
+    return filled.rows
 
 
 def named_sources(data: DataLike, which: Which) -> list[tuple[str, SourceLike]]:
@@ -94,6 +107,8 @@ def named_sources(data: DataLike, which: Which) -> list[tuple[str, SourceLike]]:
         return [(f"data.train[{i}]" if many else "data.train", s) for i, s in enumerate(data.train)]
     if data.eval is None:
         raise RecipeError("the recipe has no `data.eval`", place="data.eval")
+    if isinstance(data.eval, Sequence):
+        return [(f"data.eval[{i}]", source) for i, source in enumerate(data.eval)]
     return [("data.eval", data.eval)]
 
 
@@ -107,6 +122,8 @@ class RowLayout:
     columns: dict[str, Template]
     system: Template | None
     plain: bool
+    where: Where | None = None
+    drops_null: bool = False
 
     @classmethod
     def of(cls, data: DataLike) -> RowLayout:
@@ -133,6 +150,8 @@ class RowLayout:
             },
             system=None if data.system is None else read("system", data.system, loose=True),
             plain=data.plain,
+            where=None if data.where is None else read_where(data.where, mistakes),
+            drops_null=data.on_null == "drop",
         )
         mistakes += [Mistake("data.system", why) for why in told_golds(layout.system, layout.answer)]
         if mistakes:
@@ -147,6 +166,8 @@ class RowLayout:
         """
         fields = dict(record.fields)
         answer = record.fields.get("answer") if self.answer is None else gold_of(self.answer, record.fields)
+        if self.drops_null and answer is None and "answer" in fields:
+            raise NullValue("`answer` is null")
         if self.answer is not None or "answer" in fields:
             fields["answer"] = _gold(answer)
         fields.update((name, template.value(record.fields)) for name, template in self.columns.items())
@@ -163,7 +184,7 @@ class RowLayout:
         except FilterError as err:
             raise refused(self.prompt.source, err) from err
         if not prompt.strip():
-            raise FillError("the prompt is empty")
+            raise NullValue("the prompt is empty")
         if self.plain:
             return Row(row_id, f"{system}\n\n{prompt}" if system else prompt, None, fields, record.place)
         tools = read_tools(record.fields.get("tools"), is_chat=False)
@@ -198,21 +219,58 @@ def template_mistake(place: str, source: str, err: TemplateError) -> Mistake:
     return Mistake(place, str(err), f"    {line}\n    {' ' * (err.at - start)}^")
 
 
-def make_rows(records: Sequence[Record], layout: RowLayout) -> list[Row]:
-    """The rows of all records, in order.
+@dataclass(frozen=True, slots=True)
+class FilledRows:
+    """The rows, how many `where` did not keep, and those left out for a null, with the first reason."""
+
+    rows: list[Row]
+    total: int
+    unkept: int
+    nulls: list[Mistake]
+
+    def left_out(self) -> list[str]:
+        """One sentence for each reason that left rows out."""
+        said = (
+            [f"`data.where` keeps {self.total - self.unkept:,} of {self.total:,} rows"] if self.unkept else []
+        )
+        if self.nulls:
+            first = self.nulls[0]
+            count = f"dropped {len(self.nulls):,} of {self.total - self.unkept:,} rows with a null"
+            said.append(f"{count}, first {first.place}: {first.message}")
+        return said
+
+
+def read_where(source: str, mistakes: list[Mistake]) -> Where | None:
+    """The read expression, or None and one mistake more."""
+    try:
+        return parse_where(source)
+    except TemplateError as err:
+        mistakes.append(template_mistake("data.where", source, err))
+        return None
+
+
+def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
+    """The rows of all records that `where` keeps, in order.
 
     Raises:
-        DataError: every row that cannot be filled; a column missing from many rows is said once.
+        DataError: every row that cannot be filled (a column missing from many rows is said once), or no row is left.
     """
     rows: list[Row] = []
+    nulls: list[Mistake] = []
+    unkept = 0
     mistakes: list[Mistake] = []
     missing: dict[str, list[tuple[Record, MissingColumn]]] = {}
     ids = Ids(layout.id)
     for record in records:
         try:
+            if layout.where is not None and not layout.where.keeps(record.fields):
+                unkept += 1
+                continue
             rows.append(layout.make(record, ids.of(record)))
         except MissingColumn as err:
             missing.setdefault(err.column, []).append((record, err))
+        except NullValue as err:
+            (nulls if layout.drops_null else mistakes).append(Mistake(record.place, str(err)))
         except (FillError, BadMessages) as err:
             mistakes.append(Mistake(record.place, str(err)))
     for column, failures in missing.items():
@@ -220,8 +278,26 @@ def make_rows(records: Sequence[Record], layout: RowLayout) -> list[Row]:
         count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
         mistakes.append(Mistake(record.place, f"no column `{column}`{count}{first.why}"))
     if mistakes:
-        raise DataError(mistakes)
-    return rows
+        raise DataError(mistakes, hint=_null_hint(mistakes))
+    filled = FilledRows(rows, len(records), unkept, nulls)
+    if records and not rows:
+        raise DataError(
+            "no row is left: " + "; ".join(filled.left_out()), hint=_first_values(records[0], layout.where)
+        )
+    return filled
+
+
+def _null_hint(mistakes: Sequence[Mistake]) -> str:
+    is_null = any(m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes)
+    return "`data.on_null: drop` leaves rows with a null out and counts them" if is_null else ""
+
+
+def _first_values(record: Record, where: Where | None) -> str:
+    values = {path: record.fields.get(path) for path in where.columns()} if where else {}
+    shown = ", ".join(
+        f"`{path}` is {json.dumps(value, ensure_ascii=False)[:60]}" for path, value in values.items()
+    )
+    return f"in {record.place} {shown}" if shown else ""
 
 
 class Ids:

@@ -1,4 +1,4 @@
-"""Where rows come from: a file, `hub:NAME`, `tasks:NAME`, or several of them mixed.
+"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, or several of them mixed.
 
 A source with splits gives its train split to `data.train` and its test split to `data.eval`, unless its
 option `split` says otherwise. `skip` and `limit` count rows of the source, before any mixing.
@@ -10,20 +10,24 @@ has its proportions. Nothing is drawn at random.
 
 from __future__ import annotations
 
+import glob
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from math import floor
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from grpo_cli.data.files import BrokenFile, Record, read_file
-from grpo_cli.data.hub import hub_rows
+from grpo_cli.data.hub import SAVED, hub_rows, saved_rows
 from grpo_cli.data.tasks import Split, task_rows
 from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_verifiers.names import near_or_known
 
 Which = Literal["train", "eval"]
+_KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")
+_HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
 class SourceLike(Protocol):
@@ -102,8 +106,13 @@ def _open(
         return hub_rows(rest, split, options, key)
     if colon and scheme in ("http", "https", "s3", "gs"):
         raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
+    folder = next((place for place in places_of(name, base) if place.is_dir()), None)
+    if folder is not None and any((folder / file).is_file() for file in SAVED):
+        return saved_rows(folder, name, split, options, key)
     if options:
         raise RecipeError(f"unknown option `{next(iter(options))}` of the file `{name}`", place=key)
+    if is_pattern(name) and not any(place.is_file() for place in places_of(name, base)):
+        return chain.from_iterable(read_file(path, shown) for path, shown in matching(name, base, key))
     return read_file(find_file(name, base, key), name)
 
 
@@ -114,6 +123,33 @@ def _task_split(options: dict[str, Any], split: Split, name: str, key: str) -> t
     return options, asked
 
 
+def places_of(name: str, base: Path | None) -> list[Path]:
+    """Where a name may lie: beside the recipe, then in the current folder."""
+    path = Path(name).expanduser()
+    return [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name stands for the files that match it; a file of exactly that name goes before."""
+    return any(sign in name for sign in "*?[")
+
+
+def matching(name: str, base: Path | None, key: str) -> list[tuple[Path, str]]:
+    """The files of a pattern in the order of their names (beside the recipe, else in the current folder), each with how
+    places call it.
+
+    Raises:
+        DataError: none.
+    """
+    for place, pattern in zip(places_of(name, base), (base, Path()), strict=False):
+        found = sorted(Path(one) for one in glob.glob(str(place), recursive=True))
+        files = [path for path in found if path.is_file()]
+        if files:
+            near = pattern or Path()
+            return [(p, str(p.relative_to(near)) if p.is_relative_to(near) else str(p)) for p in files]
+    raise DataError(f"no file matches `{name}`", place=key)
+
+
 def find_file(name: str, base: Path | None, key: str) -> Path:
     """The file, looked for beside the recipe and then in the current folder.
 
@@ -121,19 +157,31 @@ def find_file(name: str, base: Path | None, key: str) -> Path:
         DataError: in neither.
     """
     path = Path(name).expanduser()
-    places = [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
+    places = places_of(name, base)
     for place in places:
         if place.is_file():
             return place
         if place.is_dir():
-            raise DataError(f"`{name}` is a folder, not a file", place=key)
+            inside = next((kind for kind in _KINDS if any(place.glob(f"*{kind}"))), "")
+            raise DataError(
+                f"`{name}` is a folder, not a file",
+                place=key,
+                hint=f"say `{name.rstrip('/')}/*{inside}` for its files" if inside else "",
+            )
     near = sorted(
         {f.name for place in places if place.parent.is_dir() for f in place.parent.iterdir() if f.is_file()}
     )
     looked = " and ".join(f"`{place}`" for place in places) if len(places) > 1 else ""
     guess = near_or_known(path.name, near) if near else ""
+    hints = [f"looked for {looked}" if looked else "", _hub_hint(name)]
     raise DataError(
         f"no file `{name}`{guess if guess.startswith('; did') else ''}",
         place=key,
-        hint=f"looked for {looked}" if looked else "",
+        hint="; ".join(hint for hint in hints if hint),
     )
+
+
+def _hub_hint(name: str) -> str:
+    """`openai/gsm8k` is what other tools call a data set of the hub."""
+    is_id = _HUB_ID.fullmatch(name) and Path(name).suffix.lower() not in _KINDS
+    return f"a data set of the hub is `hub:{name}`" if is_id else ""

@@ -26,11 +26,15 @@ def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, di
     Raises:
         DataError, SetupError: as `load_rows` and `audit_golds`.
     """
-    rows = load_rows(recipe.data, which, base)
+    rows = load_rows(recipe.data, which, base, lambda said: display.note("warn", said))
     audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
     if audit.dropped:
         first = audit.dropped[0]
         said = f"{which}: dropped {len(audit.dropped)} of {len(rows)} rows with a bad gold"
+        display.note("warn", f"{said}, first {first.place}: {first.message}")
+    if audit.doubtful:
+        first = audit.doubtful[0]
+        said = f"{which}: {len(audit.doubtful)} of {len(rows)} golds read like none"
         display.note("warn", f"{said}, first {first.place}: {first.message}")
     return Split(audit.rows, audit.golds)
 

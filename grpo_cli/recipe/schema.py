@@ -83,7 +83,7 @@ def _short_forms(top: Schema, defs: Schema) -> None:
     _open(top, "combine", NOTHING, defs["Combine"]["properties"]["method"], {"$ref": "#/$defs/Combine"})
     data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
     _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
-    _open(data, "eval", NOTHING, *source["anyOf"])
+    _open(data, "eval", NOTHING, *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
     _open(warmup, "data", NOTHING, *source["anyOf"])
     _open(warmup, "demonstration", *shown["anyOf"], {"type": "array", "items": shown, "minItems": 1})
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,15 @@ class Source:
 @dataclass(frozen=True)
 class Data:
     train: list[Source]
-    eval: Source | None = None
+    eval: Source | list[Source] | None = None
     system: str | None = None
     prompt: str = "{question}"
     answer: str | None = None
     id: str | None = None
     plain: bool = False
     columns: dict[str, str] = field(default_factory=dict)
+    where: str | None = None
+    on_null: Literal["error", "drop"] = "error"
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> Path:

@@ -159,3 +159,14 @@ def test_tools_and_calls_reach_the_template_or_are_refused(
     tokenizer.chat_template = IGNORES
     with pytest.raises(DataError, match=f"leaves the `{what}`"):
         encode(tokenizer, row)
+
+
+def test_golds_that_are_none_are_errors_of_maths_and_doubts_of_text(tmp_path: Path) -> None:
+    lines = [{"question": "q", "answer": gold} for gold in ("4", "N/A", "proof", "notfound", "None")]
+    found = rows(tmp_path, lines)
+    with pytest.raises(DataError) as caught:
+        audit_golds(found, {"math": build("math")})
+    assert [m.place for m in caught.value.mistakes] == ["a.jsonl:2", "a.jsonl:3", "a.jsonl:4", "a.jsonl:5"]
+    audit = audit_golds(found, {"exact": build("exact")})
+    assert len(audit.rows) == 5
+    assert [m.place for m in audit.doubtful] == ["a.jsonl:2", "a.jsonl:3", "a.jsonl:4", "a.jsonl:5"]

@@ -7,14 +7,14 @@ are read from the front, because reaching their later rows costs as much as read
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.files import BrokenFile, Record, json_line
-from grpo_cli.data.rows import DataLike, Row, RowLayout, make_rows, named_sources
-from grpo_cli.data.sources import SourceLike, Which, broken_lines, find_file, load_source, mix
+from grpo_cli.data.rows import DataLike, Row, RowLayout, fill_rows, named_sources
+from grpo_cli.data.sources import SourceLike, Which, broken_lines, find_file, is_pattern, load_source, mix
 
 HEAD_BYTES = 1 << 18
 PART = 250
@@ -30,6 +30,7 @@ class Read:
     total: int
     is_exact: bool
     how: str
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def is_sample(self) -> bool:
@@ -60,14 +61,21 @@ def read_rows(data: DataLike, which: Which, base: Path | None, most: int) -> Rea
     if broken:
         raise broken_lines(broken)
     weights = [source.weight for _, source in named]
-    rows = make_rows(mix([part.records for part in parts], weights), layout)
+    filled = fill_rows(mix([part.records for part in parts], weights), layout)
     total = sum(int(part.total * weight + 1e-9) for part, weight in zip(parts, weights, strict=True))
+    if filled.unkept or filled.nulls:
+        total = round(total * len(filled.rows) / filled.total)
     hows = dict.fromkeys(part.how for part in parts if part.how != "all")
-    return Read(rows, total, all(part.is_exact for part in parts), " and ".join(hows) or "all")
+    how = " and ".join(hows) or "all"
+    return Read(filled.rows, total, all(part.is_exact for part in parts), how, filled.left_out())
 
 
 def _read(source: SourceLike, which: Which, base: Path | None, key: str, most: int) -> _Part:
-    if (source.limit is None or source.limit > most) and source.source.endswith((".jsonl", ".ndjson")):
+    if (
+        (source.limit is None or source.limit > most)
+        and source.source.endswith((".jsonl", ".ndjson"))
+        and not is_pattern(source.source)
+    ):
         path = find_file(source.source, base, key)
         about = _lines_about(path) - source.skip
         about = about if source.limit is None else min(about, source.limit)

@@ -79,7 +79,8 @@ class RecipeCheck:
         how = f"; looked at {len(found.rows):,} ({found.how})" if found.is_sample else ""
         columns = ", ".join(found.rows[0].fields)
         data = {"total": found.total, "is_exact": found.is_exact, "n": len(found.rows), "how": found.how}
-        yield CheckFinding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", data=data)
+        lines = tuple(found.left_out)
+        yield CheckFinding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", lines, data)
         return found
 
     def _warmup(self) -> Iterator[CheckFinding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -79,12 +80,24 @@ def check_golds(
         seen += len(part)
         audited.rows.extend(found.rows)
         audited.dropped.extend(found.dropped)
+        audited.doubtful.extend(found.doubtful)
         for name, golds in found.golds.items():
             audited.golds[name].extend(golds)
         if budget_s is not None and time.perf_counter() - began > budget_s:
             break
     seconds = time.perf_counter() - began
-    return audited, _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
+    finding = _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
+    return audited, _with_doubts(finding, audited.doubtful, seen)
+
+
+def _with_doubts(finding: CheckFinding, doubtful: Sequence[Mistake], seen: int) -> CheckFinding:
+    """The finding with golds such as `N/A` listed, which a verifier of text cannot tell from an answer."""
+    if not doubtful:
+        return finding
+    said = f"{len(doubtful):,} of {seen:,} golds read like none: `data.where` leaves such rows out"
+    lines = (*finding.lines, said, *(f"{m.place}: {m.message}" for m in doubtful[:SHOWN]))
+    level = Level.NOTE if finding.level is Level.OK else finding.level
+    return replace(finding, level=level, lines=lines, data={**finding.data, "doubtful": len(doubtful)})
 
 
 def _golds_finding(

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.sections.at_path import inner_section, key_names, section
+from grpo_cli.recipe.sections.fields import MANY, ONE
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.names import nearest
 
@@ -45,7 +46,7 @@ KINDS = {
 
 SHORT = {
     "model": "a name or a mapping",
-    "eval": "a source",
+    "eval": "a source or a list of them",
     "train": "a source or a list of them",
     "data": "a source",
     "demonstration": "a template or a list of them",
@@ -89,7 +90,7 @@ def unknown(name: str, names: Iterable[str], where: str) -> str:
 
 def _finding(error: ErrorDetails) -> RecipeFinding:
     kind, value, ctx = error["type"], error["input"], error.get("ctx", {})
-    path: Path = tuple(p for p in error["loc"] if p != "[key]")
+    path: Path = tuple(p for p in error["loc"] if p not in ("[key]", ONE, MANY))
     if path and path[-1] == "source" and "source" not in _keys_of(value):
         path = (*path[:-1], "from")
     name = dotted(path)

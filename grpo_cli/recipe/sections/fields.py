@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
+ONE, MANY = "[one]", "[many]"
+"""Tags of a key that takes one of a kind or a list; they stand in pydantic's places of errors and are taken out there."""
 MOST = 2**31 - 1
 """What seeds and counters of the libraries below can hold."""
 Whole = Annotated[int, Field(gt=0, le=MOST)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from grpo_cli.recipe.sections.fields import Above0, Count, Section, Share, Whole, Words, one_of
+from grpo_cli.recipe.sections.fields import MANY, ONE, Above0, Count, Section, Share, Whole, Words, one_of
 
 
 class Lora(Section):
@@ -47,7 +47,8 @@ class Source(Section):
     """Where rows come from. A plain word means `from`."""
 
     source: Words = Field(alias="from")
-    """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, `hub:NAME`, or `tasks:NAME` (procedural, offline)."""
+    """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, a pattern (`part-*.jsonl`), a folder of `save_to_disk`, `hub:NAME`, or
+    `tasks:NAME` (procedural, offline)."""
     limit: Whole | None = None
     """Take at most this many rows."""
     skip: Count = 0
@@ -55,7 +56,14 @@ class Source(Section):
     weight: Above0 = 1.0
     """How often each of its rows stands in the mix where `train` is a list: 2 is twice, 0.5 every second row."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """`split`, and options of a procedural task, or `config`, `revision` and `streaming` of a hub data set."""
+    """`split` (also of a `save_to_disk` folder), and options of a procedural task, or `config`, `revision` and `streaming` of a hub data set."""
+
+
+Sources = Annotated[
+    Annotated[Source, Tag(ONE)] | Annotated[list[Source], Tag(MANY)],
+    Discriminator(lambda value: MANY if isinstance(value, list) else ONE),
+]
+"""One source or a list of them; a mistake is that of the form that was written."""
 
 
 class Data(Section):
@@ -63,10 +71,14 @@ class Data(Section):
 
     train: list[Source] = Field(min_length=1)
     """Training rows; a list mixes its sources by `weight`."""
-    eval: Source | None = None
-    """Held-out rows, never trained on."""
+    eval: Sources | None = None
+    """Held-out rows, never trained on; a list puts its sources together by `weight`."""
+    where: str | None = None
+    """Keep the rows for which this holds, such as `level >= 3 and source in ['amc', 'aime']`; left out, all."""
+    on_null: Literal["error", "drop"] = "error"
+    """What happens to a row with null in a column that a template names, or with an empty prompt."""
     system: str | None = None
-    """System message before every prompt."""
+    """System message before every prompt; `{column}` is filled from the row, other braces stay."""
     prompt: Words
     """Template of the prompt."""
     answer: str | None = None
