@@ -1,4 +1,4 @@
-"""The labelled answers: every undisputed row of `math_dev.jsonl`, and our own rows, one for every mistake ever made."""
+"""The labelled answers: every undisputed row of `math_dev.jsonl` and of the later sets, and our own rows, one for every mistake."""
 
 from __future__ import annotations
 
@@ -56,6 +56,12 @@ def test_all_undisputed_dev_rows_are_judged_as_labelled(maths: Verifier) -> None
 
 def test_our_own_rows_are_judged_as_labelled(maths: Verifier) -> None:
     assert mistakes(maths, rows("math_own.jsonl")) == []
+
+
+def test_the_second_dev_rows_are_judged_as_labelled(maths: Verifier) -> None:
+    found = rows("math_dev2.jsonl")
+    assert len(found) == 148
+    assert mistakes(maths, found) == []
 
 
 def test_no_row_is_late_or_without_a_verdict(maths: Verifier) -> None:

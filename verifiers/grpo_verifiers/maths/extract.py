@@ -68,9 +68,14 @@ _WITHDRAWN = re.compile(
 )
 _LABEL = re.compile(
     r"(?:\bfinal\s+|\bcorrect\s+|\bthe\s+)?\b(?:answer|correct (?:option|choice))\b\s*(?:is|was|should be|equals|[:=]|\*\*\s*[:=]|[:=]\s*\*\*|\*\*\s*is)"
-    r"\s*:?\s*(?:\*\*)?",
+    r"\s*:?\s*(?:\*\*)?"
+    r"|(?:最终|最終)?(?:答案|答え)\s*(?:是|为|為|は)?\s*[:：]?|정답\s*(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*[:：]",
     re.I,
 )
+_SAID = re.compile(
+    r"(?:it|there|the(?:\s+[\w-]+){1,14}?)\s+(?:is|are|equals|was)\s*:?\s*(?=[-−+]?[\d$]|\\[a-z(\[])", re.I
+)
+_UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
 _HASHES = re.compile(r"####[ \t]*([^\s#].*?)[ \t]*$", re.MULTILINE)
 _VALUE = re.compile(r"[-+−*$\\({\[.\d]|[A-Za-z]?\s*=")
 _TAG = re.compile(r"<answer>", re.I)
@@ -289,7 +294,11 @@ def _line(text: str) -> Extraction | None:
     if label is not None:
         rest = text[label.end() : label.end() + 400].lstrip(" \t*:")
         rest = rest.lstrip("\n") if not rest.split("\n", 1)[0].strip() else rest
-        stated = _first_formula(rest.split("\n", 1)[0])
+        line = rest.split("\n", 1)[0]
+        said = _SAID.match(line)
+        if said is not None and not _UNSAID.search(said.group()):
+            line = line[said.end() :]
+        stated = _first_formula(line)
         if stated and _OR_NEXT.match(rest, rest.find(stated) + len(stated)):
             return Extraction((), "hedge", "line")
         if stated and _RETRACTED.match(rest[rest.find(stated) + len(stated) :][:120]):

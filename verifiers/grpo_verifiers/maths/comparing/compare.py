@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.equations import same_relations
-from grpo_verifiers.maths.comparing.lists import same_finite_sets, same_lists
+from grpo_verifiers.maths.comparing.forms.residues import same_residues
+from grpo_verifiers.maths.comparing.forms.solutions import same_solutions
+from grpo_verifiers.maths.comparing.forms.vectors import as_vector
+from grpo_verifiers.maths.comparing.lists import same_finite_sets, same_lists, unordered
 from grpo_verifiers.maths.comparing.matrices import is_scaled_matrix, same_cases, same_matrices, same_tuples
 from grpo_verifiers.maths.comparing.measures import same_bases, same_measures, same_ratios, same_values
+from grpo_verifiers.maths.comparing.naming import factors
 from grpo_verifiers.maths.comparing.regions import same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
 from grpo_verifiers.maths.comparing.spreading import SETLIKE, spread
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.reading.tree import SCALARS, Node
+from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains
 
 
 def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
@@ -22,6 +26,15 @@ def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     return False
 
 
+_COLUMNS = frozenset(("tuple", "matrix"))
+_SUMS = frozenset(("+", "*", "neg", "s", "/"))
+_GROUPS = frozenset(("all",))
+
+
+def _length(node: Node) -> int:
+    return len(node[3] if node[0] == "tuple" else node[1] if len(node[1]) > 1 else node[1][0])
+
+
 def start_trial(options: MathOptions) -> ComparisonTrial:
     """A fresh comparison."""
     return ComparisonTrial(options, same)
@@ -30,18 +43,30 @@ def start_trial(options: MathOptions) -> ComparisonTrial:
 def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     gold, answer = spread(gold), spread(answer)
     g, a = gold[0], answer[0]
+    if g == "congruence" or a == "congruence":
+        return same_residues(gold, answer)
+    if (g == "builder" or a == "builder") and same_residues(gold, answer):
+        return True
+    if g in ("list", "set") and a in ("list", "set") and same_solutions(gold, answer, trial):
+        return True
     if g == "rel" or a == "rel":
         return same_relations(gold, answer, trial)
     if g == "list" or a == "list":
         return same_lists(gold, answer, trial)
     if g in ("unit", "pct") or a in ("unit", "pct"):
         return same_measures(gold, answer, trial)
+    if g == "*" and a == "*" and contains(gold, _GROUPS) and contains(answer, _GROUPS):
+        return unordered(factors(gold), factors(answer), trial)
     if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
         return same_values(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:
         return same_regions(gold, answer, trial)
     if g == "set" or a == "set":
         return same_finite_sets(gold, answer, trial)
+    if g in _COLUMNS and a in _SUMS and (vector := as_vector(answer, _length(gold))) is not None:
+        return _same(gold, vector, trial)
+    if a in _COLUMNS and g in _SUMS and (vector := as_vector(gold, _length(answer))) is not None:
+        return _same(vector, answer, trial)
     if "matrix" in (g, a) or is_scaled_matrix(gold) or is_scaled_matrix(answer):
         return same_matrices(gold, answer, trial)
     if g == "tuple" and a == "tuple":

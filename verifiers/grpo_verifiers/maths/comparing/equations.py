@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.lists import in_order
-from grpo_verifiers.maths.comparing.naming import factors, is_name, loosely_named, named_values, same_function
+from grpo_verifiers.maths.comparing.naming import (
+    as_quotient,
+    factors,
+    is_graph,
+    is_name,
+    loosely_named,
+    named_values,
+    same_function,
+    same_sequence,
+)
 from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
 from grpo_verifiers.maths.comparing.regions import same_inequality, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
@@ -124,11 +133,18 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if not {op for op, _ in answer[2]} <= {"=", "~", "to"}:
         return name is not None and any(trial.same(v, answer) for v in values)
     other, parts, others = _chain(answer)
+    name, other = as_quotient(name), as_quotient(other)
     if name is None and "~" in signs:
         return any(trial.same(v, answer) for v in values)
     if name is not None and other is not None:
         if same_function(name, other) and not any(name[2][0][1] in symbols(part) for part in parts):
             parts = [rename(part, {other[2][0][1]: name[2][0][1]}) for part in parts]
+            other = name
+        letters = same_sequence(name, other)
+        if letters is not None and not any(letters[0] in symbols(part) for part in parts):
+            parts = [rename(part, {letters[1]: letters[0]}) for part in parts]
+            other = name
+        if is_graph(name, other) and not any("y" in symbols(part) for part in (*values, *parts)):
             other = name
         if name == other or loosely_named(name, other):
             return any(_any_part(v, parts, others, trial) for v in values)

@@ -197,7 +197,9 @@ class Field:
             return self._drawn("root", self.image(base), _fraction(exponent))
         image = self.image(base)
         if image[1] or pow(image[0], _Q, _P) != 1:
-            return self._drawn("root", image, _fraction(exponent))
+            whole, part = divmod(exponent, 1)  # x^(5/3) is x times the square of its cube root
+            root = self._drawn("root", image, _fraction(Fraction(1, exponent.denominator)))
+            return _times(_pow(image, int(whole)), _pow(root, part.numerator))
         if number is None and base[0] not in ("s", "c"):
             self.opaque = True
         return (pow(image[0], exponent.numerator * pow(exponent.denominator, -1, _Q) % _Q, _P), 0)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from grpo_verifiers.maths.comparing.choice import option_and_text
 from grpo_verifiers.maths.extract import extract
-from grpo_verifiers.maths.reading.answers import Answer, read_answer
+from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, read_answer
 from grpo_verifiers.verifier import BadGold
 
 _LETTER = re.compile(
@@ -19,6 +19,10 @@ _LETTERS = re.compile(r"[A-J](?:\s*(?:,|and|;)?\s*[A-J]){1,6}")
 _OTHER_OPTION = re.compile(r"\(\s*[A-J]\s*\)")
 _INTEGER = re.compile(r"-?\d{1,15}")
 _LABEL = re.compile(r"\s*(?:\\text\s*\{)?\s*(?:the\s+)?(?:final\s+)?answer\s*(?:is|:)\s*\}?\s*:?", re.I)
+_SAID = re.compile(
+    r"\s*(?:so\s+|thus\s+|therefore,?\s+)?(it|the(?:\s+[A-Za-z-]+){1,8}?)\s+(?:is|are|equals|was)\s*:?\s*\$([^$]+)\$\.?\s*",
+    re.I,
+)
 _FORMULA = re.compile(r"\$([^$]+)\$")
 
 
@@ -107,9 +111,9 @@ def _inner(text: str) -> str:
     if label and text[label.end() :].strip():
         text = text[label.end() :].strip()
     if "$" in text and "\\$" not in text and re.search(r"[A-Za-z]{3,}", _FORMULA.sub("", text)):
-        formulas = _FORMULA.findall(text)
-        if len(formulas) == 1 and not re.search(r"\d", _FORMULA.sub("", text)):
-            return str(formulas[0]).strip()
+        said = _SAID.fullmatch(text)
+        if said is not None and not NOT_STATED & set(said[1].lower().split()):
+            return said[2].strip()
     return text
 
 

@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing.choice import option_and_text, option_of, options_of
 from grpo_verifiers.maths.comparing.compare import same, start_trial
+from grpo_verifiers.maths.comparing.forms.parameters import renamed
+from grpo_verifiers.maths.comparing.forms.statements import VERDICTS, has_signs, is_core, same_statement
 from grpo_verifiers.maths.comparing.golds import MathGold
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
+from grpo_verifiers.maths.reading.forms.letters import written_capitals
 from grpo_verifiers.maths.reading.lexer import TooBig
-from grpo_verifiers.maths.reading.tree import Node, contains, rename, symbols
+from grpo_verifiers.maths.reading.tree import Node
 from grpo_verifiers.maths.reading.words import same_words
 
 _INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
@@ -69,19 +72,10 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
         return Match(False, "empty")
     if answer.tokens == wanted.tokens:
         return Match(True, "equal:string")
-    if wanted.tree is None and wanted.words and answer.words and same_words(wanted.words, answer.words):
-        return Match(True, "equal:words")
-    if (
-        wanted.words
-        and wanted.tree is None
-        and answer.tokens.isalpha()
-        and same_words(wanted.words, answer.tokens)
-    ):
-        return Match(True, "equal:words")
+    if wanted.capitals:
+        return _capitals(wanted, answer)
     if wanted.tree is None:
-        if wanted.words and answer.words == "" and same_words(wanted.words, answer.text):
-            return Match(True, "equal:words")
-        return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
+        return _words(wanted, answer, options)
     if answer.tree is None:
         if answer.words:
             if is_placeholder(answer.words):
@@ -89,6 +83,40 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return Match(False, "hedge" if is_hedge(answer.words) else "words")
         return Match(False, "too_big" if "too" in answer.fault else "unread")
     return _trees(wanted, answer, options)
+
+
+def _capitals(wanted: Answer, answer: Answer) -> Match:
+    """A sequence of capitals: as one word or parted by commas, in its order."""
+    written = answer.capitals or written_capitals(answer.tree)
+    if written == wanted.capitals:
+        return Match(True, "equal:string")
+    said = answer.words.strip(" .").lower()
+    if len(said) > 3 and not answer.capitals and said == wanted.capitals.lower():
+        return Match(True, "equal:words")
+    return Match(False, "unread" if sorted(written) == sorted(wanted.capitals) else "unequal")
+
+
+def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    """The gold is words, or could not be read: the same words and the same formulas."""
+    if not wanted.words:
+        return _UNEQUAL
+    said = answer.words or (answer.tokens if answer.tokens.isalpha() else answer.text)
+    is_verdict = wanted.words.lower() in VERDICTS
+    if is_verdict or not (has_signs(wanted.text) or has_signs(answer.text)):
+        if same_words(wanted.words, said):
+            return Match(True, "equal:words")
+    else:
+        trial = start_trial(options)
+        try:
+            if same_statement(wanted.text, answer.text, trial):
+                return (
+                    Match(None, "open", tuple(trial.pending)) if trial.pending else Match(True, "equal:words")
+                )
+        except (TooBig, RecursionError):
+            return Match(False, "too_big")
+    if is_core(wanted.words, said) and not has_signs(answer.text):
+        return Match(True, "equal:words")
+    return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
 
 
 def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
@@ -104,7 +132,7 @@ def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
 
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
-    pairs = [(wanted.tree, _with_names_of(wanted.tree, answer.tree))]
+    pairs = [(wanted.tree, tree) for tree in renamed(wanted.tree, answer.tree)]
     if _DECIMAL_COMMA.fullmatch(answer.text):
         pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
     if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
@@ -135,22 +163,3 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         }:
             return Match(False, "kind")
     return _UNEQUAL
-
-
-_INTEGERS = frozenset("kmnjl")
-_CONSTANTS = frozenset(("C", "K", "c", "D", "C_1", "c_1"))
-
-
-def _with_names_of(gold: Node | None, answer: Node | None) -> Node | None:
-    """The answer with its one integer (in `k pi`) or constant of integration named as in the gold."""
-    if gold is None or answer is None:
-        return answer
-    ours, theirs = symbols(gold), symbols(answer)
-    if len(ours - theirs) != 1 or len(theirs - ours) != 1:
-        return answer
-    (wanted,), (found,) = ours - theirs, theirs - ours
-    is_period = (
-        wanted in _INTEGERS and found in _INTEGERS and contains(gold, {"c"}) and contains(gold, {"+", "*"})
-    )
-    is_constant = wanted in _CONSTANTS and found in _CONSTANTS and len(ours) > 1 and contains(gold, {"+"})
-    return rename(answer, {found: wanted}) if is_period or is_constant else answer

@@ -64,6 +64,9 @@ def same_measures(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if trial.options.units != "ignore" and (unit_g if answer[0] == "pct" else unit_a):
             return False
         return _percentages(gold, answer, trial)
+    if unit_g != unit_a and (unit_g.endswith("+") or unit_a.endswith("+")):
+        factor = conversion(unit_a.rstrip("+"), unit_g.rstrip("+"))
+        return factor is not None and trial.same(gold, mul(number(factor), answer))
     if trial.options.units != "ignore" and not units_agree(unit_g, unit_a):
         if trial.options.units == "convert":
             factor = conversion(unit_a, unit_g)
@@ -104,7 +107,7 @@ def _percentages(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return False
     if not (trial.same(inside, bare) if has_gold_sign else trial.same(bare, inside)):
         return False
-    return has_gold_sign or _at_least_one(inside)
+    return mode == "sign" or _at_least_one(inside)
 
 
 def _at_least_one(node: Node) -> bool:

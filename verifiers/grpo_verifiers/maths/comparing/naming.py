@@ -20,6 +20,8 @@ def is_name(node: Node) -> bool:
                 is_name(node[2][0]) and not any(c.islower() for c in "".join(symbols(node[2][0])))
             )
         return len(node[1].rstrip("'")) == 1 or all(argument[0] == "s" for argument in node[2])
+    if kind == "^" and node[2] == number(2):
+        return node[1][0] == "s" and node[1][1].partition("_")[0] in _SQUARED
     if kind == "^":
         return node[1][0] == "s" and node[1][1][:1].isupper() and node[2] in (("neg", number(1)), ("s", "T"))
     if kind == "*":
@@ -33,6 +35,8 @@ def is_name(node: Node) -> bool:
             return parts[0][0] == "deg" or bool(parts[0][2] == ("neg", number(1)))
         if len(parts) == 2 and parts[0][0] == "s" and parts[1][0] == "s" and len(parts[0][1]) == 1:
             return parts[0][1] in "PVETCSDNabcdefghkrpquvwABGHKLMQRUWXYZ" and (parts[0][1].isupper() or False)
+        if parts[-1][0] == "^" and parts[-1][2] == number(2) and len(parts) == 2:  # AB^2, of a segment
+            parts[-1] = parts[-1][1]
         return len(parts) <= 4 and all(p[0] == "s" and p[1].isupper() and len(p[1]) == 1 for p in parts)
     if kind == "+":
         return (
@@ -44,10 +48,55 @@ def is_name(node: Node) -> bool:
         return all(item[0] == "s" for item in node[3])
     if kind == "/":
         top, bottom = factors(node[1]), factors(node[2])
-        return (
-            all(f[0] == "s" for f in top + bottom) and top[0] == bottom[0] == ("s", "d") and len(bottom) == 2
-        )
+        is_apart = not set(top) & set(bottom) or (len(top) > 1 < len(bottom) and _is_segment(top + bottom))
+        return all(is_quantity(f) for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
+    if kind == "ratio":
+        return all(all(is_quantity(f) for f in factors(part)) for part in node[1])
     return False
+
+
+_SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
+"""Letters whose squares are quantities of their own: variances, coefficients of determination."""
+
+
+def is_quantity(node: Node) -> bool:
+    """A letter or the value of a function, as they stand in the ratio of two quantities."""
+    return node[0] == "s" or (node[0] == "f" and len(node[1].rstrip("'")) == 1)
+
+
+def _is_segment(parts: list[Node]) -> bool:
+    return all(part[0] == "s" and len(part[1]) == 1 and part[1].isupper() for part in parts)
+
+
+def as_quotient(name: Node | None) -> Node | None:
+    """`a : b` as the quotient it names."""
+    if name is not None and name[0] == "ratio" and len(name[1]) == 2:
+        return ("/", *name[1])
+    return name
+
+
+def is_graph(a: Node, b: Node) -> bool:
+    """`y` and `f(x)`: two names of the left side of a graph."""
+    if a[0] == "f":
+        a, b = b, a
+    return (
+        a == ("s", "y")
+        and b[0] == "f"
+        and b[1] in ("f", "g", "h", "F", "G", "H", "y")
+        and len(b[2]) == 1
+        and b[2][0] == ("s", "x")
+    )
+
+
+def same_sequence(a: Node, b: Node) -> tuple[str, str] | None:
+    """The two letters of the index of `a_n` and `a_k`, or None."""
+    if a[0] != "s" or b[0] != "s" or a == b:
+        return None
+    (stem, _, first), (other, _, second) = a[1].partition("_"), b[1].partition("_")
+    return (first, second) if stem == other and {first, second} <= _INDICES else None
+
+
+_INDICES = frozenset("ijkmnpr")
 
 
 def factors(node: Node) -> list[Node]:
@@ -74,7 +123,7 @@ def loosely_named(a: Node, b: Node) -> bool:
         return False
     return (
         a[0] != b[0]
-        and "f" not in (a[0], b[0])
+        and not {"f", "/", "ratio", "^"} & {a[0], b[0]}
         and "tuple" not in (a[0], b[0])
         and not (symbols(a) & symbols(b))
     )

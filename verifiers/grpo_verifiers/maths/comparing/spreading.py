@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from grpo_verifiers.maths.reading.tree import Node, choose_signs, contains, number
 
 SIGNS = frozenset(("pm", "mp"))
@@ -26,6 +28,12 @@ def spread(node: Node) -> Node:
         last = node[2][-1][1]
         if not contains(node[1], SIGNS):
             return ("rel", node[1], (*node[2][:-1], ("=", spread(last))))
+    if (
+        node[0] == "tuple"
+        and sum(contains(item, SIGNS) for item in node[3]) > 1
+        and not contains(node, {"mp"})
+    ):
+        return ("list", "pm", _independent(node))
     if node[0] not in ("list", "set", "rel") and contains(node, SIGNS):
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
@@ -51,6 +59,15 @@ def spread(node: Node) -> Node:
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return spread(node[1])
     return node
+
+
+def _independent(node: Node) -> tuple[Node, ...]:
+    """`(\\pm a, \\pm b)` is four points: nothing ties the signs of two coordinates, as a minus-plus would."""
+    choices = [
+        [choose_signs(item, True), choose_signs(item, False)] if contains(item, SIGNS) else [item]
+        for item in node[3]
+    ]
+    return tuple((*node[:3], items) for items in product(*choices[:6])) if len(choices) <= 6 else (node,)
 
 
 def plain_value(node: Node) -> Node:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.maths.reading.forms.compounds import read_compound
+from grpo_verifiers.maths.reading.forms.letters import capitals_of
+from grpo_verifiers.maths.reading.forms.ranges import read_range
+from grpo_verifiers.maths.reading.forms.residues import MARKS, read_residues
+from grpo_verifiers.maths.reading.forms.rewriting import rewrite
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, lex
 from grpo_verifiers.maths.reading.reader import read
 from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell
@@ -21,6 +26,8 @@ class Answer(NamedTuple):
     words: str = ""
     as_list: Node | None = None
     fault: str = ""
+    capitals: str = ""
+    """Two capitals or more and nothing else: a sequence, whose order counts."""
 
 
 _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
@@ -52,7 +59,7 @@ _SENTENCE = re.compile(
     r"(?:(\})(?:\s|~|\\[ ,;]|\$)*(?=[-\d$(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?=-?[\d$]))",
     re.I,
 )
-_NOT_STATED = frozenset(
+NOT_STATED = frozenset(
     (
         "wrong",
         "incorrect",
@@ -172,7 +179,7 @@ def plain(text: str) -> str:
 
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
-    clean = _respelt(tidy(text))
+    clean = rewrite(_respelt(tidy(text)))
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)
@@ -190,6 +197,8 @@ def read_answer(text: str) -> Answer:
     shown = canonical(tokens)
     words = _words(clean, tokens)
     tree, fault = _tree(tokens)
+    form = _form(clean, tokens, words, tree)
+    tree = tree if form is None else form
     as_list = None
     if tree is not None and "," in clean and has_plain_thousands(clean):
         try:
@@ -206,12 +215,12 @@ def read_answer(text: str) -> Answer:
         and number_of(plain_words(words).split()) is None
     ):
         words = words if words else ""
-    return Answer(clean, shown, tree, words, as_list, fault)
+    return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean))
 
 
 def _respelt(clean: str) -> str:
     """The answer without what only dresses it: clocks, money, units and sentences in the spellings that the lexer takes."""
-    if "m" in clean and ":" in clean:
+    if ":" in clean and ("m" in clean or "M" in clean):
         clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
     if "frac" in clean and "{\\" in clean:
         clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
@@ -251,7 +260,7 @@ def _unit_quotient(match: re.Match[str]) -> str:
 def _stated(text: str) -> str:
     """The value at the end of a sentence (`The number of ways is 12`); what follows it in the same macro stays text."""
     match = _SENTENCE.match(text)
-    if match is None or _NOT_STATED & set(match[1].lower().split()):
+    if match is None or NOT_STATED & set(match[1].lower().split()):
         return text
     rest = text[match.end() :]
     return rest if match[2] else f"\\text{{{rest}"
@@ -263,6 +272,16 @@ def _counted(match: re.Match[str]) -> str:
     if match["how"] == "P":
         return f"\\frac{{{n}!}}{{({n}-{k})!}}"
     return f"\\binom{{{n}}}{{{k}}}"
+
+
+def _form(clean: str, tokens: list[Token], words: str, tree: Node | None) -> Node | None:
+    """What the grammar does not know: residue classes, quantities in two units, ranges in words."""
+    if "mod" in clean and any(t.value in MARKS for t in tokens):
+        return read_residues(tokens)
+    if words:
+        compound = read_compound(plain(clean))
+        return read_range(clean, words) if compound is None else compound
+    return None
 
 
 def _splits(text: str) -> bool:

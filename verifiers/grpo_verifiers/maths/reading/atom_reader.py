@@ -5,9 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from grpo_verifiers.maths.reading.cursor import END
+from grpo_verifiers.maths.reading.forms.calls import is_application
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.measuring import UnitReader
-from grpo_verifiers.maths.reading.tree import Node, number
+from grpo_verifiers.maths.reading.tree import ONE, Node, add, number
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS, NUMBER_WORDS, number_of
 
 
@@ -37,8 +38,7 @@ class AtomReader(UnitReader):
                 and self._is_call(value)
             ):
                 self.at += 1
-                arguments = self._items(")")
-                return ("f", value, arguments)
+                return self._called(value)
             return ("s", value)
         if kind == "o":
             return self._bracketed(value)
@@ -49,9 +49,26 @@ class AtomReader(UnitReader):
             return self._word(token)
         raise Unreadable("an expression is missing")
 
+    def _called(self, name: str) -> Node:
+        """A function value after its opening bracket; `P(A | B)` has two arguments, gamma is a factorial."""
+        if name == "P":
+            in_set, self.in_set = self.in_set, 1  # the bar of a condition is no absolute value
+            event = self.listing()
+            self.in_set = in_set
+            if self.take("|") or self.take("mid"):
+                event = ("list", "|", (event, self.listing()))
+            self.need(")")
+            return ("f", name, tuple(event[2]) if event[0] == "list" else (event,))
+        arguments = self._items(")")
+        if name == "Gamma" and len(arguments) == 1:
+            return ("!", add([arguments[0], ("neg", ONE)]))
+        return ("f", name, arguments)
+
     def _is_call(self, name: str) -> bool:
-        """Whether a letter before a bracket is a function: `f(x)`, `P(X > 2)`, or `T(n) = ...`."""
-        if name[0] in "fghFGH":
+        """Whether a letter before a bracket is a function: `f(x)`, `P(X > 2)`, `V(2)`, `T(n - 1)`, or `T(n) = ...`."""
+        if name[0] in "fghFGH" or name == "Gamma" or name.endswith("'"):
+            return True
+        if is_application(self.tokens, self.at, name):
             return True
         depth = 0
         for i in range(self.at, min(len(self.tokens), self.at + 40)):

@@ -103,6 +103,8 @@ class GroupReader(CommandReader):
         return 0
 
     def _builder(self, mark: int) -> Node:
+        if mark > 1 and self.peek(1).value != "in":
+            return self._values_for()
         if self.peek().kind != "s":
             raise Unreadable("a set builder")
         name = self.peek().value
@@ -120,6 +122,18 @@ class GroupReader(CommandReader):
         node = self.listing()
         self.need("}")
         return ("builder", name, domain, node)
+
+    def _values_for(self) -> Node:
+        """`{2k : k in Z}`: the values of an expression."""
+        in_set, self.in_set = self.in_set, 1
+        value = self.sum()
+        self.in_set = in_set
+        if self.peek().value not in ("|", "mid", ":"):
+            raise Unreadable("a set builder")
+        self.at += 1
+        node = self.listing()
+        self.need("}")
+        return ("builder", "", value, node)
 
     def _rows(self, closer: str) -> tuple[tuple[Node, ...], ...]:
         rows: list[tuple[Node, ...]] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.maths.reading.forms.foreign import words_of
 from grpo_verifiers.maths.reading.spelling import tidy_numbers
 from grpo_verifiers.maths.reading.units import LETTERS, SHORT
 from grpo_verifiers.maths.reading.vocabulary import (
@@ -54,6 +55,7 @@ _LEX = re.compile(
     r"|(?P<esc>\\.)"
     r"|(?P<num>\d+\.?\d*(?:[eE][+-]?\d+(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
     r"|(?P<word>[A-Za-z]+)"
+    r"|(?P<foreign>[^\W\d_]+)"
     r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
     re.DOTALL,
 )
@@ -151,6 +153,8 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
                 out.extend((Token("s", value[0], spaced), Token("s", value[1])))
             else:
                 _letters(value, out, spaced, upright)
+        elif kind == "foreign":
+            out.extend(Token("w", word, spaced) for word in words_of(value))
         elif kind == "op":
             if value in "$":
                 spaced = True
@@ -266,6 +270,9 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()
     bare = argument.strip()
+    if name in BASIS_MACROS and bare.lstrip("\\") in _BASIS:
+        out.append(Token("s", _BASIS[bare.lstrip("\\")], spaced))
+        return pos
     if name in TEXT_MACROS and not bare:
         return pos
     if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
@@ -290,6 +297,10 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     return pos
 
 
+BASIS_MACROS = frozenset(
+    ("hat", "widehat", "vec", "mathbf", "boldsymbol", "bm", "bold", "textbf", "pmb", "overrightarrow")
+)
+_BASIS = {"i": "basis_i", "j": "basis_j", "k": "basis_k", "imath": "basis_i", "jmath": "basis_j"}
 _PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
 _AFTER_PRODUCT = re.compile(r"\s*(?:[-+=^*/_)}]|\\cdot|$)")
 
@@ -344,7 +355,12 @@ _FUNCTION_HEAD = re.compile("(" + "|".join(sorted(FUNCTIONS - {"st"}, key=len, r
 
 def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
     """A run of letters is one word, a function, a unit, or a product of one-letter variables."""
-    if run in FUNCTIONS and not (upright and run in ("min", "sec", "mod") and out and out[-1].kind == "n"):
+    if run in FUNCTIONS and not (
+        upright
+        and run in ("min", "sec", "mod")
+        and out
+        and (out[-1].kind == "n" or out[-1].value in ("/", "per"))
+    ):
         after_number = bool(out) and out[-1].kind == "n"
         if not (run in ("min", "sec") and after_number and spaced):
             out.append(Token("c", SYNONYMS.get(run, run), spaced))

@@ -122,6 +122,8 @@ def recurring(whole: str, head: str, block: str) -> Node:
 
 def marked(left: Node, right: Node) -> Node:
     """A product whose last factor carries a percent or degree sign: the sign belongs to all of it."""
+    if left[0] == "deg" and right[0] == "n":
+        raise Unreadable("a factor behind degrees")
     if right[0] in ("pct", "deg"):
         return (right[0], mul(left, right[1]))
     return mul(left, right)

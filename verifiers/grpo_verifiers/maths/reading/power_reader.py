@@ -76,9 +76,9 @@ class PowerReader(AtomReader):
         if node[0] == "all" and inner.value in ("+", "*", "-"):
             self.at += 3 if braced else 1
             return ("all", node[1] + inner.value)
-        if node[0] == "all" and inner.kind == "n":
+        if node[0] == "all" and (inner.kind == "n" or inner.kind == "s"):
             self.at += 3 if braced else 1
-            return ("all", node[1] + inner.value)
+            return ("all", f"{node[1]}^{inner.value}")
         if (
             node[0] == "matrix"
             and inner.value in ("T", "top", "intercal", "t")
@@ -132,7 +132,9 @@ class PowerReader(AtomReader):
             return (
                 "all",
                 node[1]
-                + {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, label),
+                + {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(
+                    label, f"_{label}"
+                ),
             )
         if node[0] == "n" and node[2] is None:
             base = (

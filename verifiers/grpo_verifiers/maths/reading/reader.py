@@ -10,7 +10,7 @@ import re
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP
 from grpo_verifiers.maths.reading.grouping import GroupReader
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable
-from grpo_verifiers.maths.reading.tree import Node, contains, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, symbols
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
 from grpo_verifiers.maths.reading.words import HEDGES
 
@@ -223,6 +223,9 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     """`x = k pi, k in Z` without its last part: the range of a whole number that occurs before."""
     if len(items) < 2:
         return items
+    if _excludes(items):
+        name = items[0][1]
+        return [items[0], *(("rel", name, (("!=", item),)) for item in items[1:])]
     last = items[-1]
     is_range = (
         last[0] == "rel"
@@ -231,13 +234,21 @@ def _without_ranges(items: list[Node]) -> list[Node]:
         and last[2][0][0] == "in"
         and last[2][0][1][0] == "all"
     )
-    if (
-        is_range
-        and last[2][0][1][1] in ("Z", "N")
-        and all(last[1][1] in symbols(item) for item in items[:-1])
-    ):
+    if is_range and last[2][0][1][1] == "Z" and all(last[1][1] in symbols(item) for item in items[:-1]):
         return items[:-1]
     return items
+
+
+def _excludes(items: list[Node]) -> bool:
+    """`x \\ne 0, 1`: the sign counts for every value."""
+    first = items[0]
+    return (
+        first[0] == "rel"
+        and first[1][0] == "s"
+        and len(first[2]) == 1
+        and first[2][0][0] == "!="
+        and all(item[0] in SCALARS for item in items[1:])
+    )
 
 
 def read(tokens: list[Token]) -> Node:

@@ -11,6 +11,7 @@ Shapes
     ("tuple", open, close, items)  ("set", items)  ("list", joiner, items)  ("dots",)
     ("rel", first, ((op, next), ...))  ("cup" | "cap" | "minus", a, b)  ("all", name)
     ("builder", name, conditions)  ("matrix", rows)  ("cases", rows)
+  ("congruence", joiner, clauses)   see `forms.residues`
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ _SHAPES = frozenset(
         "builder",
         "matrix",
         "cases",
+        "congruence",
     ]
 )
 

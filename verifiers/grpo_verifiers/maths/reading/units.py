@@ -180,6 +180,7 @@ SHORT = frozenset(
         "ha",
         "mole",
         "mol",
+        "pct",
     ]
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
@@ -209,7 +210,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
     """
     out: list[str] = []
     power = 1
-    for word in words:
+    for i, word in enumerate(words):
         low = word.lower()
         if word.startswith("^"):
             if out and out[-1] != "/":
@@ -224,7 +225,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
         elif word == "/" or low == "per" or (low in ("a", "an") and out):
             out.append("/")
         elif low in GENERIC or (
-            low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and len(words) == 1)
+            low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and _is_inch(words, i))
         ):
             continue
         else:
@@ -234,6 +235,51 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             power = 1
     text = " ".join(out).strip(" /")
     return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
+
+
+def _is_inch(words: tuple[str, ...], i: int) -> bool:
+    """Whether `in` is the unit: alone, below a stroke, or with a power."""
+    return (
+        len(words) == 1
+        or (i > 0 and words[i - 1] in ("/", "per"))
+        or words[i + 1 : i + 2] == ("/",)
+        or (i + 1 < len(words) and words[i + 1].startswith("^"))
+        or (i > 0 and words[i - 1].lower() in _POWER_WORDS)
+    )
+
+
+_COMPOSED = {
+    "psi": "lb / in^2",
+    "mph": "mi / h",
+    "kmh": "km / h",
+    "J": "N m",
+    "W": "J / s",
+    "Pa": "N / m^2",
+    "rpm": "revolution / min",
+}
+
+
+def _powers(name: str) -> dict[str, int]:
+    """Units of a product or quotient with their exponents: `lb / in^2` is lb to 1 and in to -2."""
+    powers: dict[str, int] = {}
+    sign = 1
+    for part in name.split():
+        if part == "/":
+            sign = -1
+            continue
+        base, _, power = part.partition("^")
+        powers[base] = powers.get(base, 0) + sign * (int(power) if power.isdigit() else 1)
+    return powers
+
+
+def _composed_agree(a: str, b: str) -> bool:
+    """Two units of which one is composed: the same known units to the same powers, and no other noun contradicted."""
+    first, second = _powers(_COMPOSED.get(a, a)), _powers(_COMPOSED.get(b, b))
+    known = [{k: n for k, n in powers.items() if k in UNITS} for powers in (first, second)]
+    if known[0] != known[1]:
+        return False
+    left, right = first.items() - known[0].items(), second.items() - known[1].items()
+    return left <= right or right <= left
 
 
 def split_unit(name: str) -> tuple[Unit, int] | None:
@@ -250,6 +296,8 @@ def units_agree(a: str, b: str) -> bool:
     if not a or not b or a == b:
         return True
     known_a, known_b = split_unit(a), split_unit(b)
+    if "/" in a or "/" in b or a in _COMPOSED or b in _COMPOSED or (" " in a and " " in b):
+        return _composed_agree(a, b)
     if known_a and known_b:
         return {a, b} in ({"lb", "gbp"}, {"celsius", "degree"}, {"fahrenheit", "degree"})
     if known_a or known_b:

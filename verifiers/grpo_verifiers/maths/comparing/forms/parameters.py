@@ -1,0 +1,100 @@
+"""Names that mean nothing outside an answer: parameters with their range, whole numbers, constants of integration, an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+from grpo_verifiers.maths.reading.tree import Node, contains, rename, symbols
+
+_INTEGERS = frozenset("kmnjl")
+_CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
+_NUMBERED = frozenset(("C_1", "C_2", "C_3", "c_1", "c_2", "c_3"))
+_RANGES = frozenset((">", "<", ">=", "<=", "in"))
+
+
+def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
+    """The answer under each naming that could make it the gold, as written first."""
+    if gold is None or answer is None:
+        yield answer
+        return
+    answer = _bound_renamed(gold, answer)
+    ours, theirs = symbols(gold), symbols(answer)
+    wanted, found = ours - theirs, theirs - ours
+    if len(wanted) == len(found) == 1 and _is_period(gold, *wanted, *found):
+        answer = rename(answer, dict(zip(found, wanted, strict=True)))
+        yield answer
+        return
+    yield answer
+    if (
+        wanted
+        and wanted <= _CONSTANTS
+        and found <= _CONSTANTS
+        and len(wanted) == len(found) <= 3
+        and _is_family(gold, wanted)
+    ):
+        for order in permutations(sorted(wanted)):
+            yield rename(answer, dict(zip(sorted(found), order, strict=True)))
+    elif not wanted and not found and len(ours & _NUMBERED) in (2, 3):
+        names = sorted(ours & _NUMBERED)
+        for order in permutations(names):
+            if list(order) != names:
+                yield rename(answer, dict(zip(names, order, strict=True)))
+
+
+def _is_period(gold: Node, wanted: str, found: str) -> bool:
+    """The whole number in `k pi`."""
+    return wanted in _INTEGERS and found in _INTEGERS and contains(gold, {"c"}) and contains(gold, {"+", "*"})
+
+
+def _is_family(gold: Node, constants: set[str]) -> bool:
+    """Whether the names can be constants of integration: beside other symbols in a sum, or before an exponential."""
+    others = symbols(gold) - constants
+    if not others:
+        return False
+    if len(constants) == 1 and not constants <= {"A", "B"}:
+        return contains(gold, {"+"}) or _has_exponential(gold)
+    return contains(gold, {"+"}) and gold[0] == "rel"
+
+
+def _has_exponential(node: Node) -> bool:
+    stack: list[object] = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, tuple):
+            if len(at) == 3 and at[0] == "^" and at[1] == ("c", "e") and symbols(at[2]):
+                return True
+            stack.extend(at)
+    return False
+
+
+def _bound(node: Node) -> str:
+    """The parameter of `s = 3j + 2, j >= 0`: a letter that only has a range and occurs in what comes before."""
+    if node[0] != "list" or len(node[2]) < 2:
+        return ""
+    last = node[2][-1]
+    if last[0] != "rel" or len(last[2]) != 1 or last[2][0][0] not in _RANGES:
+        return ""
+    if last[1] == ("c", "i"):
+        return "i"
+    if last[1][0] != "s" or symbols(last[2][0][1]):
+        return ""
+    name: str = last[1][1]
+    before = node[2][:-1]
+    heads = {item[1][1] for item in before if item[0] == "rel" and item[1][0] == "s"}
+    return name if name not in heads and all(name in symbols(item) for item in before) else ""
+
+
+def _bound_renamed(gold: Node, answer: Node) -> Node:
+    wanted, found = _bound(gold), _bound(answer)
+    if not wanted or not found or wanted == found or wanted in symbols(answer):
+        return answer
+    if found == "i":
+        return _imaginary_as(answer, wanted)
+    return answer if found in symbols(gold) else rename(answer, {found: wanted})
+
+
+def _imaginary_as(node: Node, name: str) -> Node:
+    if node == ("c", "i"):
+        return ("s", name)
+    return tuple(_imaginary_as(part, name) if isinstance(part, tuple) and part else part for part in node)

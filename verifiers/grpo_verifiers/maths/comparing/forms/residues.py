@@ -1,0 +1,161 @@
+"""Residue classes as sets of remainders: `n ≡ 1 (mod 3)` is `n = 3k + 1`; `10^10 ≡ 4 (mod 7)` is a true 4."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from grpo_verifiers.maths.comparing.exact import Undefined
+from grpo_verifiers.maths.comparing.scalars import value_of
+from grpo_verifiers.maths.reading.forms.residues import Clause
+from grpo_verifiers.maths.reading.tree import SCALARS, Node, number, symbols
+
+MOST_RESIDUES = 10_000
+_PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i"))
+
+
+class Classes(NamedTuple):
+    """Whole numbers that leave one of `residues` modulo `modulus`; `name` is what they are said of, if anything."""
+
+    name: str
+    residues: frozenset[int]
+    modulus: int
+
+
+def same_residues(gold: Node, answer: Node) -> bool:
+    """At least one side is a congruence."""
+    if answer[0] == "congruence" and gold[0] in SCALARS:
+        return _is_remainder(gold, answer)
+    if gold[0] == "congruence" and answer[0] in SCALARS:
+        clause = Clause(*gold[2][0])
+        return (
+            len(gold[2]) == 1
+            and not any(symbols(side) for side in clause.sides)
+            and _is_remainder(answer, gold)
+        )
+    first, second = classes_of(gold), classes_of(answer)
+    if first is None or second is None or (first.name and second.name and first.name != second.name):
+        return False
+    modulus = math.lcm(first.modulus, second.modulus)
+    if modulus // min(first.modulus, second.modulus) > MOST_RESIDUES:
+        return False
+    return _lifted(first, modulus) == _lifted(second, modulus)
+
+
+def _lifted(classes: Classes, modulus: int) -> frozenset[int]:
+    steps = range(modulus // classes.modulus)
+    return frozenset(r + classes.modulus * i for r in classes.residues for i in steps)
+
+
+def classes_of(node: Node) -> Classes | None:
+    """The classes of a congruence, of `n = 3k + 1`, or of `{3k + 1 : k in Z}`; None if it is neither."""
+    if node[0] == "congruence":
+        return _of_clauses(node)
+    if node[0] == "rel" and node[1][0] == "s" and len(node[2]) == 1 and node[2][0][0] == "=":
+        return _of_values(node[1][1], node[2][0][1])
+    if node[0] == "list" and all(item[0] == "rel" and item[1] == node[2][0][1] for item in node[2]):
+        return _joined([classes_of(item) for item in node[2]])
+    if node[0] == "builder":
+        return _of_builder(node)
+    return None
+
+
+def _of_builder(node: Node) -> Classes | None:
+    """`{3k + 1 : k in Z}`, or `{x : x = 3k + 1}`, whose range of k the reader has left out."""
+    said = node[3]
+    if node[1]:
+        found = classes_of(said) if said[0] in ("rel", "congruence") else None
+        return None if found is None or found.name not in ("", node[1]) else found._replace(name="")
+    is_whole = said[0] == "rel" and len(said[2]) == 1 and said[2][0] == ("in", ("all", "Z"))
+    return _of_values("", node[2]) if is_whole and symbols(node[2]) == symbols(said[1]) else None
+
+
+def _of_clauses(node: Node) -> Classes | None:
+    found: list[Classes | None] = []
+    for entry in node[2]:
+        clause = Clause(*entry)
+        modulus = _whole(clause.modulus)
+        residues = [_whole(r) for r in clause.residues]
+        if modulus is None or modulus < 1 or clause.after is not None or None in residues:
+            return None
+        name = ""
+        for side in clause.sides:
+            if side[0] != "s":
+                return None
+            name = side[1]
+        found.append(Classes(name, frozenset(r % modulus for r in residues if r is not None), modulus))
+    if node[1] == "and" and len({c.modulus for c in found if c is not None}) > 1:
+        return None
+    return _joined(found)
+
+
+def _joined(found: list[Classes | None]) -> Classes | None:
+    """The union of classes that are said of one name."""
+    classes = [c for c in found if c is not None]
+    names = {c.name for c in classes if c.name}
+    if not classes or len(classes) < len(found) or len(names) > 1:
+        return None
+    modulus = math.lcm(*(c.modulus for c in classes))
+    if modulus > MOST_RESIDUES * min(c.modulus for c in classes):
+        return None
+    return Classes(next(iter(names), ""), frozenset().union(*(_lifted(c, modulus) for c in classes)), modulus)
+
+
+def _of_values(name: str, value: Node) -> Classes | None:
+    """`3k + 1` with one whole parameter other than the name."""
+    names = {"i" if s == "c i" else s for s in symbols(value)}
+    if len(names) != 1 or not names <= _PARAMETERS or name in names:
+        return None
+    (parameter,) = names
+    at = [_whole(_put(value, parameter, n)) for n in (0, 1, 2, 7)]
+    if None in at:
+        return None
+    start, one, two, seven = (n for n in at if n is not None)
+    step = one - start
+    if step == 0 or two != start + 2 * step or seven != start + 7 * step:
+        return None
+    return Classes(name, frozenset((start % abs(step),)), abs(step))
+
+
+def _put(node: Node, name: str, n: int) -> Node:
+    if node == ("s", name):
+        return number(n)
+    if node[0] in ("n", "s", "c"):
+        return node
+    return tuple(_put(part, name, n) if isinstance(part, tuple) and part else part for part in node)
+
+
+def _whole(node: Node) -> int | None:
+    if node[0] not in SCALARS:
+        return None
+    try:
+        value = value_of(node)
+    except Undefined:
+        return None
+    return int(value) if value is not None and value.denominator == 1 else None
+
+
+def _is_remainder(wanted: Node, node: Node) -> bool:
+    """Whether one true congruence ends in this number, written as the least remainder."""
+    if len(node[2]) != 1:
+        return False
+    clause = Clause(*node[2][0])
+    modulus, value = _whole(clause.modulus), _whole(wanted)
+    if modulus is None or modulus < 1 or value is None or len(clause.residues) != 1:
+        return False
+    last = clause.residues[0]
+    if clause.after is not None:
+        return not clause.sides and _whole(clause.after) == value == _remainder(last, modulus)
+    if _whole(last) != value or not 0 <= value < modulus or last[0] not in ("n", "neg"):
+        return False
+    return all(side[0] == "s" or _remainder(side, modulus) == value for side in clause.sides)
+
+
+def _remainder(node: Node, modulus: int) -> int | None:
+    """The least remainder of a number; of a whole power without working it out."""
+    if node[0] == "^":
+        base, exponent = _whole(node[1]), _whole(node[2])
+        if base is not None and exponent is not None and 0 <= exponent < 10**30 and modulus < 10**30:
+            return pow(base, exponent, modulus)
+    value = _whole(node)
+    return None if value is None else value % modulus
