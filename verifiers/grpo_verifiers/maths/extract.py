@@ -61,6 +61,11 @@ _DENIED_BEFORE = re.compile(
     r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$",
     re.I,
 )
+_GOES_ON = re.compile(
+    r"\s*(?:\^(?!\s*\{?\s*\\circ)|!(?=\s*\$)|(?:[-+*/]|\\(?:times|cdot|pm|div)(?![a-zA-Z]))(?=\s*(?:\d|\\(?:[dt]?frac|sqrt|pi)(?![a-zA-Z]))))"
+)
+"""What goes on with the formula behind its box: the box is not all of the answer."""
+_SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|hold on|oops|scratch that|on second thought)\b[^\n]{0,40})"
     r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})",
@@ -205,6 +210,14 @@ def _last_box(text: str) -> Extraction | None:
         second = _second_opinion(text, box.end, tail)
         if second is not None:
             return Extraction((content, second))
+    if box.end < len(text) and _GOES_ON.match(tail):
+        return Extraction((), "unread")
+    if box.start and text[box.start - 1] in "-−0123456789" and text[box.start - 2 : box.start] != "--":
+        if _SIGN_BEFORE.search(text, max(0, box.start - 12), box.start) is None:
+            return Extraction((), "unread")
+        content = f"-{content}" if content[:1].isalnum() or content[:1] == "\\" else f"-({content})"
+    if tail[:1] in ("%", "\\") and tail.startswith(("%", "\\%")):
+        content += "\\%"
     before = text[max(0, box.start - 48) : box.start].lower()
     if any(word in before for word in _DENYING) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")

@@ -144,7 +144,9 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if letters is not None and not any(letters[0] in symbols(part) for part in parts):
             parts = [rename(part, {letters[1]: letters[0]}) for part in parts]
             other = name
-        if is_graph(name, other) and not any("y" in symbols(part) for part in (*values, *parts)):
+        if is_graph(name, other) and not any(
+            (symbols(name) | symbols(other)) & symbols(part) & {"y", name[1]} for part in (*values, *parts)
+        ):
             other = name
         if name == other or loosely_named(name, other):
             return any(_any_part(v, parts, others, trial) for v in values)

@@ -9,10 +9,11 @@ from grpo_verifiers.maths.comparing.choice import option_and_text, option_of, op
 from grpo_verifiers.maths.comparing.compare import same, start_trial
 from grpo_verifiers.maths.comparing.forms.parameters import renamed
 from grpo_verifiers.maths.comparing.forms.statements import VERDICTS, has_signs, is_core, same_statement
+from grpo_verifiers.maths.comparing.forms.vectors import as_vector
 from grpo_verifiers.maths.comparing.golds import MathGold
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
-from grpo_verifiers.maths.reading.forms.letters import written_capitals
+from grpo_verifiers.maths.reading.forms.letters import repeated_capitals, written_capitals
 from grpo_verifiers.maths.reading.lexer import TooBig
 from grpo_verifiers.maths.reading.tree import Node
 from grpo_verifiers.maths.reading.words import same_words
@@ -74,6 +75,10 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
         return Match(True, "equal:string")
     if wanted.capitals:
         return _capitals(wanted, answer)
+    letters = repeated_capitals(wanted.tree)
+    if letters:
+        written = answer.capitals or written_capitals(answer.tree)
+        return Match(True, "equal:string") if written == letters else _UNEQUAL
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -133,6 +138,8 @@ def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     pairs = [(wanted.tree, tree) for tree in renamed(wanted.tree, answer.tree)]
+    if wanted.tree is not None and answer.tree is not None and "basis_" in wanted.tokens + answer.tokens:
+        pairs.append((as_vector(wanted.tree, 3), as_vector(answer.tree, 3)))
     if _DECIMAL_COMMA.fullmatch(answer.text):
         pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
     if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":

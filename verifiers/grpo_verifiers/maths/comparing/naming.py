@@ -76,9 +76,11 @@ def as_quotient(name: Node | None) -> Node | None:
 
 
 def is_graph(a: Node, b: Node) -> bool:
-    """`y` and `f(x)`: two names of the left side of a graph."""
+    """`y` and `f(x)`, `x` and `x(t)`: two names of the left side of a graph."""
     if a[0] == "f":
         a, b = b, a
+    if a[0] == "s" and b[0] == "f" and b[1] == a[1] and len(b[2]) == 1 and b[2][0][0] == "s":
+        return True
     return (
         a == ("s", "y")
         and b[0] == "f"

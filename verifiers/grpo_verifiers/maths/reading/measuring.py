@@ -5,10 +5,23 @@ from __future__ import annotations
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP
 from grpo_verifiers.maths.reading.lexer import Unreadable
 from grpo_verifiers.maths.reading.numerals import NumeralReader
-from grpo_verifiers.maths.reading.tree import Node, mul, number
-from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit
+from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
+from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, find_unit
 from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS
 from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
+
+
+def _counts_letters(words: list[str]) -> bool:
+    """Whether words behind a letter can be its unit: `n coins` and `x cm`, not `n must be prime`."""
+    if all(
+        find_unit(w)
+        or w.startswith("^")
+        or w.lower() in GENERIC
+        or w in ("/", "per", "square", "cubic", "sq")
+        for w in words
+    ):
+        return True
+    return len(words) == 1 and words[0].endswith("s")
 
 
 class UnitReader(NumeralReader):
@@ -67,6 +80,8 @@ class UnitReader(NumeralReader):
             else:
                 break
         name = canonical_unit(tuple(words))
+        if name and symbols(node) and not _counts_letters(words):
+            raise Unreadable("a sentence about a letter")
         if not words or (not name and all(w.lower() in GENERIC for w in words)):
             return node
         return ("unit", node, name) if name else node

@@ -43,8 +43,18 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
 
 
 def _is_period(gold: Node, wanted: str, found: str) -> bool:
-    """The whole number in `k pi`."""
-    return wanted in _INTEGERS and found in _INTEGERS and contains(gold, {"c"}) and contains(gold, {"+", "*"})
+    """The whole number in `k pi` or `3k + 1`."""
+    if wanted not in _INTEGERS or found not in _INTEGERS:
+        return False
+    return (contains(gold, {"c"}) and contains(gold, {"+", "*"})) or _is_progression(gold, wanted)
+
+
+def _is_progression(gold: Node, parameter: str) -> bool:
+    """`n = 3k + 1`: a whole number by a parameter of its own, with no other letter."""
+    if gold[0] != "rel" or gold[1] not in (("s", "n"), ("s", "N"), ("s", "x")) or len(gold[2]) != 1:
+        return False
+    value = gold[2][0][1]
+    return gold[2][0][0] == "=" and value[0] == "+" and symbols(value) == {parameter}
 
 
 def _is_family(gold: Node, constants: set[str]) -> bool:

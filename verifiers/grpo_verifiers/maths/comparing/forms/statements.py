@@ -15,12 +15,12 @@ VERDICTS = frozenset(("yes", "no", "true", "false"))
 _VERBS = names(
     """
     converge diverge exist increase decrease vanish intersect coincide oscillate commute terminate repeat
-    doe do cannot never
+    converges diverges exists increases decreases vanishes intersects oscillates terminates repeats
+    does do cannot never
     """
 )
-"""Verbs of mathematics as `plain_words` leaves them."""
 _NEGATIONS = names(
-    "not no never nor cannot neither without except unless if doe doesnt isnt arent dont non only"
+    "not no never nor cannot neither without except unless if does do doesnt isnt arent dont non only"
 )
 _HEADINGS = names(
     """
@@ -65,12 +65,9 @@ def is_core(gold: str, answer: str) -> bool:
         return re.findall(r"[^\W_]+", answer.lower()) == words[1:]
     if not said or not words or words[0] not in ("the", "it", "this", "these", "they") or len(words) > 9:
         return False
-    plain = plain_words(" ".join(words)).split()
-    rest = len(plain) - len(said)
-    if rest < 1 or plain[rest:] != said or said[0] in ("yes", "no"):
-        return False
-    before = plain[:rest]
-    if _NEGATIONS & set(before):
-        return False
-    # cut behind a verb of being, or before the verb: nothing of the predicate is left out
-    return before[-1] in ("is", "are", "be") or said[0] in _VERBS
+    for i in range(1, len(words)):
+        # cut behind a verb of being, or before the verb: nothing of the predicate is left out
+        is_predicate = words[i - 1] in ("is", "are", "be") or words[i] in _VERBS
+        if is_predicate and plain_words(" ".join(words[i:])) == found:
+            return not _NEGATIONS & set(words[:i])
+    return False

@@ -31,6 +31,14 @@ def written_capitals(tree: Node | None) -> str:
     return "".join(names) if names and all(len(n) == 1 and n.isupper() for n in names) else ""
 
 
+def repeated_capitals(tree: Node | None) -> str:
+    """The capitals of a list in which one comes twice: marks or tosses, whose order counts."""
+    if tree is None or tree[0] != "list":
+        return ""
+    written = written_capitals(tree)
+    return written if len(set(written)) < len(written) else ""
+
+
 def _names(node: Node) -> list[str]:
     if node[0] == "s":
         return [node[1]]
