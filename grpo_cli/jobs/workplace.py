@@ -6,7 +6,6 @@ so it opens the two halves itself. torch is imported where the model is, not wit
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.jobs.rows import fit_split, load_split
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
+from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge, proxy_warnings
 from grpo_cli.rollout.engine import Engine
@@ -190,11 +190,3 @@ def judge_warnings(judge: Judge) -> list[str]:
             missing = "; ".join(sandbox["warnings"])
             said.append(f"`{name}` runs model code in tier `{sandbox['tier']}`: {missing}")
     return said
-
-
-def chat_options(recipe: Recipe) -> Mapping[str, object]:
-    """What training hands to the chat template beside the messages (`train.trl.chat_template_kwargs`)."""
-    given = recipe.train.trl.get("chat_template_kwargs")
-    if isinstance(given, str):
-        given = json.loads(given)
-    return given if isinstance(given, Mapping) else {}

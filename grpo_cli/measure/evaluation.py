@@ -13,9 +13,9 @@ from typing import Any
 
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
+from grpo_cli.statistics.groups import GroupCounts
 from grpo_cli.statistics.step import mean
 from grpo_verifiers.thinking import has_thought
-from grpo_verifiers.verdict import Outcome
 
 
 @dataclass(frozen=True)
@@ -74,37 +74,31 @@ def _interval(key: str, interval: Interval) -> dict[str, float]:
 def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], seconds: float) -> Measured:
     """Statistics of records that come in groups of `samples` per prompt."""
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
-    judged = [[r for r in group if r.outcome not in (None, Outcome.ERROR)] for group in groups]
-    rights = [[float(r.outcome is Outcome.RIGHT) for r in group] for group in judged if group]
-    flat = [right for group in rights for right in group]
+    counts = [GroupCounts.of(record.outcome for record in group) for group in groups]
+    judged = [[r for r in group if r.is_judged] for group in groups]
+    n_judged, n_right = sum(c.judged for c in counts), sum(c.right for c in counts)
     pass_k, maj_k = {}, {}
     for k in ks:
         full = [group for group in judged if len(group) >= k]
         if k == 1 or not full:
             continue
-        pass_k[k] = pass_at_k_interval([(len(group), _rights(group)) for group in full], k)
+        pass_k[k] = pass_at_k_interval([(c.judged, c.right) for c in counts if c.judged >= k], k)
         maj_k[k] = fmean(
-            maj_at_k([_answer(r) for r in group], [_is_right(r) for r in group], k) for group in full
+            maj_at_k([_answer(r) for r in group], [r.is_right for r in group], k) for group in full
         )
     return Measured(
-        pass_1=wilson(sum(flat), len(flat)) if samples == 1 else clustered(rights),
+        pass_1=wilson(n_right, n_judged)
+        if samples == 1
+        else clustered([[float(r.is_right) for r in group] for group in judged if group]),
         pass_k=pass_k,
         maj_k=maj_k,
         think=mean([float(has_thought(r.completion)) for r in records]),
         mean_tokens=mean([float(r.tokens) for r in records]),
         truncated=mean([float(r.truncated) for r in records]),
-        without_verdict=len(records) - len(flat),
+        without_verdict=len(records) - n_judged,
         seconds=seconds,
         records=list(records),
     )
-
-
-def _rights(group: Sequence[SampleRecord]) -> int:
-    return sum(_is_right(r) for r in group)
-
-
-def _is_right(record: SampleRecord) -> bool:
-    return record.outcome is Outcome.RIGHT
 
 
 def _answer(record: SampleRecord) -> str | None:

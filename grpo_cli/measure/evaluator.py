@@ -13,6 +13,7 @@ from grpo_cli.measure.evaluation import Evaluation, Measured, measure
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.reward.judge import Judge, Judgement, Task
+from grpo_cli.reward.record import sample_record
 from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.run.records import SampleRecord
 
@@ -98,23 +99,17 @@ class Evaluator:
         texts: Sequence[str],
         judgements: Sequence[Judgement],
     ) -> list[SampleRecord]:
-        found = []
-        for i, (completion, text, judgement) in enumerate(zip(completions, texts, judgements, strict=True)):
-            row = rows[i // samples]
-            found.append(
-                SampleRecord(
-                    step=step,
-                    row=row.id,
-                    group=row.id,
-                    prompt=row.prompt,
-                    completion=text,
-                    fields=row.fields,
-                    verdicts=judgement.verdicts,
-                    outcome=judgement.outcome,
-                    reward=judgement.reward,
-                    advantage=None,
-                    tokens=len(completion.token_ids),
-                    truncated=completion.finish == "length",
-                )
+        return [
+            sample_record(
+                (row := rows[i // samples]),
+                completion,
+                text,
+                judgement,
+                step=step,
+                group=row.id,
+                reward=judgement.reward,
             )
-        return found
+            for i, (completion, text, judgement) in enumerate(
+                zip(completions, texts, judgements, strict=True)
+            )
+        ]

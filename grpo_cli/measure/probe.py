@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from grpo_cli.data.split import Split
@@ -16,9 +16,11 @@ from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.measure.probe_result import Probe, summarise
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Eval, Gate, Recipe
-from grpo_cli.reward.judge import Judge
+from grpo_cli.reward.judge import Judge, Judgement
+from grpo_cli.reward.pay import Pay
 from grpo_cli.rollout.engine import Engine, SamplingSettings
 from grpo_cli.run.records import SampleRecord
+from grpo_verifiers.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +71,17 @@ def sample_probe(
         group=recipe.sample.group,
         max_tokens=recipe.sample.max_tokens,
         seed=seed,
+        paid=_paid(recipe, records, size.samples),
     )
     return Probed(probe, records, device, time.perf_counter() - began)
+
+
+def _paid(recipe: Recipe, records: Sequence[SampleRecord], samples: int) -> list[list[float]]:
+    """What training would pay each group of `samples` records: with shaping, or as its placebo arm."""
+    pay, found = Pay(recipe), []
+    for start in range(0, len(records), samples):
+        group = records[start : start + samples]
+        judged = [Judgement(dict(r.verdicts), r.outcome or Outcome.ERROR, r.reward) for r in group]
+        place = f"0/0/{group[0].row}"
+        found.append(pay.of(judged, [r.completion for r in group], [r.tokens for r in group], place))
+    return found

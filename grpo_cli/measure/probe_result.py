@@ -6,6 +6,7 @@ the forecast leave samples without a verdict out, the shares of outcomes count t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -97,12 +98,22 @@ class Probe:
 
 
 def summarise(
-    records: Sequence[SampleRecord], *, samples: int, group: int, max_tokens: int, seed: int = 0
+    records: Sequence[SampleRecord],
+    *,
+    samples: int,
+    group: int,
+    max_tokens: int,
+    seed: int = 0,
+    paid: Sequence[Sequence[float]] | None = None,
 ) -> Probe:
-    """What the records say; they come in groups of `samples` per prompt."""
+    """What the records say; they come in groups of `samples` per prompt.
+
+    `paid` is what training would pay each group, NaN where it pays nothing; without it what the records say.
+    """
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     prompts = tuple(_prompt(members) for members in groups)
     counts = [(p.judged, p.right) for p in prompts]
+    rewards = [[r.reward for r in members] for members in groups] if paid is None else paid
     judged = [[float(r.is_right) for r in members if r.is_judged] for members in groups]
     forecasts = forecast(counts, sorted({*GROUPS, group}), seed)
     cut = [r for r in records if r.truncated and r.is_judged]
@@ -121,7 +132,7 @@ def summarise(
         mean_tokens=mean([r.tokens for r in records]),
         p95_tokens=percentile([r.tokens for r in records], 0.95),
         right_p95_tokens=percentile([r.tokens for r in records if r.is_right], 0.95),
-        equal_rewards=mean([float(not would_have_signal(_rewards(members))) for members in groups]),
+        equal_rewards=mean([float(not would_have_signal(_known(own))) for own in rewards]),
         forecasts=tuple(forecasts),
         pays=group_that_pays(forecasts),
         examples=examples(records),
@@ -166,5 +177,5 @@ def _kind(record: SampleRecord) -> Outcome:
     return record.outcome or Outcome.ERROR
 
 
-def _rewards(members: Sequence[SampleRecord]) -> list[float]:
-    return [record.reward for record in members if record.reward is not None]
+def _known(rewards: Sequence[float | None]) -> list[float]:
+    return [reward for reward in rewards if reward is not None and not math.isnan(reward)]

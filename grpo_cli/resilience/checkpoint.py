@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from safetensors import SafetensorError
 
 from grpo_cli.errors import SetupError
+from grpo_cli.run.lines import replace, sync
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,8 +84,8 @@ def seal(
     """Complete what TRL wrote to `written`, then move it to `folder/step-NNNNNN` in one rename."""
     step = state.generation
     final = folder / f"step-{step:06d}"
-    (written / RECIPE).write_text(recipe_text)
-    (written / STATE).write_text(json.dumps(state.as_json(), indent=1))
+    replace(written / RECIPE, recipe_text)
+    replace(written / STATE, json.dumps(state.as_json(), indent=1))
     if drafts is not None:
         drafts.save(written / PAST)
     _write_manifest(written, step)
@@ -92,7 +93,7 @@ def seal(
     if final.exists():
         shutil.rmtree(final)
     os.rename(written, final)
-    _sync_folder(folder)
+    sync(folder)
     return Checkpoint(final, step)
 
 
@@ -221,11 +222,10 @@ def check_space(folder: Path, needed: int) -> None:
 def _write_manifest(path: Path, step: int) -> None:
     files = {}
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        _sync(file)
+        sync(file)
         files[str(file.relative_to(path))] = [file.stat().st_size, _hash(file)]
-    (path / MANIFEST).write_text(json.dumps({"step": step, "files": files}, indent=1))
-    _sync(path / MANIFEST)
-    _sync_folder(path)
+    replace(path / MANIFEST, json.dumps({"step": step, "files": files}, indent=1))
+    sync(path)
 
 
 def _hash(file: Path) -> str:
@@ -234,19 +234,6 @@ def _hash(file: Path) -> str:
         while block := stream.read(1 << 22):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check_writable(folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from grpo_cli.data.rows import Row
 from grpo_cli.reward.judge import Judgement
+from grpo_cli.reward.record import sample_record
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome
@@ -71,19 +72,15 @@ class Group:
     def records(self, step: int, number: int, row: Row, advantages: Sequence[float]) -> list[SampleRecord]:
         """One record a sample, as the `number`-th group of a step."""
         return [
-            SampleRecord(
+            sample_record(
+                row,
+                completion,
+                text,
+                judgement,
                 step=step,
-                row=row.id,
                 group=f"{step}/{number}",
-                prompt=row.prompt,
-                completion=text,
-                fields=row.fields,
-                verdicts=judgement.verdicts,
-                outcome=judgement.outcome,
-                reward=None if math.isnan(reward) else reward,
+                reward=reward,
                 advantage=advantage,
-                tokens=len(completion.token_ids),
-                truncated=completion.finish == "length",
             )
             for completion, text, judgement, reward, advantage in zip(
                 self.completions, self.texts, self.judgements, self.rewards, advantages, strict=True

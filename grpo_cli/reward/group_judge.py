@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judge, Judgement, Task
-from grpo_cli.reward.placebo import placebo
-from grpo_cli.reward.shaping import shaping_terms
+from grpo_cli.reward.pay import Pay
 from grpo_cli.reward.streaming import EarlyJudge
 from grpo_cli.rollout.collect import Call, Sampled
-from grpo_cli.rollout.engine import Completion, OnFinish
-from grpo_verifiers.shaping import Shaped, shape
+from grpo_cli.rollout.engine import OnFinish
 
 
 class GroupJudge:
@@ -28,7 +25,7 @@ class GroupJudge:
         decode: Callable[[list[list[int]]], list[str]],
     ) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
-        self.terms = shaping_terms(recipe)
+        self.pay = Pay(recipe)
         self.early = EarlyJudge.where_it_pays(judge, decode)
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]:
@@ -55,16 +52,7 @@ class GroupJudge:
         return self.judge.judge([text for own in said for text in own], tasks)
 
     def _group(self, sampled: Sampled, texts: list[str], judged: list[Judgement], call: Call) -> Group:
-        train, completions = self.recipe.train, sampled.completions
-        rewards = [self._reward(j, c, t) for j, c, t in zip(judged, completions, texts, strict=True)]
-        if train.control is not None:
-            key = f"{train.seed}/{call.step}/{call.number}/{sampled.row}"
-            rewards = placebo(train.control, rewards, judged, key)
+        completions = sampled.completions
+        place = f"{call.step}/{call.number}/{sampled.row}"
+        rewards = self.pay.of(judged, texts, [len(c.token_ids) for c in completions], place)
         return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids)
-
-    def _reward(self, judged: Judgement, completion: Completion, text: str) -> float:
-        """The reward with its shaping terms; NaN where there is no verdict."""
-        if judged.reward is None:
-            return math.nan
-        tokens, most = len(completion.token_ids), self.recipe.sample.max_tokens
-        return judged.reward + sum(shape(self.terms, Shaped(text, tokens, most, judged.is_right)).values())

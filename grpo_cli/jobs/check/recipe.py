@@ -22,6 +22,7 @@ from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.jobs.check.tokens import UnknownTokens, counter, full_counter, model_files
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
+from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 
@@ -136,7 +137,8 @@ class RecipeCheck:
         model = self.recipe.model
         if not read:
             raise UnknownTokens("no rows to count")
-        count = full_counter(model) if self.is_full else counter(model, model_files(model))
+        chat = chat_options(self.recipe)
+        count = full_counter(model, chat) if self.is_full else counter(model, model_files(model), chat)
         rows = [row for one in read for row in one.rows]
         counts: list[int] = []
         began = time.perf_counter()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -69,8 +69,8 @@ def model_files(model: Model) -> ModelFiles:
     return ModelFiles(None, model.path if is_name else None, model.revision)
 
 
-def counter(model: Model, files: ModelFiles) -> Count:
-    """A function that counts the tokens of prompts, chat template included.
+def counter(model: Model, files: ModelFiles, chat: Mapping[str, object] | None = None) -> Count:
+    """A function that counts the tokens of prompts, chat template with its options `chat` included.
 
     Raises:
         UnknownTokens: the files do not suffice.
@@ -78,7 +78,7 @@ def counter(model: Model, files: ModelFiles) -> Count:
     if model.path == "builtin:tiny":
         from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level
 
-        return _count(byte_level(), _chat(CHAT_TEMPLATE, {}))
+        return _count(byte_level(), _chat(CHAT_TEMPLATE, {}, chat or {}))
     path = files.path("tokenizer.json")
     if path is None or model.gguf_file:
         inside = model.gguf_file or model.path.endswith(".gguf") or model.path == "builtin:smollm2-135m"
@@ -99,17 +99,17 @@ def counter(model: Model, files: ModelFiles) -> Count:
     inner.no_truncation()
     inner.no_padding()
     config = files.json("tokenizer_config.json") or {}
-    return _count(inner, _chat(_template(files, config), config))
+    return _count(inner, _chat(_template(files, config), config, chat or {}))
 
 
-def full_counter(model: Model) -> Count:
+def full_counter(model: Model, chat: Mapping[str, object] | None = None) -> Count:
     """The same through transformers, for tokenizers that need it (GGUF, SentencePiece); slow to import.
 
     Raises:
         UnknownTokens: it cannot be loaded either.
     """
     if model.path == "builtin:tiny":
-        return counter(model, ModelFiles(None, None, None))
+        return counter(model, ModelFiles(None, None, None), chat)
     from transformers import AutoTokenizer
 
     from grpo_cli.policy.tokens import encode
@@ -119,7 +119,7 @@ def full_counter(model: Model) -> Count:
         tokenizer = AutoTokenizer.from_pretrained(where, **extra)
     except (OSError, ValueError, KeyError, ImportError) as err:
         raise UnknownTokens(str(err).strip().splitlines()[0]) from err
-    return lambda rows: [len(encode(tokenizer, row)) for row in rows]
+    return lambda rows: [len(encode(tokenizer, row, chat)) for row in rows]
 
 
 def pretrained(model: Model) -> tuple[str, dict[str, Any]]:
@@ -164,7 +164,9 @@ def _template(files: ModelFiles, config: dict[str, Any]) -> str | None:
     return template if isinstance(template, str) else None
 
 
-def _chat(template: str | None, config: dict[str, Any]) -> Callable[[Row], str] | None:
+def _chat(
+    template: str | None, config: dict[str, Any], options: Mapping[str, object]
+) -> Callable[[Row], str] | None:
     if template is None:
         return None
     from jinja2 import TemplateError
@@ -186,7 +188,13 @@ def _chat(template: str | None, config: dict[str, Any]) -> Callable[[Row], str] 
     def render(row: Row) -> str:
         try:
             return compiled.render(
-                messages=row.messages, tools=row.tools, add_generation_prompt=True, **special
+                **{
+                    **special,
+                    "messages": row.messages,
+                    "tools": row.tools,
+                    "add_generation_prompt": True,
+                    **options,
+                }
             )
         except TemplateError as err:
             raise UnknownTokens(f"its chat template refuses {row.place}: {err}") from err

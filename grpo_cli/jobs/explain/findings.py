@@ -15,6 +15,15 @@ from grpo_cli.findings.finding import Limits
 Rule = Callable[..., Any]
 
 
+SHOWN_AS = {
+    "W23": {"repeated_growth": "growth"},
+    "W32": {"kl_far": "kl", "kl_jump": "kl_growth"},
+    "W33": {"stalled_entropy_left": "entropy_left", "flat_gain": "gain", "stalled_steps": "flat_steps"},
+    "W44": {"right_gain": "flat", "stalled_steps": "flat_steps"},
+}
+"""Bounds that `--json` has always named without what tells them from another finding's: its keys are a promise."""
+
+
 def rules() -> dict[str, Rule]:
     """Every rule by the code its docstring begins with."""
     every: tuple[Rule, ...] = (*health.RULES, *trends.RULES, *alarms.ALARM_RULES, samples.duplicate_rows)
@@ -30,7 +39,7 @@ def describe(code: str) -> dict[str, Any]:
     rule = rules()[code]
     source = inspect.getsource(rule)
     bounds = {
-        field.name: field.default
+        SHOWN_AS.get(code, {}).get(field.name, field.name): field.default
         for field in dataclasses.fields(Limits)
         if re.search(rf"\blimits\.{field.name}\b", source)
     }
