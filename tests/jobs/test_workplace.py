@@ -128,3 +128,22 @@ def test_a_model_by_name_is_loaded_with_the_type_and_attention_of_the_recipe(
     other, own = asked
     assert (other.path, other.dtype, other.attention) == ("other/model", "bfloat16", "eager")
     assert (other.revision, other.lora, own.revision, own.lora) == (None, None, "v1", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "all_equal"),
+    [
+        ({}, True),
+        ({"shaping": {"language": {"options": {"script": "GREEK", "free": 0.0}}}}, False),
+        ({"train": {"control": "format_only"}}, True),
+        ({"train": {"control": "random"}}, False),
+    ],
+    ids=["verifiers", "shaping", "format only", "random"],
+)
+def test_a_probe_calls_rewards_equal_where_training_would_pay_the_same(
+    tmp_path: Path, changes: dict[str, Any], all_equal: bool
+) -> None:
+    verify = {"half": {"kind": "regex", "pattern": "nowhere in any text"}}
+    recipe = tiny_recipe(tmp_path, ROWS, verify=verify, **changes)
+    found = probe_recipe(recipe, tmp_path, Told().display, ProbeSize(4, 16))
+    assert (found.probe.equal_rewards == 1.0) is all_equal

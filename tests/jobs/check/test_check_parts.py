@@ -15,7 +15,7 @@ from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.sizes import read_sizes
-from grpo_cli.jobs.check.tokens import ModelFiles, UnknownTokens, counter, model_files
+from grpo_cli.jobs.check.tokens import ModelFiles, UnknownTokens, counter, full_counter, model_files
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_verifiers import Outcome, Sample, Verdict, Verifier
@@ -142,6 +142,20 @@ def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
     assert counter(TINY, model_files(TINY))(rows) == expected
     saved = Model(path=str(tmp_path))
     assert counter(saved, model_files(saved))(rows) == expected
+
+
+def test_token_counts_are_those_of_the_chat_template_with_its_options(tmp_path: Path) -> None:
+    from grpo_cli.policy.builtin import byte_tokenizer
+    from grpo_cli.policy.tokens import encode
+
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{% if thinks %}think {% endif %}{{ messages[0]['content'] }}"
+    tokenizer.save_pretrained(tmp_path)
+    saved, rows, chat = Model(path=str(tmp_path)), [row("412+989=?")], {"thinks": True}
+    expected = [len(encode(tokenizer, one, chat)) for one in rows]
+    assert counter(saved, model_files(saved), chat)(rows) == expected
+    assert full_counter(saved, chat)(rows) == expected
+    assert counter(saved, model_files(saved))(rows) == [expected[0] - len("think ")]
 
 
 def test_a_model_that_lies_nowhere_has_unknown_tokens() -> None:
