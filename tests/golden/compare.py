@@ -11,9 +11,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-MEASURED = ("time/", "memory/", "speed/", "tokens/s", "eta")
-"""Heads of metric names that say how fast this machine was, not what was computed."""
+HEADS = ("time/", "memory/", "speed/", "tokens/s", "eta")
+WHOLE = ("at", "ms", "rate")
+PARTS = ("second", "per_s", "tok_s", "_tok")
+ENDS = ("_s", "/s")
+"""Heads, whole names, parts and ends of names of what says when and how fast this machine computed, not what."""
 
 
 def main() -> int:
@@ -35,7 +39,7 @@ def run(before: Path, after: Path) -> Iterator[str]:
     old, new = files(before), files(after)
     if old != new:
         yield f"{before.name}: files {sorted(old ^ new)[:6]}"
-    left, right = (metrics(folder / "metrics.jsonl") for folder in (before, after))
+    left, right = (lines(folder / "metrics.jsonl") for folder in (before, after))
     if len(left) != len(right):
         yield f"{before.name}: {len(left)} and {len(right)} lines of metrics"
     for n, (one, other) in enumerate(zip(left, right, strict=False)):
@@ -46,8 +50,11 @@ def run(before: Path, after: Path) -> Iterator[str]:
             )
             break
     for file in sorted(old & new):
-        exact = file.startswith("samples/") or file.endswith(".safetensors")
-        if exact and (before / file).read_bytes() != (after / file).read_bytes():
+        one, other = before / file, after / file
+        if file.startswith("samples/") and lines(one) != lines(other):
+            yield f"{before.name}: {file} differs"
+            break
+        if file.endswith(".safetensors") and one.read_bytes() != other.read_bytes():
             yield f"{before.name}: {file} differs"
             break
 
@@ -57,28 +64,40 @@ def files(folder: Path) -> set[str]:
     return {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file() and "cache" not in f.parts}
 
 
-def metrics(file: Path) -> list[dict[str, object]]:
-    """Every line without what was timed."""
-    return [
-        {k: v for k, v in json.loads(line).items() if not k.startswith(MEASURED) and not is_timed(k)}
-        for line in file.read_text().splitlines()
-    ]
+def lines(file: Path) -> list[dict[str, object]]:
+    """The objects of a file of lines, without what was timed."""
+    found: list[dict[str, object]] = [timeless(json.loads(line)) for line in file.read_text().splitlines()]
+    return found
+
+
+def timeless(value: Any) -> Any:
+    """A JSON value without what was timed, at every depth."""
+    if isinstance(value, dict):
+        return {key: timeless(inner) for key, inner in value.items() if not is_timed(key)}
+    return [timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
 def is_timed(key: str) -> bool:
-    """Whether a metric is a time or a speed by the end of its name."""
-    return "seconds" in key or "per_s" in key or "tok_s" in key
+    """Whether a name is that of a time or a speed."""
+    named = key in WHOLE or key.startswith(HEADS) or key.endswith(ENDS)
+    return named or any(part in key for part in PARTS)
 
 
 def output(name: str, before: Path, after: Path) -> Iterator[str]:
     """The first lines that differ of what a command printed; the folders' own paths are no difference."""
     old, new = (
-        (folder / name).read_text().replace(str(folder.resolve()), "OUT").splitlines()
-        for folder in (before, after)
+        shown((folder / name).read_text().replace(str(folder.resolve()), "OUT")) for folder in (before, after)
     )
     found = list(difflib.unified_diff(old, new, lineterm="", n=0))[2:10]
     if found:
         yield f"{name}:\n    " + "\n    ".join(line[:160] for line in found)
+
+
+def shown(text: str) -> list[str]:
+    """The lines of a text; of a JSON object one line a value, without what was timed."""
+    if not text.startswith("{"):
+        return text.splitlines()
+    return json.dumps(timeless(json.loads(text)), indent=1, ensure_ascii=False).splitlines()
 
 
 if __name__ == "__main__":
