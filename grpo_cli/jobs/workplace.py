@@ -165,6 +165,8 @@ def open_workplace(
     with open_rows(recipe, base, display, splits or splits_of(recipe)) as rows:
         for text in judge_warnings(rows.judge):
             display.note("warn", text)
+        for text in rows.judge.remarks():
+            display.note("info", text)
         device = pick_device()
         display.progress("load model", 0, 1)
         policy = load(device) if load else load_model(recipe.model, device=device, seed=recipe.train.seed)

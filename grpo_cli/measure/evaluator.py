@@ -82,7 +82,10 @@ class Evaluator:
         flat = [completion for group in groups for completion in group]
         texts = self.policy.decode([c.token_ids for c in flat])
         tasks = [task for task in self.tasks[rank:n:world] for _ in range(samples)]
-        judgements = self.judge.judge(texts, tasks)
+        found = self.judge.judge(texts, tasks, [c.token_ids for c in flat])
+        judgements = [
+            j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])
+        ]
         mine = self._records(step, samples, self.rows[rank:n:world], flat, texts, judgements)
         place = {row.id: i for i, row in enumerate(self.rows)}
         records = sorted(self.shared.gathered(mine), key=lambda record: place[record.row])

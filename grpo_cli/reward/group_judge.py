@@ -49,10 +49,11 @@ class GroupJudge:
         if self.early is not None:
             return self.early.judgements([len(own) for own in said])
         tasks = [self.tasks[s.row] for s in sampled for _ in s.completions]
-        return self.judge.judge([text for own in said for text in own], tasks)
+        token_ids = [completion.token_ids for s in sampled for completion in s.completions]
+        return self.judge.judge([text for own in said for text in own], tasks, token_ids)
 
     def _group(self, sampled: Sampled, texts: list[str], judged: list[Judgement], call: Call) -> Group:
-        completions = sampled.completions
+        judged, completions = self.judge.settled(judged), sampled.completions
         place = f"{call.step}/{call.number}/{sampled.row}"
         rewards = self.pay.of(judged, texts, [len(c.token_ids) for c in completions], place)
         return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids)

@@ -6,14 +6,15 @@ A completion without a verdict has no reward; it is never scored 0 on the verifi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
-from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of
+from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of, without_skipped
 from grpo_verifiers.registry import kind_class
+from grpo_verifiers.verdict import floored
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe, Verify
@@ -41,11 +42,14 @@ class Task:
     prompt: str = ""
 
 
-def own_options(spec: Verify, base: Path | None) -> dict[str, Any]:
-    """The options of one verifier; for `python` the recipe's folder is one more to import from."""
-    if spec.kind != "python" or base is None:
-        return dict(spec.options)
-    return {**spec.options, "path": [*spec.options.get("path", []), str(base)]}
+def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
+    """The options of one verifier; `python` is told where to import from too, and what counts as right where it takes that."""
+    options = dict(spec.options)
+    if any(field.name == "right_at" for field in fields(kind_class(spec.kind).Options)):
+        options["right_at"] = spec.right_at
+    if spec.kind == "python" and folders:
+        options["path"] = [*options.get("path", []), *folders]
+    return options
 
 
 def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
@@ -61,9 +65,10 @@ class Judge:
         """`base` is the recipe's folder: functions of the user's are also looked for there."""
         self.specs, self.rule = dict(specs), rule
         self.verifiers: dict[str, Verifier] = {}
+        folders = [] if base is None else [str(base)]
         for name, spec in self.specs.items():
             try:
-                self.verifiers[name] = build(spec.kind, **own_options(spec, base))
+                self.verifiers[name] = build(spec.kind, **own_options(spec, folders))
             except BadOption as err:
                 raise RecipeError(str(err), place=f"`verify.{name}`") from err
         self.primary = primary_of(self.specs)
@@ -99,15 +104,57 @@ class Judge:
         for verifier in self.verifiers.values():
             verifier.close()
 
-    def judge(self, completions: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names."""
+    def judge(
+        self,
+        completions: Sequence[str],
+        tasks: Sequence[Task],
+        token_ids: Sequence[Sequence[int]] | None = None,
+    ) -> list[Judgement]:
+        """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names.
+
+        What `no_answer` and `over_limit` are worth is open until `settled` has seen all samples of a prompt.
+        """
         verdicts: list[dict[str, Verdict]] = [{} for _ in completions]
         for name, verifier in self.verifiers.items():
             mine = [i for i, task in enumerate(tasks) if self._judges(name, task)]
-            samples = [Sample(completions[i], tasks[i].golds[name], tasks[i].prompt) for i in mine]
+            samples = [
+                Sample(
+                    completions[i], tasks[i].golds[name], tasks[i].prompt, token_ids[i] if token_ids else None
+                )
+                for i in mine
+            ]
             for i, verdict in zip(mine, verifier.judge(samples) if samples else [], strict=True):
                 verdicts[i][name] = verdict
         return [self.combine(found) for found in verdicts]
+
+    def settled(self, group: Sequence[Judgement]) -> list[Judgement]:
+        """The judgements of all samples of one prompt, none of which gains by having no answer or bursting a limit."""
+        out = list(group)
+        for name, verifier in self.verifiers.items():
+            mine = [i for i, judgement in enumerate(out) if name in judgement.verdicts]
+            before = [out[i].verdicts[name] for i in mine]
+            for i, old, new in zip(mine, before, floored(before, verifier.low), strict=True):
+                if new is not old:
+                    out[i] = self.combine({**out[i].verdicts, name: new})
+        kept = without_skipped([judgement.verdicts for judgement in out])
+        return [
+            j if verdicts is j.verdicts else self.combine(verdicts)
+            for j, verdicts in zip(out, kept, strict=True)
+        ]
+
+    @property
+    def wants_whole_batch(self) -> bool:
+        """Whether some verdict may depend on the other completions of a step."""
+        return any(verifier.wants_whole_batch for verifier in self.verifiers.values())
+
+    def remarks(self) -> list[str]:
+        """What the verifiers found out about themselves, for the screen."""
+        return [f"`verify.{name}`: {text}" for name, v in self.verifiers.items() for text in v.remarks()]
+
+    @property
+    def printed(self) -> dict[str, int]:
+        """Lines that code of the user's has printed, by verifier; those that printed none are left out."""
+        return {name: verifier.printed for name, verifier in self.verifiers.items() if verifier.printed}
 
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
         """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
-from grpo_cli.reward.judge import proxy_warnings
+from grpo_cli.reward.judge import own_options, proxy_warnings
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
 from grpo_verifiers.registry import KINDS, kind_class
@@ -221,9 +221,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     folders = import_folders(Path() if source == "-" else find(source).parent.resolve())
     entries = {}
     for name, spec in recipe.verify.items():
-        options = dict(spec.options)
-        if spec.kind == "python":
-            options["path"] = [*options.get("path", []), *folders]
+        options = own_options(spec, folders)
         entries[name] = ScoringEntry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
     combine = recipe.combine
     plan = ScoringPlan(

@@ -201,6 +201,11 @@ class Loop:
 
     def _check_errors(self, drawn: Sequence[Group]) -> None:
         (samples, errors), allowed = self._seen(drawn), self.recipe.stop.verifier_errors
+        if self.samples_seen == 0 and samples == errors and allowed < 1:
+            cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
+            raise TrainingError(
+                f"none of the first {samples} samples got a verdict: {cause}", hint=ERRORS_HINT
+            )
         if samples >= ENOUGH and errors / samples > allowed:
             cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
             raise TrainingError(

@@ -9,16 +9,14 @@ def test_error_carries_no_score() -> None:
         Verdict(Outcome.ERROR, 0.0)
 
 
-@pytest.mark.parametrize("score", [None, -0.1, 1.1, float("nan"), float("inf")])
-def test_a_score_is_finite_and_between_0_and_1(score: float | None) -> None:
-    with pytest.raises(ValueError, match="not in"):
+@pytest.mark.parametrize("score", [None, float("nan"), float("inf")])
+def test_a_score_is_finite(score: float | None) -> None:
+    with pytest.raises(ValueError, match="not a finite number"):
         Verdict(Outcome.WRONG, score)
 
 
 def test_over_limit_scores_zero() -> None:
     assert over_limit("timeout").score == 0.0
-    with pytest.raises(ValueError, match="hide"):
-        Verdict(Outcome.OVER_LIMIT, 0.5)
 
 
 def test_json_names_the_answer_extracted() -> None:

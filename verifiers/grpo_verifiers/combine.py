@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verdict import SKIPPED, Outcome, Verdict
 
 Method = Literal["sum", "gate", "first", "min", "by", "normalise_then_sum"]
 
@@ -82,19 +82,34 @@ def primary_of(specs: Mapping[str, Spec]) -> str:
 
 
 def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule = SUM) -> Outcome | None:
-    """The sample's outcome: its primary's, with `right_at` applied; None where the primary gave no verdict object."""
+    """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
+
+    Where the primary does not judge the sample (`by`, or it skips the row) the first that does speaks for it.
+    """
     name = primary_of(specs)
-    if rule.method == "by" and len(verdicts) == 1:
-        name = next(iter(verdicts))
+    if name not in verdicts:
+        name = next(iter(verdicts), name)
     verdict = verdicts.get(name)
     return None if verdict is None else outcome_at(verdict, specs[name].right_at)
 
 
+def without_skipped(group: Sequence[dict[str, Verdict]]) -> list[dict[str, Verdict]]:
+    """The verdicts of all samples of one prompt, less those of verifiers that skip the whole prompt while another judges it.
+
+    One that skips some samples only has no verdict on those: left out of their sums it would pay them less than the others.
+    """
+    names = dict.fromkeys(name for verdicts in group for name in verdicts)
+    gone = {name for name in names if all(name not in one or one[name].reason == SKIPPED for one in group)}
+    if not gone or len(gone) == len(names):
+        return list(group)
+    return [{name: verdict for name, verdict in one.items() if name not in gone} for one in group]
+
+
 def outcome_at(verdict: Verdict, right_at: float) -> Outcome:
     """The verdict's outcome when scores from `right_at` up count as right."""
-    if verdict.score is None or verdict.outcome is Outcome.OVER_LIMIT:
+    if verdict.score is None or verdict.outcome in (Outcome.OVER_LIMIT, Outcome.NO_ANSWER):
         return verdict.outcome
-    if verdict.score >= right_at > 0.0:
+    if verdict.score >= right_at:
         return Outcome.RIGHT
     return Outcome.WRONG if verdict.outcome is Outcome.RIGHT else verdict.outcome
 
@@ -135,7 +150,7 @@ def _gate(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Sp
     for name, condition in rule.gate.items():
         is_bar = condition == "must_pass" and name in verdicts
         if is_bar and outcome_at(verdicts[name], specs[name].right_at) is not Outcome.RIGHT:
-            return 0.0
+            return min(0.0, sum(terms.values()))  # never more than what is wrong but passes the bar
     return sum(value for name, value in terms.items() if is_right or rule.gate.get(name) != "needs_right")
 
 
@@ -143,7 +158,7 @@ def _first(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, S
     for name, value in terms.items():
         if verdicts[name].outcome is not Outcome.NO_ANSWER:
             return value
-    return 0.0
+    return min([0.0, *terms.values()])
 
 
 def _min(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:

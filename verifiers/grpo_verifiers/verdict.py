@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
+
+SKIPPED = "skipped"
+"""Reason of an `error` with which a function says, as in TRL, that the sample is not its to judge."""
 
 
 class Outcome(StrEnum):
@@ -20,9 +24,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome, score in [0, 1] (None for `error`), the extracted answer, a reason code, and the seconds it took.
+    """Outcome, score (a finite number; None for `error`), the extracted answer, a reason code, and the seconds it took.
 
-    `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people.
+    Verifiers of ours score in [0, 1]; a function of the user's gives any finite number. `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people.
     """
 
     outcome: Outcome
@@ -36,10 +40,8 @@ class Verdict:
         if self.outcome is Outcome.ERROR:
             if self.score is not None:
                 raise ValueError("an error carries no score")
-        elif self.score is None or not math.isfinite(self.score) or not 0.0 <= self.score <= 1.0:
-            raise ValueError(f"score {self.score!r} is not in [0, 1]")
-        elif self.outcome is Outcome.OVER_LIMIT and self.score != 0.0:
-            raise ValueError("over_limit scores 0, or a policy learns to hide in it")
+        elif self.score is None or not math.isfinite(self.score):
+            raise ValueError(f"score {self.score!r} is not a finite number")
 
     def as_json(self) -> dict[str, Any]:
         """The shape of `verdicts[name]` in sample files."""
@@ -80,3 +82,19 @@ def over_limit(reason: str, answer: str | None = None, seconds: float = 0.0) -> 
 def error(reason: str, detail: str = "", seconds: float = 0.0) -> Verdict:
     """The verifier failed: no verdict."""
     return Verdict(Outcome.ERROR, None, None, reason, seconds, detail)
+
+
+def floored(group: Sequence[Verdict], low: float | None) -> list[Verdict]:
+    """Verdicts of one verifier on the samples of one prompt, with what `no_answer` and `over_limit` are worth.
+
+    That is `low`, the least score that the verifier can give; where it is not known (None) the lowest score of the group, 0 at
+    most. So a completion that runs into a limit is never worth more than a wrong one, and a policy cannot hide in it.
+    """
+    unpaid = [v.outcome in (Outcome.NO_ANSWER, Outcome.OVER_LIMIT) for v in group]
+    if low == 0.0 or not any(unpaid):
+        return list(group)
+    floor = min([0.0, *(v.score for v in group if v.score is not None)]) if low is None else low
+    return [
+        replace(v, score=floor) if is_unpaid and v.score != floor else v
+        for v, is_unpaid in zip(group, unpaid, strict=True)
+    ]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from grpo_verifiers.verdict import Verdict
+from grpo_verifiers.verdict import Verdict, floored
 
 
 class BadGold(ValueError):
@@ -34,11 +34,15 @@ class Unavailable(RuntimeError):
 
 
 class Sample(NamedTuple):
-    """One completion with the compiled gold of its row (and the prompt, for verifiers that want it)."""
+    """One completion with the compiled gold of its row (and the prompt, for verifiers that want it).
+
+    `token_ids` are there only where the completion was sampled in this process.
+    """
 
     completion: str
     gold: Any
     prompt: str = ""
+    token_ids: Sequence[int] | None = None
 
 
 class Verifier(ABC):
@@ -60,8 +64,21 @@ class Verifier(ABC):
     is_learned: bool = False
     """Whether the score comes from a learned model: a proxy, not a check, and every copy holds the model's weights."""
 
+    low: float | None = 0.0
+    """What a completion without an answer, or over a limit, is worth; None: the lowest score of its group, 0 at most."""
+
+    wants_whole_batch: bool = False
+    """Whether a verdict may depend on the other completions: then all of a step are judged in one call."""
+
+    printed: int = 0
+    """Lines that code of the user's has printed so far."""
+
     def __init__(self, options: Any) -> None:
         self.options = options
+
+    def remarks(self) -> list[str]:
+        """What was found out on starting or on the first rows, for the screen."""
+        return []
 
     @abstractmethod
     def compile(self, row: Mapping[str, Any]) -> Any:
@@ -91,4 +108,4 @@ class Verifier(ABC):
 
     def verify(self, completion: str, row: Mapping[str, Any], prompt: str = "") -> Verdict:
         """One completion against one row: the short form for notebooks and tests."""
-        return self.judge([Sample(completion, self.compile(row), prompt)])[0]
+        return floored(self.judge([Sample(completion, self.compile(row), prompt)]), self.low)[0]

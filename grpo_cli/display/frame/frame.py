@@ -58,7 +58,8 @@ def tiny(state: FrameState, width: int) -> Text:
     last, info = state.last, state.info
     if not last:
         return line(width, Piece(0, panels.activity_text(state)))
-    reward = score(last.get("reward/total/mean")).replace("0.", ".", 1)
+    reward = score(last.get("reward/total/mean"))
+    reward = reward.replace("0.", ".", 1) if reward.lstrip("-").startswith("0.") else reward
     kinds = " ".join(
         f"{k[0]}{number(last.get(f'group/{name}'))}"
         for k, name in (("w", "all_wrong"), ("m", "mixed"), ("r", "all_right"))

@@ -87,6 +87,8 @@ def check_golds(
             break
     seconds = time.perf_counter() - began
     finding = _golds_finding(check, which, len(rows), seen, audited.dropped, drops, seconds)
+    if not audited.dropped:
+        finding = _with_untried(finding, _untried(audited, verifiers), verifiers)
     return audited, _with_doubts(finding, audited.doubtful, seen)
 
 
@@ -98,6 +100,30 @@ def _with_doubts(finding: CheckFinding, doubtful: Sequence[Mistake], seen: int) 
     lines = (*finding.lines, said, *(f"{m.place}: {m.message}" for m in doubtful[:SHOWN]))
     level = Level.NOTE if finding.level is Level.OK else finding.level
     return replace(finding, level=level, lines=lines, data={**finding.data, "doubtful": len(doubtful)})
+
+
+def _untried(audit: GoldAudit, verifiers: Mapping[str, Verifier]) -> list[str]:
+    """Verifiers that name no completion which must be right: of their golds nothing was tried."""
+    return [
+        name
+        for name, verifier in verifiers.items()
+        if not any(
+            gold is not None and verifier.gold_text(row.fields) is not None
+            for row, gold in zip(audit.rows, audit.golds[name], strict=True)
+        )
+    ]
+
+
+def _with_untried(
+    finding: CheckFinding, untried: list[str], verifiers: Mapping[str, Verifier]
+) -> CheckFinding:
+    if not untried:
+        return finding
+    names = ", ".join(f"`{name}`" for name in untried)
+    text = f"{names} name{'s' * (len(untried) == 1)} no gold; nothing was tried"
+    if len(untried) < len(verifiers):
+        return replace(finding, lines=(*finding.lines, text))
+    return replace(finding, level=Level.NOTE, message=text)
 
 
 def _golds_finding(

@@ -24,6 +24,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         self.running, self.step, self.evaluate = running, step, evaluate
         self.deadline = Deadline(running.recipe.run.deadline)
         self.saved_at = time.monotonic()
+        self.told: set[str] = set()
 
     def on_train_begin(
         self,
@@ -50,6 +51,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         done, recipe, running = self.step.generation, self.running.recipe, self.running
         reason = running.stop_rules.see_step(logs)
         running.alarmed.step(logs)
+        self._tell_printed()
         is_last = done >= recipe.train.steps
         every, is_best = recipe.eval.every, False
         if self.evaluate is not None and every is not None and done % every == 0 and not is_last:
@@ -77,6 +79,14 @@ class Watch(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Five minutes count from here."""
         self.saved_at = time.monotonic()
+
+    def _tell_printed(self) -> None:
+        """Say once of each verifier that it prints."""
+        for name, lines in self.running.printed().items():
+            if name not in self.told:
+                self.told.add(name)
+                text = f"`verify.{name}` printed {lines:,} lines so far: they go to train.log"
+                self.running.display.note("info", text)
 
     def _is_due(self, done: int) -> bool:
         every = self.running.recipe.run.save_every

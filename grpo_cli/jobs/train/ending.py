@@ -101,6 +101,8 @@ def _ended(running: Running, step: int, status: Status, next_: str, action: str,
 def finish(running: Running, status: Status, next_: str, **more: str) -> None:
     """Show the end card."""
     run, stopwatch = running.folder, running.stopwatch
+    for name, lines in running.printed().items():
+        running.display.note("info", f"`verify.{name}` printed {lines:,} lines: they are in train.log")
     best = max(running.evaluations, key=trusted_score, default=None)
     best_path = run.checkpoint_path(best["step"]) if best else None
     running.display.finish(

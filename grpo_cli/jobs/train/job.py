@@ -100,6 +100,8 @@ class Job:
         display.start(run_info(recipe, run, label=self.label, device=device, logs=self.ranks.is_main))
         for warning in judge_warnings(place.judge):
             display.note("warn", warning)
+        for remark in place.judge.remarks():
+            display.note("info", remark)
         heartbeat = Heartbeat(run, display, recipe.stop.hang_s, peers=self.peers)
         self.display = Beating(display, heartbeat)
         try:
@@ -154,6 +156,7 @@ class Job:
             stop_rules=StopRules(self.recipe.stop),
             alarmed=Alarmed(self.recipe, run, self.display, looks=self.ranks.is_main),
             evaluations=[m for m in run.metrics() if "eval/pass@1" in m],
+            printed=lambda: place.judge.printed,
         )
 
     def evaluate(self, step: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,5 +34,7 @@ class Running:
     stop_rules: StopRules
     alarmed: Alarmed
     evaluations: list[dict[str, Any]]
+    printed: Callable[[], Mapping[str, int]] = dict
+    """Lines that each verifier's own code has printed so far."""
     trainer: Trainer | None = None
     trackers: Sequence[Tracker] = field(default_factory=list)

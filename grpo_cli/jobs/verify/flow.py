@@ -9,12 +9,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import astuple
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.verify.fields import FieldNames
-from grpo_cli.jobs.verify.scorer import Counts, ScoredLines, Scorer
+from grpo_cli.jobs.verify.fields import BadLine, FieldNames, group_of
+from grpo_cli.jobs.verify.scorer import Counts, ScoredLines, Scorer, parse
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_verifiers.combine import PairSums
@@ -28,15 +29,23 @@ ALONE_CHUNKS = 4
 _NO_LIMIT = ProcessLimits(cpu_s=86_400.0, wall_s=86_400.0, memory_mb=None)  # verifiers have their own
 
 
-def chunks(lines: Iterable[NumberedLine], most_lines: int = CHUNK_LINES) -> Iterator[list[NumberedLine]]:
-    """Lines in chunks of at most so many lines or about a megabyte."""
+def chunks(
+    lines: Iterable[NumberedLine],
+    most_lines: int = CHUNK_LINES,
+    key_of: Callable[[NumberedLine], int | None] | None = None,
+) -> Iterator[list[NumberedLine]]:
+    """Lines in chunks of so many lines or about a megabyte; more, where neighbours to which `key_of` gives one number go on."""
     chunk: list[NumberedLine] = []
     size = 0
     for line in lines:
+        is_full = len(chunk) >= most_lines or size >= CHUNK_BYTES
+        if is_full and (key_of is None or (key := key_of(line)) is None or key_of(chunk[-1]) != key):
+            yield chunk
+            chunk, size = [], 0
         chunk.append(line)
         size += len(line.text or b"")
-        if len(chunk) >= most_lines or size >= CHUNK_BYTES:
-            yield chunk
+        if key_of is None and (len(chunk) >= most_lines or size >= CHUNK_BYTES):
+            yield chunk  # at once: whoever talks line by line waits for an answer
             chunk, size = [], 0
     if chunk:
         yield chunk
@@ -56,10 +65,20 @@ def score_all(
     Raises:
         SetupError: a scoring process died.
     """
-    parts = chunks(lines, 1 if stream else CHUNK_LINES)
+    by_group = any(verifier.low is None or verifier.wants_whole_batch for verifier in verifiers.values())
+    key_of = partial(_group, keys) if by_group and not stream else None
+    parts = chunks(lines, 1 if stream else CHUNK_LINES, key_of)
     # copies of verifiers with processes of their own would fight for cores, copies of models for memory
     alone = stream or any(verifier.runs_elsewhere or verifier.is_learned for verifier in verifiers.values())
     yield from _scored(parts, Scorer(plan, keys, verifiers).score, plan, keys, 1 if alone else jobs)
+
+
+def _group(keys: FieldNames, line: NumberedLine) -> int | None:
+    """The group of a line; None for one that cannot be read."""
+    try:
+        return group_of(parse(line), keys, line.number)
+    except BadLine:
+        return None
 
 
 def _scored(
@@ -142,6 +161,7 @@ def packed(scored: ScoredLines) -> bytes:
         "samples": scored.samples,
         "problems": scored.problems,
         "counts": [counts.outcomes, counts.reasons, counts.score_sum, counts.score_n],
+        "failure": counts.failure,
         "pairs": [[*names, *astuple(sums)] for names, sums in counts.pairs.items()],
     }
     head = json.dumps(header).encode()
@@ -163,6 +183,7 @@ def unpacked(data: bytes) -> ScoredLines:
         score_sum,
         score_n,
         {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
+        header["failure"],
     )
     return ScoredLines(
         out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts

@@ -193,8 +193,9 @@ class VerifyJob:
                 "more than half of the completions state no answer: does the prompt ask for the form that is looked for?"
             )
         if outcomes[Outcome.ERROR.value]:
+            why = f": {report.counts.failure}" if report.counts.failure else ""
             out.append(
-                f"{outcomes[Outcome.ERROR.value]:,} samples have no verdict: the verifier failed on them"
+                f"{outcomes[Outcome.ERROR.value]:,} samples have no verdict: the verifier failed on them{why}"
             )
         return out
 
@@ -207,6 +208,9 @@ class VerifyJob:
             code = Exit.BAR_MISSED
         if report.bad_lines:
             code = Exit.DATA
+        if report.samples and report.totals.outcomes[Outcome.ERROR.value] == report.samples:
+            _say("error: no sample got a verdict")
+            code = Exit.SETUP
         return int(code)
 
 

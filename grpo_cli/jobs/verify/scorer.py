@@ -16,9 +16,17 @@ from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, gro
 from grpo_cli.jobs.verify.golds import GoldCache
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
-from grpo_verifiers.combine import NoVerifier, PairSums, combine, count_pairs, judges_of, outcome
+from grpo_verifiers.combine import (
+    NoVerifier,
+    PairSums,
+    combine,
+    count_pairs,
+    judges_of,
+    outcome,
+    without_skipped,
+)
 from grpo_verifiers.shaping import Shaped, shape
-from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verdict import Outcome, Verdict, floored
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
 OURS = ("verdicts", "outcome", "reward", "shaping")
@@ -35,6 +43,8 @@ class Counts:
     score_sum: dict[str, float] = field(default_factory=dict)
     score_n: dict[str, int] = field(default_factory=dict)
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
+    failure: str = ""
+    """Why the first sample without a verdict has none."""
 
     def add(self, name: str, verdict: Verdict) -> None:
         """Count one verdict."""
@@ -42,6 +52,8 @@ class Counts:
         reasons = self.reasons.setdefault(name, Counter())
         known = verdict.reason in reasons or len(reasons) < MOST_REASONS
         reasons[verdict.reason if known else "other"] += 1
+        if verdict.score is None and not self.failure:
+            self.failure = f"`{name}`: {verdict.detail or verdict.reason}"
         if verdict.score is not None:
             self.score_sum[name] = self.score_sum.get(name, 0.0) + verdict.score
             self.score_n[name] = self.score_n.get(name, 0) + 1
@@ -57,6 +69,7 @@ class Counts:
         for name, total in other.score_sum.items():
             self.score_sum[name] = self.score_sum.get(name, 0.0) + total
             self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
+        self.failure = self.failure or other.failure
         for names, sums in other.pairs.items():
             self.pairs.setdefault(names, PairSums()).merge(sums)
 
@@ -97,6 +110,7 @@ class Scorer:
         self._keys = keys
         self._verifiers = verifiers
         self._shapers = plan.shapers()
+        self._has_groups = any(verifier.low != 0.0 for verifier in verifiers.values())
         self._golds = {name: GoldCache(verifier) for name, verifier in verifiers.items()}
 
     def score(self, lines: Sequence[NumberedLine]) -> ScoredLines:
@@ -105,6 +119,8 @@ class Scorer:
         reads = [self._read_or_report(line, scored) for line in lines]
         for name, verifier in self._verifiers.items():
             self._judge(name, verifier, [read for read in reads if read is not None and name in read.golds])
+        if self._has_groups:
+            _settle([read for read in reads if read is not None], self._verifiers)
         for read in reads:
             scored.out.append(None if read is None else self._finish(read, scored))
         return scored
@@ -175,6 +191,24 @@ class Scorer:
         tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
         known = tokens if type(tokens) is int and tokens >= 0 else None
         return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
+
+
+def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:
+    """What `no_answer` and `over_limit` are worth, and who does not judge a prompt at all, group by group."""
+    groups: dict[int, list[_Read]] = {}
+    for read in reads:
+        groups.setdefault(read.group, []).append(read)
+    for members in groups.values():
+        held = [verdicts for read in members for verdicts in read.verdicts]
+        for name, verifier in verifiers.items():
+            mine = [verdicts for verdicts in held if name in verdicts]
+            for verdicts, verdict in zip(
+                mine, floored([one[name] for one in mine], verifier.low), strict=True
+            ):
+                verdicts[name] = verdict
+        kept = iter(without_skipped(held))
+        for read in members:
+            read.verdicts = [next(kept) for _ in read.verdicts]
 
 
 def parse(line: NumberedLine) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -30,8 +30,8 @@ class Verify(Section):
     """Factor of its score in the reward; 0 records verdicts without rewarding them."""
     primary: bool = False
     """Its verdict says what "right" means; where none is marked it is the first."""
-    right_at: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Score from which a sample counts as right."""
+    right_at: Finite = 1.0
+    """Score from which a sample counts as right: any finite number, as scores are."""
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")

@@ -83,7 +83,7 @@ def test_none_is_no_verdict_where_it_is_all_the_function_says() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [1.5, -0.1, float("nan"), float("inf"), "1", [1.0], {"scor": 1}, {"outcome": "good"}, {}]
+    "value", [float("nan"), float("inf"), "1", [1.0], {"scor": 1}, {"outcome": "good"}, {}]
 )
 def test_a_return_that_is_no_verdict_is_an_error_that_names_it(value: Any) -> None:
     got = judged("echo", "x", {"value": value})

@@ -2,31 +2,36 @@
 
     def verify(completion: str, answer: str) -> float: ...
 
-Parameters beside `completion` (or `completions`, lists of one, as TRL's reward functions take them) are columns of the
-row, `prompt`, or `row` for all of it. What an exception means is decided by the gold, never by the completion: where
-the function can judge a well-behaved completion of the same row, the one it raised on is wrong (`verifier_raised`), and
-one it returned None for has no answer; where it cannot, there is no verdict (`error`).
+Any finite number is the reward as it stands. Parameters beside `completion` are columns of the row, `prompt`, or `row` for
+all of it; functions of TRL, verl and the package `verifiers` are taken as they are (`functions.forms`). What an exception
+means is decided by the gold, never by the completion: where the function can judge a well-behaved completion of the same row,
+the one it raised on is wrong (`verifier_raised`), and one it returned None for has no answer; where it cannot, there is no
+verdict (`error`). A return that is no verdict (NaN, a text, a list of the wrong length) is the function's fault in any case.
 """
 
 from __future__ import annotations
 
 import logging
-import pickle
+import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Any
+from typing import Any, Literal
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.kinds.python_call import RETURNED_NONE
-from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits, Raised, Result
+from grpo_verifiers.kinds.functions.asking import Answer, Asker, BrokenContract, Prints, Unanswered
+from grpo_verifiers.kinds.functions.blame import Blame
+from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
+from grpo_verifiers.kinds.functions.value import RETURNED_NONE
+from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
 from grpo_verifiers.verdict import Outcome, Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 
 log = logging.getLogger("grpo_verifiers")
 
-_PROBE_FORMS = ("\\boxed{{{0}}}", "{0}", "<think>ok</think>\n<answer>{0}</answer>", "#### {0}", "")
+_THREAD_MB = 80  # addresses that a thread reserves: its stack, and its part of the heap
 _HINT = "on plain completions too; if it wants a form of its own, say so with the option `gold`"
 
 
@@ -36,6 +41,22 @@ class PythonOptions:
 
     function: str = ""
     """`module:function` or `file.py:function`; the working folder and the recipe's are searched first."""
+    right_at: float = 1.0
+    """Reward from which a completion counts as right (in a recipe `verify.NAME.right_at`)."""
+    range: list[float] | None = None
+    """Least and greatest reward, `[-1, 1]`: others are an error, and no answer is worth the least. Left out, any finite number."""
+    messages: bool | None = None
+    """Whether completions are handed over as lists of messages; left out, found by trying once."""
+    batch: Literal["step", "group", "one"] | None = None
+    """What a function that takes lists sees at once; default `step`, or `group` where it has a parameter of that name."""
+    concurrency: int | None = None
+    """Calls under way at once; default 32 for async functions, else 1 a worker. Above 1 others run in threads."""
+    retries: int = 2
+    """How often a call of those is made again, after a pause that doubles, when whom it asks is slow, busy or away."""
+    cache: bool | None = None
+    """Whether those are called once for equal completion, prompt and row; default for async functions."""
+    args: dict[str, Any] = field(default_factory=dict)
+    """Arguments of a `load_environment` function."""
     timeout_s: float = 5.0
     """CPU seconds one completion may use; three times as much wall time (and two seconds) when it waits."""
     memory_mb: int = 1024
@@ -51,7 +72,7 @@ class PythonOptions:
 class PythonVerifier(Verifier):
     """A function of yours: `def verify(completion, answer) -> bool | float | None | dict | Verdict`, run in workers.
 
-    `columns` is known after `start()`, which loads the function in a worker and checks its signature.
+    Functions of TRL, verl and the package `verifiers` are taken as they are. `columns` is known after `start()`, which loads the function in a worker and checks its signature.
     """
 
     Options = PythonOptions
@@ -68,16 +89,30 @@ class PythonVerifier(Verifier):
             raise BadOption("timeout_s", "`timeout_s` must be above 0")
         if options.memory_mb < 16:
             raise BadOption("memory_mb", "`memory_mb` must be at least 16")
-        self._pool = Pool(
-            "grpo_verifiers.kinds.python_call:load",
-            {"function": options.function, "path": list(options.path)},
+        _check_numbers(options)
+        self.low = options.range[0] if options.range else None
+        self._prints = Prints(options.function)
+        pool = Pool(
+            "grpo_verifiers.kinds.functions.call:load",
+            {name: getattr(options, name) for name in _FOR_WORKERS},
             workers=options.workers,
-            limits=ProcessLimits(cpu_s=options.timeout_s, memory_mb=options.memory_mb),
+            limits=ProcessLimits(
+                cpu_s=options.timeout_s, memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0)
+            ),
+            on_print=self._prints,
         )
-        self._takes_all = False
+        self._asker = Asker(
+            pool,
+            batch=options.batch,
+            messages=options.messages,
+            concurrency=options.concurrency,
+            retries=options.retries,
+        )
+        self._derived: tuple[str, ...] = ()
+        self._place = ""
         self._is_started = False
-        self._settled: dict[bytes, bool] = {}
-        self._logged: set[tuple[str, str]] = set()
+        self._blame = Blame(self._asker, self.gold_text)
+        self._logged: set[str] = set()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -90,18 +125,19 @@ class PythonVerifier(Verifier):
         if self._is_started:
             return
         try:
-            info = self._pool.start()
+            info = self._asker.start()
         except LoadFailed as err:
             if err.kind not in ("BadFunction", "ModuleNotFoundError"):
                 log.error("importing `%s` failed\n%s", self.options.function, err.traceback)
             raise BadOption("function", _load_message(self.options.function, err)) from err
         self.columns = tuple(info["required"])
-        self._takes_all = bool(info["takes_all"])
+        self._derived = tuple(info["derived"])
+        self._place = info["place"]
         self._is_started = True
 
     def close(self) -> None:
         """End the workers."""
-        self._pool.close()
+        self._asker.pool.close()
 
     def compile(self, row: Mapping[str, Any]) -> Any:
         """The row itself, once it has the columns the function takes."""
@@ -111,7 +147,28 @@ class PythonVerifier(Verifier):
             raise BadGold(f"no column `{missing[0]}`, which `{self.options.function}` takes")
         if self.options.gold is not None:
             self.gold_text(row)
-        return dict(row)
+        own = dict(row)
+        lack = derive(own, self._derived)
+        if lack is not None:
+            raise BadGold(f"{lack}, which `{self.options.function}` takes")
+        self._asker.find_form(own)
+        return own
+
+    def remarks(self) -> list[str]:
+        """The form in which the function takes completions, where that had to be found."""
+        form = self._asker.form() if self._is_started else None
+        return [] if form is None else [f"`{self.options.function}` {form}"]
+
+    @property
+    def wants_whole_batch(self) -> bool:  # type: ignore[override]
+        """Whether the function takes lists: what it says of one completion may depend on the others."""
+        self.start()
+        return self._asker.shape in ("step", "group") and self.options.batch != "one"
+
+    @property
+    def printed(self) -> int:  # type: ignore[override]
+        """Lines that the function has printed."""
+        return self._prints.count
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The `gold` template filled from the row."""
@@ -129,7 +186,7 @@ class PythonVerifier(Verifier):
         options = {"function": "grpo_verifiers.custom_example:verify"}
         return [
             Example("4", {"answer": 4}, "true is right", options),
-            Example("5", {"answer": 4}, "a number from 0 to 1 is the score", options),
+            Example("5", {"answer": 4}, "any finite number is the reward", options),
             Example(
                 "four", {"answer": 4}, "it raised, and does not on the gold: the completion is wrong", options
             ),
@@ -138,83 +195,90 @@ class PythonVerifier(Verifier):
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order, from all workers."""
         self.start()
-        with self._lock:
-            self._settled.clear()  # a function that could judge a batch ago may have lost its database since
-        results = self._pool.run([(s.completion, s.prompt, s.gold) for s in samples])
-        self._note_judged(samples, results)
-        return [self._verdict(s, r) for s, r in zip(samples, results, strict=True)]
+        self._blame.begin()
+        answers = self._asker.ask(
+            [FunctionCall(s.completion, s.prompt, s.gold, s.token_ids) for s in samples]
+        )
+        self._blame.note(samples, answers)
+        return [self._verdict(s, a) for s, a in zip(samples, answers, strict=True)]
 
-    def _note_judged(self, samples: Sequence[Sample], results: Sequence[Result]) -> None:
-        """A verdict on any completion of a row shows that the function can judge the row, where no `gold` decides."""
-        if self.options.gold is not None or all(map(self._is_verdict, results)):
-            return
-        judged = {pickle.dumps(s.gold) for s, r in zip(samples, results, strict=True) if self._is_verdict(r)}
-        with self._lock:
-            self._settled.update(dict.fromkeys(judged, True))
-
-    def _verdict(self, sample: Sample, result: Result) -> Verdict:
-        if isinstance(result, Done):
-            outcome, score, answer, reason, detail = result.value
-            if reason == RETURNED_NONE and not self._can_judge(sample):
+    def _verdict(self, sample: Sample, answer: Answer) -> Verdict:
+        if isinstance(answer, Done):
+            outcome, score, extracted, reason, detail = answer.value
+            if (
+                reason == RETURNED_NONE
+                and outcome != Outcome.ERROR.value
+                and not self._blame.can_judge(sample)
+            ):
                 return error(
-                    RETURNED_NONE, "the function returns None on a plain completion too", result.seconds
+                    RETURNED_NONE, "the function returns None on a plain completion too", answer.seconds
                 )
-            return Verdict(Outcome(outcome), score, answer, reason, result.seconds, detail)
-        if isinstance(result, Killed) and result.reason == "unavailable":
+            return Verdict(Outcome(outcome), score, extracted, reason, answer.seconds, detail)
+        if isinstance(answer, BrokenContract):
+            return error("bad_return", f"BadReturn: {answer.message}")
+        if isinstance(answer, Killed) and answer.reason == "unavailable":
             return error("worker_unavailable", "no worker process could be started")
-        self._log_once(result)
-        can_judge = self._can_judge(sample)
-        if isinstance(result, Killed) and result.reason != "died":
+        if not isinstance(answer, Killed):
+            self._log_once(answer.traceback)
+        if isinstance(answer, Unanswered):
+            return error("unanswered", f"{answer.message[:300]}{_at(answer.traceback)}", answer.seconds)
+        can_judge = self._blame.can_judge(sample)
+        if isinstance(answer, Killed) and answer.reason != "died":
             if can_judge:
-                return over_limit(result.reason, seconds=result.seconds)
+                return over_limit(answer.reason, seconds=answer.seconds)
             return error(
-                result.reason, "the function bursts its limit on a plain completion too", result.seconds
+                answer.reason, "the function bursts its limit on a plain completion too", answer.seconds
             )
-        what = f"{result.kind}: {result.message}" if isinstance(result, Raised) else "the worker died"
-        if can_judge:
-            return wrong(None, "verifier_raised", result.seconds, detail=what[:300])
-        return error("verifier_raised", f"{what[:300]} ({_HINT})", result.seconds)
-
-    def _can_judge(self, sample: Sample) -> bool:
-        """Whether the function gives a verdict on a harmless completion of this row (right, where `gold` is set)."""
-        key = pickle.dumps(sample.gold)
-        with self._lock:
-            known = self._settled.get(key)
-        if known is not None:
-            return known
-        passes = any(map(self._is_verdict, self._probes(sample)))
-        with self._lock:
-            self._settled[key] = passes
-        return passes
-
-    def _is_verdict(self, result: Result) -> bool:
-        if not isinstance(result, Done):
-            return False
-        outcome, _, _, reason, _ = result.value
-        if self.options.gold is not None:
-            return bool(outcome == Outcome.RIGHT.value)
-        return bool(outcome != Outcome.ERROR.value and reason != RETURNED_NONE)
-
-    def _probes(self, sample: Sample) -> list[Result]:
-        if self.options.gold is not None:
-            texts = [self.gold_text(sample.gold) or ""]
+        if isinstance(answer, Killed):
+            what = "the worker died"
         else:
-            texts = list(dict.fromkeys(form.format(sample.gold.get("answer", "1")) for form in _PROBE_FORMS))
-        return self._pool.run([(text, sample.prompt, sample.gold) for text in texts])
+            what = f"{answer.kind}: {answer.message[:300]}{_at(answer.traceback)}"
+        if can_judge:
+            return wrong(None, "verifier_raised", answer.seconds, detail=what)
+        return error("verifier_raised", f"{what} ({_HINT})", answer.seconds)
 
-    def _log_once(self, result: Raised | Killed) -> None:
-        if isinstance(result, Killed):
-            return
-        key = (result.kind, result.traceback.splitlines()[-2] if result.traceback.count("\n") > 2 else "")
+    def _log_once(self, traceback: str) -> None:
+        key = traceback.splitlines()[-2] if traceback.count("\n") > 2 else traceback
         with self._lock:
             is_new = key not in self._logged and len(self._logged) < 100
             self._logged.add(key)
         if is_new:
             log.warning(
-                "`%s` raised; further ones like it are only counted\n%s",
-                self.options.function,
-                result.traceback,
+                "`%s` raised; further ones like it are only counted\n%s", self.options.function, traceback
             )
+
+
+_FOR_WORKERS = (
+    "function",
+    "path",
+    "right_at",
+    "range",
+    "concurrency",
+    "retries",
+    "cache",
+    "args",
+    "timeout_s",
+)
+
+
+def _check_numbers(options: PythonOptions) -> None:
+    if not math.isfinite(options.right_at):
+        raise BadOption("right_at", "`right_at` must be a finite number")
+    ends = options.range
+    if ends is not None and (len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]):
+        raise BadOption(
+            "range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]"
+        )
+    if options.concurrency is not None and options.concurrency < 1:
+        raise BadOption("concurrency", "`concurrency` must be at least 1")
+    if options.retries < 0:
+        raise BadOption("retries", "`retries` must be at least 0")
+
+
+def _at(traceback: str) -> str:
+    """` (reward.py:7)`, the innermost line of a traceback."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', traceback)
+    return f" ({found[-1][0]}:{found[-1][1]})" if found else ""
 
 
 def _load_message(function: str, err: LoadFailed) -> str:

@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -32,7 +32,8 @@ class Pool:
     """Workers for `task`, a `module:function` that takes `config` and returns `(work, info)`.
 
     `work(item)` runs in the worker and returns plain data (what JSON can say) or bytes; `info` comes back from
-    `start()`. Items and config are pickled; results are not.
+    `start()`. Items and config are pickled; results are not. Lines that the work prints go to `on_print`, called from
+    threads of the pool; without it to this process's stderr.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class Pool:
         limits: ProcessLimits | None = None,
         path: Sequence[str] = (),
         chunk: int = 32,
+        on_print: Callable[[str], None] | None = None,
     ) -> None:
+        self._on_print = on_print
         self.limits = limits or ProcessLimits()
         self.workers = workers or allowed_cores()
         self._chunk = chunk
@@ -68,7 +71,7 @@ class Pool:
             if self._owner != os.getpid():  # a forked copy of the caller must not share our sockets
                 self._slots, self._jobs, self._owner = [], queue.SimpleQueue(), os.getpid()
             if not self._slots:
-                slot = Slot(self._setup, self._path, self.limits)
+                slot = Slot(self._setup, self._path, self.limits, self._on_print)
                 self._info = slot.start()
                 self._adopt(slot)
             return self._info
@@ -86,10 +89,10 @@ class Pool:
         self._enqueue([job], len(self._slots) + 1)
         return job.future
 
-    def run(self, items: Sequence[Any]) -> list[Result]:
-        """Results in the order of `items`. Blocks; never raises for what an item did."""
+    def run(self, items: Sequence[Any], units: Sequence[float] = ()) -> list[Result]:
+        """Results in the order of `items`, each with so many `units` of the limits (1). Blocks; never raises for what an item did."""
         size = max(1, min(self._chunk, -(-len(items) // self.workers)))
-        jobs = [SlotJob(list(items[i : i + size])) for i in range(0, len(items), size)]
+        jobs = [SlotJob(list(items[i : i + size]), units[i : i + size]) for i in range(0, len(items), size)]
         if jobs:
             self._enqueue(jobs, len(jobs))
         return [result for job in jobs for result in job.future.result()]
@@ -98,7 +101,7 @@ class Pool:
         with self._lock:  # or `close` could come between and leave a job that nobody takes
             self.start()
             while len(self._slots) < min(self.workers, wanted):
-                self._adopt(Slot(self._setup, self._path, self.limits))
+                self._adopt(Slot(self._setup, self._path, self.limits, self._on_print))
             for job in jobs:
                 self._jobs.put(job)
 

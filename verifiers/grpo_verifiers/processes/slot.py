@@ -15,10 +15,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grpo_verifiers.processes import wire
 from grpo_verifiers.verifier import Unavailable
@@ -26,6 +27,7 @@ from grpo_verifiers.verifier import Unavailable
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
 _LONGEST_WAIT_S = 0.1
 _STARVED_FACTOR = 10
+_LONGEST_LINE = 4000
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -84,15 +86,26 @@ class LoadFailed(Unavailable):
 
 
 class SlotJob:
-    def __init__(self, items: list[Any]) -> None:
+    """Items for one worker; `units` are how many times the limits of one item each of them may use."""
+
+    def __init__(self, items: list[Any], units: Sequence[float] = ()) -> None:
         self.items = items
+        self.units = list(units) or [1.0] * len(items)
         self.future: Future[list[Result]] = Future()
 
 
 class Slot:
     """One keeper with its worker; all methods but `close` are called by one thread."""
 
-    def __init__(self, setup: dict[str, Any], path: list[str], limits: ProcessLimits) -> None:
+    def __init__(
+        self,
+        setup: dict[str, Any],
+        path: list[str],
+        limits: ProcessLimits,
+        on_print: Callable[[str], None] | None = None,
+    ) -> None:
+        self._on_print = on_print
+        self._reader: threading.Thread | None = None
         self._setup = setup
         self._path = path
         self._limits = limits
@@ -110,7 +123,12 @@ class Slot:
         """Start the keeper and wait for the task to load."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._keeper = _spawn(theirs.fileno(), self._path)
+            self._keeper = _spawn(theirs.fileno(), self._path, hears=self._on_print is not None)
+        if self._keeper.stderr is not None and self._on_print is not None:
+            self._reader = threading.Thread(
+                target=_hear, args=(self._keeper.stderr, self._on_print), name="grpo-prints", daemon=True
+            )
+            self._reader.start()
         self._control = ours
         inbox = wire.Inbox(ours)
         try:
@@ -147,6 +165,9 @@ class Slot:
             except subprocess.TimeoutExpired:
                 keeper.kill()
                 keeper.wait()
+        reader, self._reader = self._reader, None
+        if reader is not None and reader is not threading.current_thread():
+            reader.join(timeout=1.0)  # the last lines; what outlives the keeper may hold the pipe open
 
     def _forget_worker(self) -> None:
         connection, self._connection = self._connection, None
@@ -163,16 +184,16 @@ class Slot:
                 self.start()
         while (job := jobs.get()) is not None:
             try:
-                job.future.set_result(self._judge(job.items))
+                job.future.set_result(self._judge(job))
             except Unavailable:
                 job.future.set_result([Killed("unavailable", 0.0)] * len(job.items))
             except BaseException as err:  # noqa: BLE001 - it belongs to whoever waits for the job
                 job.future.set_exception(err)
 
-    def _judge(self, items: list[Any]) -> list[Result]:
+    def _judge(self, job: SlotJob) -> list[Result]:
         results: list[Result] = []
-        while len(results) < len(items):
-            failure = self._converse(items[len(results) :], results)
+        while len(results) < len(job.items):
+            failure = self._converse(job, results)
             if failure is None:
                 break
             was_fresh = self._judged == 0
@@ -182,12 +203,13 @@ class Slot:
                 results.append(failure)
         return results
 
-    def _converse(self, items: list[Any], results: list[Result]) -> Killed | None:
-        """Send items and take replies; None when all are answered, else why the worker has to go."""
-        self._deliver(pickle.dumps(items))
-        for _ in items:
+    def _converse(self, job: SlotJob, results: list[Result]) -> Killed | None:
+        """Send the items without a result and take replies; None when all are answered, else why the worker has to go."""
+        at = len(results)
+        self._deliver(pickle.dumps(job.items[at:]))
+        for units in job.units[at:]:
             began = time.monotonic()
-            reply = self._await_reply(began)
+            reply = self._await_reply(began, units)
             if isinstance(reply, Killed):
                 return reply
             try:
@@ -211,9 +233,9 @@ class Slot:
                 self._kill()  # it died while it had nothing to do
         raise Unavailable("verifier processes die before they are given work")
 
-    def _await_reply(self, began: float) -> bytes | Killed:
+    def _await_reply(self, began: float, units: float) -> bytes | Killed:
         assert self._inbox is not None
-        inbox, limits = self._inbox, self._limits
+        inbox, cpu_s, wall_s = self._inbox, units * self._limits.cpu_s, units * self._limits.backstop_s
         reply = inbox.take()
         if reply is not None:
             return reply
@@ -221,15 +243,15 @@ class Slot:
         while True:
             wall = time.monotonic() - began
             used = _cpu_s(self._pid) - cpu_began
-            inbox.wait(max(0.001, min(limits.cpu_s - used, _LONGEST_WAIT_S)) if used < limits.cpu_s else 0.0)
+            inbox.wait(max(0.001, min(cpu_s - used, _LONGEST_WAIT_S)) if used < cpu_s else 0.0)
             reply = inbox.take()
             if reply is not None:
                 return reply
             if inbox.is_closed:
                 return Killed("died", wall)
-            if used >= limits.cpu_s or wall >= limits.backstop_s * _STARVED_FACTOR:
+            if used >= cpu_s or wall >= wall_s * _STARVED_FACTOR:
                 return Killed("timeout", wall)
-            if wall >= limits.backstop_s and not _is_runnable(self._pid):
+            if wall >= wall_s and not _is_runnable(self._pid):
                 return Killed("timeout", wall)
 
     def _fork(self) -> None:
@@ -304,14 +326,20 @@ def _is_runnable(pid: int) -> bool:
 # -- starting processes -------------------------------------------------------------------------------------
 # PR_SET_PDEATHSIG fires when the *thread* that started a process ends, so one thread that never ends starts them all.
 
-_requests: queue.SimpleQueue[tuple[list[str], int, dict[str, str], Future[subprocess.Popen[bytes]]]] = (
-    queue.SimpleQueue()
-)
+_Request = tuple[list[str], int, dict[str, str], bool, Future[subprocess.Popen[bytes]]]
+_requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 _spawner: tuple[int, threading.Thread] | None = None
 _spawner_lock = threading.Lock()
 
 
-def _spawn(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
+def _hear(stream: IO[bytes], on_print: Callable[[str], None]) -> None:
+    """Thread body: pass on what the processes behind the stream print, line by line, until none is left."""
+    with stream, contextlib.suppress(ValueError, OSError):
+        for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
+            on_print(line.decode("utf-8", "replace").rstrip("\r\n"))
+
+
+def _spawn(fd: int, path: list[str], hears: bool = False) -> subprocess.Popen[bytes]:
     global _spawner, _requests
     with _spawner_lock:
         if _spawner is None or _spawner[0] != os.getpid():
@@ -325,19 +353,23 @@ def _spawn(fd: int, path: list[str]) -> subprocess.Popen[bytes]:
     argv = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(fd), str(os.getpid())]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     future: Future[subprocess.Popen[bytes]] = Future()
-    _requests.put((argv, fd, {**os.environ, **single, "TOKENIZERS_PARALLELISM": "false"}, future))
+    env = {**os.environ, **single, "TOKENIZERS_PARALLELISM": "false"}
+    if hears:
+        env["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
+    _requests.put((argv, fd, env, hears, future))
     try:
         return future.result()
     except OSError as err:
         raise Unavailable(f"a verifier process could not be started: {err}") from err
 
 
-def _spawn_for_ever(
-    requests: queue.SimpleQueue[tuple[list[str], int, dict[str, str], Future[subprocess.Popen[bytes]]]],
-) -> None:
+def _spawn_for_ever(requests: queue.SimpleQueue[_Request]) -> None:
     while True:
-        argv, fd, env, future = requests.get()
+        argv, fd, env, hears, future = requests.get()
+        stderr = subprocess.PIPE if hears else None
         try:
-            future.set_result(subprocess.Popen(argv, pass_fds=[fd], env=env, stdin=subprocess.DEVNULL))
+            future.set_result(
+                subprocess.Popen(argv, pass_fds=[fd], env=env, stdin=subprocess.DEVNULL, stderr=stderr)
+            )
         except BaseException as err:  # noqa: BLE001 - handed to the thread that asked
             future.set_exception(err)

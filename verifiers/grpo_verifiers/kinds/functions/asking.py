@@ -1,0 +1,181 @@
+"""The host's side of a user's function: how many completions it sees at once, in which form, and whose failure one is."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_verifiers.kinds.functions.forms import FunctionCall
+from grpo_verifiers.processes.pool import Done, Killed, Pool, Raised, Result
+
+FORM_TRIES = 8
+PROBE_FORMS = ("\\boxed{{{0}}}", "{0}", "<think>ok</think>\n<answer>{0}</answer>", "#### {0}", "")
+"""Harmless completions around a gold."""
+
+printed_log = logging.getLogger("grpo_verifiers.printed")
+printed_log.setLevel(logging.INFO)  # kept apart from warnings: a run's log takes them, a terminal does not
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Whom the function asked did not answer, also not after all retries."""
+
+    message: str
+    traceback: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenContract:
+    """The function broke its contract, whatever the completion says; the message has place, value and mend."""
+
+    message: str
+
+
+Answer = Done | Raised | Killed | Unanswered | BrokenContract
+"""What came of one call; the value of `Done` is a plain verdict."""
+
+
+class Prints:
+    """Lines that a function printed: counted, and handed to the log (to stderr where nobody takes logs)."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.count = name, 0
+
+    def __call__(self, line: str) -> None:
+        self.count += 1
+        if printed_log.hasHandlers():
+            printed_log.info("%s printed: %s", self.name, line)
+        else:
+            print(line, file=sys.stderr)
+
+
+class Asker:
+    """Calls of one function in a pool's workers."""
+
+    def __init__(
+        self, pool: Pool, *, batch: str | None, messages: bool | None, concurrency: int | None, retries: int
+    ) -> None:
+        self.pool, self.messages = pool, messages
+        self._batch, self._concurrency, self._retries = batch, concurrency or 32, retries
+        self._info: Mapping[str, Any] = {}
+        self._tries = 0
+        self._is_told = messages is not None
+        self._lock = threading.Lock()
+
+    def start(self) -> Mapping[str, Any]:
+        """Start the pool; what the worker says of the function."""
+        self._info = self.pool.start()
+        return self._info
+
+    @property
+    def shape(self) -> str:
+        """`one` completion a call, `waiting` (one each, many under way), `step` or `group` (lists)."""
+        shape = str(self._info["shape"])
+        if shape != "many":
+            return shape
+        return self._batch or ("group" if self._info["wants_group"] else "step")
+
+    def form(self) -> str | None:
+        """How the function takes completions, in words, once that was found by trying."""
+        if self._is_told or self.messages is None or not self._info["tries_messages"]:
+            return None
+        if self.messages:
+            return "takes completions as lists of messages (found by trying once)"
+        return None if self._info["is_ours"] else "takes completions as texts (found by trying once)"
+
+    def find_form(self, row: Mapping[str, Any]) -> None:
+        """Try the function once with each form, on harmless completions of this row, until one does not raise."""
+        with self._lock:
+            if self.messages is not None or self._tries >= FORM_TRIES or not self._info["tries_messages"]:
+                return
+            self._tries += 1
+            first = bool(self._info["prefers_messages"])
+            for messages in (first, not first):
+                if any(isinstance(found, Done) for found in self._alone(probes(row, "1"), messages)):
+                    self.messages = messages
+                    return
+
+    def ask(self, calls: Sequence[FunctionCall]) -> list[Answer]:
+        """What comes of each call, in order."""
+        if self.shape == "one" or self._batch == "one":
+            return self._alone(calls, bool(self.messages))
+        answers: dict[int, Answer] = {}
+        for batch in self._batches(calls):
+            found = self._together([calls[i] for i in batch])
+            answers |= dict(zip(batch, found, strict=True))
+        return [answers[i] for i in range(len(calls))]
+
+    def ask_alone(self, calls: Sequence[FunctionCall]) -> list[Answer]:
+        """What comes of each call when the function sees nothing else."""
+        return self._alone(calls, bool(self.messages))
+
+    def _batches(self, calls: Sequence[FunctionCall]) -> list[list[int]]:
+        if self.shape != "group":
+            return [list(range(len(calls)))] if calls else []
+        groups: dict[Hashable, list[int]] = {}
+        for i, call in enumerate(calls):
+            groups.setdefault((call.prompt, pickle.dumps(call.row)), []).append(i)
+        return list(groups.values())
+
+    def _together(self, calls: Sequence[FunctionCall]) -> list[Answer]:
+        """One call for all. If it raises, those that raise alone as well are left out of another; they are to blame."""
+        whole = self._once(calls)
+        if not isinstance(whole, Raised | Killed) or len(calls) == 1:
+            return self._spread(whole, len(calls))
+        alone = self._alone(calls, bool(self.messages))
+        if self.shape == "waiting":
+            return alone
+        good = [i for i, answer in enumerate(alone) if isinstance(answer, Done)]
+        if not good:
+            return alone
+        again = self._once([calls[i] for i in good]) if len(good) < len(calls) else whole
+        rest = self._spread(again, len(good))
+        if isinstance(again, Raised | Killed):
+            why = again.reason if isinstance(again, Killed) else f"{again.kind}: {again.message}"
+            rest = [BrokenContract(f"it fails on {len(good)} completions together ({why}), though on none of them alone")] * len(good)  # fmt: skip
+        for i, answer in zip(good, rest, strict=True):
+            alone[i] = answer
+        return alone
+
+    def _once(self, calls: Sequence[FunctionCall]) -> Result:
+        units = float(len(calls))
+        if self.shape == "waiting":
+            units = -(-len(calls) // self._concurrency) * (self._retries + 1) + 1.0
+        return self.pool.run([(list(calls), bool(self.messages))], [units])[0]
+
+    def _alone(self, calls: Sequence[FunctionCall], messages: bool) -> list[Answer]:
+        units = self._retries + 1.0 if self._info["shape"] == "waiting" else 1.0
+        results = self.pool.run([([call], messages) for call in calls], [units] * len(calls))
+        return [self._spread(result, 1)[0] for result in results]
+
+    @staticmethod
+    def _spread(result: Result, n: int) -> list[Answer]:
+        """The result of a call for n completions as one answer each."""
+        if isinstance(result, Raised) and result.kind in ("BadReturn", "NotHere"):
+            return [BrokenContract(result.message)] * n
+        if not isinstance(result, Done):
+            return [result] * n
+        return [_answer(entry, result.seconds / n) for entry in result.value]
+
+
+def probes(row: Mapping[str, Any], prompt: str) -> list[FunctionCall]:
+    """Calls with harmless completions of a row."""
+    texts = dict.fromkeys(form.format(row.get("answer", "1")) for form in PROBE_FORMS)
+    return [FunctionCall(text, prompt, row, (0,)) for text in texts]
+
+
+def _answer(entry: Any, seconds: float) -> Answer:
+    if isinstance(entry, list):
+        return Done(entry, seconds)
+    if "bad" in entry:
+        return BrokenContract(entry["bad"])
+    kind, message, trace = entry["raised"]
+    if entry["passing"]:
+        return Unanswered(f"{kind}: {message}", trace, seconds)
+    return Raised(kind, message, trace, seconds)
