@@ -58,14 +58,16 @@ def normalise_then_sum(
 ) -> Tensor:
     """(P, G, K) parts to (P, G) advantages, as GDPO: each part is scaled in its group, summed by weight, scaled over the batch.
 
-    A group whose sums do not spread gets exactly 0, wherever the mean of the batch lies.
+    A sample that lacks a part has no sum, so it is in none of the parts' means: each group is centred by itself, and one
+    whose sums do not spread gets exactly 0.
     """
     floor = max(floor, LEAST)
+    unknown = rewards_PGK.isnan().any(dim=-1)
+    rewards_PGK = rewards_PGK.masked_fill(unknown.unsqueeze(-1), float("nan"))
     parts = [
         group_advantages(rewards_PGK[..., k], ddof=ddof, floor=floor) for k in range(rewards_PGK.shape[-1])
     ]
     total = torch.stack(parts, dim=-1) @ weights_K.to(rewards_PGK.dtype)
-    unknown = rewards_PGK.isnan().any(dim=-1)
     total = total.masked_fill(unknown, float("nan"))
     known = ~total.isnan()
     count = known.sum(dim=1, keepdim=True)

@@ -53,6 +53,9 @@ def credit(
     signal_P = A_PG.ne(0).flatten(1).any(dim=1)
     if penalty_PG is not None:
         A_PG, kept_PG = _advantages(train, rewards_PG - penalty_PG, parts_PGK, weights_K)
+        if train.scale == "group" or (train.scale == "batch" and not signal_P.any()):
+            # the only spread would be the penalty's own: divided by itself it is as large at any beta
+            A_PG = torch.where(signal_P[:, None], A_PG, 0.0)
     return Credit(A_PG, kept_PG, signal_P)
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
+
     from grpo_cli.recipe.sections.recipe import Estimator
 
 
@@ -30,7 +33,8 @@ def answer_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> Tensor:
     return (kl_per_token(logps_BT, ref_BT, "k1_reward") * mask_BT).sum(dim=1)
 
 
-def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor) -> float:
-    """k3 averaged over all tokens: what is shown as `kl`."""
-    total = (kl_per_token(logps_BT, ref_BT, "k3") * mask_BT).sum() / mask_BT.sum().clamp(min=1)
-    return float(total)
+def token_kl(logps_BT: Tensor, ref_BT: Tensor, mask_BT: Tensor, accelerator: Accelerator) -> float:
+    """k3 averaged over all tokens of all ranks: what is shown as `kl`. Every rank has to ask."""
+    summed = (kl_per_token(logps_BT, ref_BT, "k3") * mask_BT).sum()
+    total_2: Tensor = accelerator.reduce(torch.stack([summed, mask_BT.sum().to(summed)]), reduction="sum")
+    return float(total_2[0] / total_2[1].clamp(min=1))

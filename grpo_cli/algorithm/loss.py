@@ -5,11 +5,12 @@ TRL computes the ratio, the clip, k3 and the aggregation; `train.learn` puts the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+
+from grpo_cli.recipe.whole_batch import acts_on_every_row
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Estimator, Loss, Train
@@ -54,17 +55,6 @@ class Objective:
     def reward_beta(self) -> float:
         """The weight with which the KL of a whole answer is taken off its reward."""
         return self.beta if self.estimator == "k1_reward" else 0.0
-
-
-def acts_on_every_row(trl: Mapping[str, Any]) -> list[str]:
-    """The `train.trl` fields set there that give rows of zero advantage a part in the gradient."""
-    neutral = {
-        "entropy_coef": 0,
-        "use_adaptive_entropy": False,
-        "top_entropy_quantile": 1,
-        "router_aux_loss_coef": 0,
-    }
-    return [name for name, value in neutral.items() if trl.get(name, value) not in (value, None)]
 
 
 class Scored:

@@ -94,6 +94,7 @@ class RewardModelVerifier(Verifier):
             )
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
+        tokenizer.padding_side = "right"  # padding in front would move the places of the tokens
         model.config.pad_token_id = tokenizer.pad_token_id
         use_gpu = self.options.device == "auto" and torch.cuda.is_available()
         return model.eval().to("cuda" if use_gpu else "cpu"), tokenizer

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.policy.positions import positions_of
 from grpo_cli.rollout.decoding.supports import supports
 
 if TYPE_CHECKING:
@@ -69,8 +70,13 @@ def draws_dropout(model: nn.Module) -> bool:
     )
 
 
-def score_shared(model: nn.Module, ids: Tensor, mask: Tensor, keep: int, temperature: float) -> Scores:
-    """Scores of the last `keep` tokens of each row, prompts being the left-padded rest."""
+def score_shared(
+    model: nn.Module, ids: Tensor, mask: Tensor, keep: int, temperature: float, *, absolute: bool = False
+) -> Scores:
+    """Scores of the last `keep` tokens of each row, prompts being the left-padded rest.
+
+    `absolute`: the model must be told where each token stands (`policy.positions.needs_positions`).
+    """
     base: Any = causal_model(model)
     prompts, inverse = torch.unique(
         torch.stack([ids[:, :-keep], mask[:, :-keep]], dim=1), dim=0, return_inverse=True
@@ -79,7 +85,7 @@ def score_shared(model: nn.Module, ids: Tensor, mask: Tensor, keep: int, tempera
     places = torch.arange(1, keep + 1, device=ids.device)
     lengths = (counts * places).amax(dim=1)
     order = torch.argsort(lengths, stable=True)
-    shared = _Prompts(base, prompts[:, 0], prompts[:, 1])
+    shared = _Prompts(base, prompts[:, 0], prompts[:, 1], absolute)
     hidden = [
         shared.hidden(inverse[rows], completions[rows], counts[rows], max(1, int(lengths[rows].max())))
         for rows in order.chunk(max(1, min(CHUNKS, len(order) // CHUNK_ROWS)))
@@ -93,8 +99,8 @@ def score_shared(model: nn.Module, ids: Tensor, mask: Tensor, keep: int, tempera
 class _Prompts:
     """Each prompt through the backbone once; `past` holds one pair of keys and values a layer."""
 
-    def __init__(self, base: CausalLM, ids: Tensor, mask: Tensor) -> None:
-        self.backbone, self.mask = base.base_model, mask
+    def __init__(self, base: CausalLM, ids: Tensor, mask: Tensor, absolute: bool) -> None:
+        self.backbone, self.mask, self.absolute = base.base_model, mask, absolute
         names = inspect.signature(self.backbone.forward).parameters
         self.cache_name = "cache" if "cache" in names else "past_key_values"
         cache = DynamicCache()
@@ -113,7 +119,9 @@ class _Prompts:
         return states[counts[:, :width]]
 
     def _run(self, ids: Tensor, mask: Tensor, cache: DynamicCache) -> Tensor:
-        arguments = {self.cache_name: cache, "use_cache": True}
+        arguments: dict[str, Any] = {self.cache_name: cache, "use_cache": True}
+        if self.absolute:  # of the new tokens, behind those in the cache
+            arguments["position_ids"] = positions_of(mask)[:, -ids.shape[1] :]
         states: Tensor = self.backbone(input_ids=ids, attention_mask=mask, **arguments).last_hidden_state
         return states
 

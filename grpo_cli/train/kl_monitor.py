@@ -32,12 +32,13 @@ class KlWatch:
         return step % self.spec.every == 0
 
     def measure(self, trainer: Scoring, out: Batch) -> dict[str, float]:
-        """`kl`: k3 averaged over the tokens of the first samples of this rank, policy against reference."""
+        """`kl`: k3 averaged over the tokens of the first samples of each rank, policy against reference."""
         rows = min(self.spec.rows, len(out["completion_ids"]))
         now = score(trainer, out, rows)
         with self.reference.swapped_in():
             ref = score(trainer, out, rows)
-        return {"kl": token_kl(now, ref, out["completion_mask"][:rows]), "kl/samples": rows}
+        mask, accelerator = out["completion_mask"][:rows], trainer.accelerator
+        return {"kl": token_kl(now, ref, mask, accelerator), "kl/samples": rows * accelerator.num_processes}
 
 
 def keeps_reference(recipe: Recipe) -> bool:

@@ -42,20 +42,38 @@ class Penalised(Protocol):
 
 
 def add_reference(
-    trainer: Penalised, reference: Reference, out: Batch, sampled: list[Completion] | None
+    trainer: Penalised, reference: Reference, out: Batch, sampled: list[Completion], *, are_exact: bool
 ) -> Tensor | None:
     """Put the reference's log-probs into the batch; (samples of all ranks,) what KL takes off each reward, if anything.
 
-    `sampled` are this rank's samples where the log-probs they were drawn with stand for the policy's own.
+    Args:
+        trainer: the seam.
+        reference: the weights of the start.
+        out: the batch.
+        sampled: this rank's samples.
+        are_exact: the log-probs they were drawn with stand for the policy's own.
     """
-    with reference.swapped_in():
-        out["ref_per_token_logps"] = score(trainer, out)
     beta = trainer.objective.reward_beta
+    whole = _uncut(out, sampled) if beta else out
+    with reference.swapped_in():
+        out["ref_per_token_logps"] = score(trainer, whole)
     if not beta:
         return None
-    logps, mask = out.get("old_per_token_logps"), out["completion_mask"]
-    if logps is None or draws_dropout(trainer.whole):
-        logps = padded(sampled, mask.shape[1], trainer.accelerator.device) if sampled else score(trainer, out)
-    trainer._metrics["train"]["kl"].append(token_kl(logps, out["ref_per_token_logps"], mask))
-    off: Tensor = gather(answer_kl(logps, out["ref_per_token_logps"], mask))
+    logps, ref = out.get("old_per_token_logps"), out["ref_per_token_logps"]
+    if logps is None or whole is not out or draws_dropout(trainer.whole):
+        width = ref.shape[1]
+        logps = (
+            padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, whole)
+        )
+    trainer._metrics["train"]["kl"].append(token_kl(logps, ref, out["completion_mask"], trainer.accelerator))
+    off: Tensor = gather(answer_kl(logps, ref, whole["completion_mask"]))
     return torch.as_tensor(beta * off)
+
+
+def _uncut(out: Batch, sampled: list[Completion]) -> Batch:
+    """The batch with every sampled token in its mask: TRL leaves cut answers out of the loss by an empty one, but they
+    are paid a reward, and what is paid is less the KL."""
+    mask = out["completion_mask"]
+    lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
+    every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)
+    return out if torch.equal(every, mask) else {**out, "completion_mask": every}

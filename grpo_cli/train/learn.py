@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
-from grpo_cli.algorithm.kl import kl_per_token
+from grpo_cli.algorithm.kl import kl_per_token, token_kl
 from grpo_cli.algorithm.loss import Objective, Scored, aggregate
+from grpo_cli.recipe.whole_batch import whole_only
 from grpo_cli.train.step import Learned
 from grpo_cli.train.trl_hooks import Batch, LogProbSource, Overheard
 
@@ -45,16 +46,18 @@ class Updates:
         self._sizes: list[Tensor] = []
         self._updates: list[dict[str, float]] = []
 
-    def micro_batch(self, size_2: Tensor) -> None:
-        """(2,) tokens and rows in the loss of a micro-batch, of all ranks."""
-        self._sizes.append(size_2)
+    def micro_batch(self, size_3: Tensor) -> None:
+        """(3,) tokens in the loss of a micro-batch, rows, and rows with such a token, of all ranks."""
+        self._sizes.append(size_3)
 
     def update(self, logs: Mapping[str, float], metrics: dict[str, list[float]]) -> None:
         """An optimizer step is done. `logs` are transformers' words on it, `metrics` TRL's, emptied here, a list each."""
-        tokens, rows = torch.stack(self._sizes).T.tolist()
+        tokens, rows, counted = torch.stack(self._sizes).T.tolist()
         self._sizes.clear()
         means = {
-            key: _mean(values, rows if self.by_row and "clip_ratio" in key else tokens)
+            key: _mean(values, rows, counted)  # TRL's is over rows, of which some are masked
+            if self.by_row and "clip_ratio" in key
+            else _mean(values, tokens, tokens)
             for key, values in metrics.items()
         }
         metrics.clear()
@@ -63,7 +66,9 @@ class Updates:
 
     def take(self, **more: float) -> Learned:
         """Means over the updates since the last call, with `more` beside them."""
-        found = {key: fmean(u[key] for u in self._updates if key in u) for key in self._updates[-1]}
+        # a union: what is measured once a batch stands in the first update only
+        keys = dict.fromkeys(key for update in self._updates for key in update)
+        found = {key: fmean(u[key] for u in self._updates if key in u) for key in keys}
         self._updates.clear()
         return Learned(found | more)
 
@@ -74,6 +79,8 @@ class LossSeam(Protocol):
     accelerator: Accelerator
     args: GRPOConfig
     beta: float
+    entropy_coef: float
+    _entropy_bonus_enabled: bool
     current_gradient_accumulation_steps: int
     max_completion_length: int
     _metrics: dict[str, dict[str, list[float]]]
@@ -108,6 +115,8 @@ def hooked_loss(
         # a mean over the rows that pruning left, of which each micro-batch has about as many
         share /= objective.kept
     scored = Scored(objective, trim(inputs))
+    if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
+        trainer.entropy_coef = trainer.args.entropy_coef * _share_of_tokens(trainer, scored)
     overheard = Overheard(trainer.source, scored, trainer.accelerator, trainer.updates.micro_batch)
     trainer.beta = objective.trl_beta
     try:
@@ -120,8 +129,8 @@ def hooked_loss(
     assert scored.logps_BT is not None
     ref_BT, mask_BT = scored.inputs["ref_per_token_logps"], scored.mask_BT
     term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
-    seen = kl_per_token(scored.logps_BT.detach(), ref_BT, "k3")
-    trainer._metrics["train"]["kl"].append(((seen * mask_BT).sum() / mask_BT.sum().clamp(min=1)).item())
+    kl = token_kl(scored.logps_BT.detach(), ref_BT, mask_BT, trainer.accelerator)
+    trainer._metrics["train"]["kl"].append(kl)
     return loss + objective.own_beta * aggregate(
         term_BT,
         mask_BT,
@@ -133,10 +142,20 @@ def hooked_loss(
     )
 
 
-def _mean(values: list[float], sizes: list[int]) -> float | None:
-    """The mean over all of what has a mean for each micro-batch: they differ in size, most where they go by length."""
-    if len(values) != len(sizes) or not any(sizes):  # measured once a batch, or of nothing
-        sizes = [1] * len(values)
-    known = [(value, size) for value, size in zip(values, sizes, strict=True) if not math.isnan(value)]
-    whole = sum(size for _, size in known)
-    return sum(value * size for value, size in known) / whole if whole else None
+def _share_of_tokens(trainer: LossSeam, scored: Scored) -> float:
+    """What makes TRL's mean over a micro-batch's tokens, added up over micro-batches and averaged over ranks, a mean over
+    all tokens of the optimizer step."""
+    items = float(scored.inputs["num_items_in_batch"]) / trainer.accelerator.num_processes
+    return float(scored.mask_BT.sum()) * trainer.args.steps_per_generation / max(items, 1.0)
+
+
+def _mean(values: list[float], sizes: list[int], counted: list[int]) -> float | None:
+    """The mean over all of what has a mean over the `sizes` of each micro-batch, of which `counted` count.
+
+    Micro-batches differ in size, most where they go by length.
+    """
+    if len(values) != len(sizes) or not any(counted):  # measured once a batch, or of nothing
+        sizes = counted = [1] * len(values)
+    known = [(v, n, c) for v, n, c in zip(values, sizes, counted, strict=True) if not math.isnan(v)]
+    whole = sum(c for _, _, c in known)
+    return sum(value * n for value, n, _ in known) / whole if whole else None

@@ -31,6 +31,7 @@ from trl import GRPOConfig
 from grpo_cli.algorithm.loss import Objective
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
+from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.reference import Reference
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.collect import step_seed
@@ -89,6 +90,7 @@ class Trainer(ShardedTrainer):
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
         places = ["-"] * (recipe.sample.prompts * (args.max_steps // args.num_iterations + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
+        absolute = needs_positions(model)  # asked while the weights are whole
         super().__init__(
             recipe.launch.strategy,
             replica,
@@ -102,7 +104,7 @@ class Trainer(ShardedTrainer):
         )
         self.remove_callback(PrinterCallback)
         fit_replica(self, args)
-        self.source: LogProbSource = log_prob_source(self, loop, model, args)
+        self.source: LogProbSource = log_prob_source(self, loop, model, args, absolute)
         self.sorts = sorts_by_length(loop, args)
         self.takes_logps = takes_sampled_logps(self, loop, model, args)
         self.fused = fused_operations(self, model, args)
@@ -140,8 +142,9 @@ class Trainer(ShardedTrainer):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
         if self.reference is None:
             return before
-        own = samples.completions if self.takes_logps else None
-        penalty = add_reference(self, self.reference, out, own)
+        penalty = add_reference(
+            self, self.reference, out, samples.completions, are_exact=self.takes_logps
+        )
         if penalty is None:
             return before
         penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)

@@ -115,6 +115,8 @@ def grpo_config(
         "epsilon": train.clip.low,
         "epsilon_high": train.clip.high if train.clip.cap is None else train.clip.cap,
         "mask_truncated_completions": train.mask_truncated,
+        # TRL's own default is the model's coefficient: a term that rows left out for a zero advantage would miss
+        "router_aux_loss_coef": 0.0,
         "logging_steps": 1,
         "logging_nan_inf_filter": False,
         "save_strategy": "no",

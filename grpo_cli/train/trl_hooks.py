@@ -7,7 +7,7 @@ B rows, T completion tokens, S prompt and completion tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from trl import GRPOConfig
 from grpo_cli.algorithm.loss import Scored
 from grpo_cli.data.rows import Row
 from grpo_cli.policy.modes import evaluating
+from grpo_cli.policy.positions import positions_from_mask
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.logprobs import score_shared
 from grpo_cli.train.old_logprobs import padded
@@ -67,9 +68,15 @@ class LogProbSource(Protocol):
     def __call__(self, asked: Asked) -> LogProbs: ...
 
 
-def from_trl(asked: Asked) -> LogProbs:
-    """TRL's own forward pass."""
-    return asked.plain()
+@dataclass(frozen=True)
+class FromTrl:
+    """TRL's own forward pass; `absolute`: the model must be told where tokens stand behind the padding, TRL does not."""
+
+    absolute: bool
+
+    def __call__(self, asked: Asked) -> LogProbs:
+        with positions_from_mask(asked.model) if self.absolute else nullcontext():
+            return asked.plain()
 
 
 @dataclass(frozen=True)
@@ -90,14 +97,15 @@ class FromShared:
     accelerator: Accelerator
     model: nn.Module
     temperature: float
+    trl: FromTrl
 
     def __call__(self, asked: Asked) -> LogProbs:
         if any(value not in (None, False) for name, value in asked.more.items() if name != "compute_entropy"):
-            return asked.plain()
+            return self.trl(asked)
         rows = asked.rows or len(asked.ids_BS)
         with self.accelerator.autocast():
             found = [
-                score_shared(self.model, ids, mask, asked.keep, self.temperature)
+                score_shared(self.model, ids, mask, asked.keep, self.temperature, absolute=self.trl.absolute)
                 for ids, mask in zip(
                     torch.split(asked.ids_BS, rows), torch.split(asked.mask_BS, rows), strict=True
                 )
@@ -118,7 +126,9 @@ class Overheard:
         found = self.source(asked)
         scored = self.scored
         scored.see(found[0])
-        size = torch.stack([scored.mask_BT.sum(), scored.mask_BT.new_tensor(len(found[0]))])
+        tokens_B = scored.mask_BT.sum(dim=1)
+        rows = tokens_B.new_tensor([len(tokens_B)])[0]
+        size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
         if scored.objective.drop_dead and not scored.inputs["advantages"].any():
             size.zero_()  # a dead row that stayed for the sake of the graph
         self.count(self.accelerator.reduce(size, reduction="sum"))

@@ -9,15 +9,15 @@ from torch import nn
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
-from grpo_cli.algorithm.loss import acts_on_every_row
 from grpo_cli.distributed.sharding import mark_whole
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.recipe.whole_batch import acts_on_every_row
 from grpo_cli.rollout.fused.swaps import Swap
 from grpo_cli.rollout.fused.update import update_swaps
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.train.micro_batches import may_sort
 from grpo_cli.train.old_logprobs import are_exact
-from grpo_cli.train.trl_hooks import FromShared, LogProbSource, from_trl
+from grpo_cli.train.trl_hooks import FromShared, FromTrl, LogProbSource
 
 if TYPE_CHECKING:
     from grpo_cli.distributed.sharded import ShardedTrainer
@@ -36,14 +36,17 @@ def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
         mark_whole(head)
 
 
-def log_prob_source(trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig) -> LogProbSource:
-    """Our own forward pass where it computes the same from fewer tokens, else TRL's."""
+def log_prob_source(
+    trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool
+) -> LogProbSource:
+    """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `FromTrl`."""
     shares = (
         loop.ranks.world == 1
         and not (args.gradient_checkpointing or trainer._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
         and can_share(model)
     )
-    return FromShared(trainer.accelerator, trainer.model, trainer.temperature) if shares else from_trl
+    trl = FromTrl(absolute)
+    return FromShared(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
 
 
 def sorts_by_length(loop: Loop, args: GRPOConfig) -> bool:

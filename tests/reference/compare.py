@@ -17,6 +17,7 @@ from tests.reference.formulas import (
     Method,
     group_advantages,
     is_clipped,
+    is_dead,
     kl,
     mean,
     normalise_then_sum,
@@ -165,6 +166,7 @@ def _advantages(
         else:
             errors.take("reward", abs(record["reward"] - reward))
     size, method = case.group, case.method
+    judged = [rewards[i : i + size] for i in range(0, len(rewards), size)]
     if method.estimator == "k1_reward" and method.beta:
         rewards = [
             r - method.beta * math.fsum(a - b for a, b in zip(lp, base, strict=True))
@@ -175,6 +177,9 @@ def _advantages(
         grouped = normalise_then_sum([parts[i : i + size] for i in starts], weights, method)
     else:
         grouped = group_advantages([rewards[i : i + size] for i in starts], method)
+    if method.scale == "group":  # a group whose judged rewards are equal teaches nothing, whatever its KL is
+        dead = [is_dead(group, method.floor, method.ddof) and not case.normalises for group in judged]
+        grouped = [[0.0] * size if d else group for d, group in zip(dead, grouped, strict=True)]
     found = [a for group in grouped for a in group]
     for advantage, record in zip(found, records, strict=True):
         errors.take("advantage", abs(record["advantage"] - advantage))

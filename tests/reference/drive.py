@@ -139,7 +139,7 @@ def watching(seen: Seen) -> Iterator[None]:
             model_itself = self.accelerator.unwrap_model(self.model)
             ends = model_itself.generation_config.eos_token_id
             seen.config, seen.ends = model_itself.config, [ends] if isinstance(ends, int) else list(ends)
-        micro.append(_places(inputs, seen.said[-1]))
+        micro.append(_places(inputs, seen.said[-1], {place for rows in micro for place in rows}))
         return compute(self, model, inputs)
 
     def before_step(optimizer: Any, *_: Any) -> None:
@@ -165,21 +165,21 @@ def watching(seen: Seen) -> Iterator[None]:
         handle.remove()
 
 
-def _places(inputs: dict[str, Any], said: list[Said]) -> list[int]:
+def _places(inputs: dict[str, Any], said: list[Said], taken: set[int]) -> list[int]:
     """Which answers the rows of a micro-batch are, known by their tokens; equal answers take the next free place."""
     free: dict[Said, list[int]] = {}
     for place, one in enumerate(said):
-        free.setdefault(one, []).append(place)
-    used: dict[Said, int] = {}
+        if place not in taken:
+            free.setdefault(one, []).append(place)
     found = []
     for row in range(len(inputs["prompt_ids"])):
         prompt = tuple(inputs["prompt_ids"][row][inputs["prompt_mask"][row].bool()].tolist())
         ids = inputs["completion_ids"][row].tolist()
         fits = [one for one in free if one.prompt == prompt and list(one.answer) == ids[: len(one.answer)]]
         one = max(fits, key=lambda it: len(it.answer))
-        places = free[one]
-        found.append(places[min(used.get(one, 0), len(places) - 1)])
-        used[one] = used.get(one, 0) + 1
+        found.append(free[one].pop(0))
+        if not free[one]:
+            del free[one]
     return found
 
 

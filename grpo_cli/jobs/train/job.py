@@ -35,6 +35,7 @@ from grpo_cli.rollout.vllm.server import Server
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
+from grpo_cli.train.agreement import check_agreement
 from grpo_cli.train.kl_monitor import keeps_reference
 from grpo_cli.train.trainer import Trainer
 
@@ -139,6 +140,10 @@ class Job:
             return ending.end_paused(running, 0)
         trainer = running.trainer = self._trainer(place, parts)
         running.trackers = take_trackers(trainer, run)
+        if parts.vllm is None:  # TRL weighs what vLLM sampled by how far it is off
+            check_agreement(
+                trainer, parts.engine, place.policy, place.train.rows[0], self.recipe.sample.max_tokens
+            )
         self._take_up(trainer, parts, start)
         parts.loop.clock.lap()
         self._steps(trainer, parts, start)

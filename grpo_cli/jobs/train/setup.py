@@ -12,14 +12,16 @@ from transformers import TrainerCallback
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
-from grpo_cli.errors import UserError
+from grpo_cli.errors import RecipeError, UserError
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.whole_batch import whole_only
 from grpo_cli.resilience import checkpoint
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.make import policy_engine
@@ -29,7 +31,7 @@ from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, serve
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
-from grpo_cli.train.trl_config import batching, check_hooks, grpo_config
+from grpo_cli.train.trl_config import Batching, batching, check_hooks, grpo_config
 
 MOST_SEEN = 2000
 """Training rows whose prompts are measured for the size of a micro-batch."""
@@ -66,6 +68,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     display.progress("load model", 1, 1)
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
+    needs_positions(policy.model)  # what padding would spoil is refused here
     place = furnish(rows, policy, server.context if server is not None else None)
     plan(recipe, len(place.train.rows))
     return place, server
@@ -131,6 +134,17 @@ def _reuse(engine: Engine, policy: Policy, place: Workplace, display: Display) -
     return PrefixReuse(engine, policy.model, asked.lenience, autocast=policy.autocast)
 
 
+def _check_whole(recipe: Recipe, batch: Batching, world: int) -> None:
+    """What is exact only over a whole step is refused where that is in parts."""
+    for name in whole_only(recipe.train.trl):
+        if batch.accumulate > 1 or (world > 1 and recipe.train.trl.get("entropy_coef")):
+            raise RecipeError(
+                f"`train.trl.{name}` is taken over one micro-batch at a time, and a step is {batch.accumulate} of them on"
+                f" each of {world} processes: it would train on something else than one",
+                hint=f"leave `{name}` out, or run in one process with `sample.micro_batch` as large as a step",
+            )
+
+
 def make_trainer(
     place: Workplace,
     parts: Parts,
@@ -150,6 +164,7 @@ def make_trainer(
     )  # a CPU takes the batch as a whole
     longest = max((len(policy.encode(row)) for row in seen), default=0)
     batch = batching(recipe, policy.device, longest, ranks.world)
+    _check_whole(recipe, batch, ranks.world)
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(policy.model))
     opened = openable(policy.model, policy.tokenizer) if parts.vllm else nullcontext()

@@ -9,6 +9,7 @@ from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
 from grpo_cli.recipe.checking.strategy import check_strategy
 from grpo_cli.recipe.paths import Path
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.whole_batch import acts_on_every_row, whole_only
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -45,6 +46,13 @@ def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             ("shaping", name),
             f"`{name}` is a verifier and a shaping term",
             "rename the verifier",
+            at_key=True,
+        )
+    if recipe.train.overlong and "overlong" in recipe.shaping:
+        yield RecipeFinding(
+            ("shaping", "overlong"),
+            f"`train.overlong` ({recipe.train.overlong:g}) is a penalty for long answers too",
+            "leave one out: `shaping.overlong`, or `train.overlong: null`",
             at_key=True,
         )
     primary = [name for name, one in recipe.verify.items() if one.primary]
@@ -191,6 +199,13 @@ def _loss(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             "`k1_reward` takes the KL off the summed reward, and `normalise_then_sum` never forms that sum",
             "choose another `kl.estimator`, such as `k3_corrected`",
         )
+    if t.reward_combine == "normalise_then_sum" and recipe.combine.method != "sum":
+        yield RecipeFinding(
+            _at(said, ("combine", "method"), ("train", "reward_combine")),
+            f"`combine: {recipe.combine.method}` has no effect on `reward_combine: normalise_then_sum`, which takes the"
+            " scores of the verifiers apart: what is gated would be paid",
+            "leave `combine` out, or say `reward_combine: sum`",
+        )
 
 
 def _dead_groups(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
@@ -201,18 +216,20 @@ def _dead_groups(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             "`dead_groups: drop` would leave the KL term of dropped answers out of the loss",
             "say `train.dead_groups: keep` with `kl.beta` above 0",
         )
-    neutral = {
-        "entropy_coef": 0,
-        "use_adaptive_entropy": False,
-        "top_entropy_quantile": 1,
-        "router_aux_loss_coef": 0,
-    }
-    acting = [name for name, value in neutral.items() if t.trl.get(name, value) not in (value, None)]
+    acting = acts_on_every_row(t.trl)
     if t.dead_groups == "drop" and acting:
         yield RecipeFinding(
             ("train", "trl", acting[0]),
             f"`dead_groups: drop` would leave dropped answers out of what `{acting[0]}` acts on",
             "say `train.dead_groups: keep` beside it",
+        )
+    micro = recipe.sample.micro_batch
+    parts = recipe.sample.prompts * recipe.sample.group // micro if micro else 1
+    for name in whole_only(t.trl) if parts > 1 else ():
+        yield RecipeFinding(
+            ("train", "trl", name),
+            f"`{name}` is taken over one micro-batch at a time: {parts} of them would train on something else than one",
+            "leave `sample.micro_batch` out",
         )
 
 
@@ -229,6 +246,12 @@ def _prune(recipe: Recipe) -> Iterator[RecipeFinding]:
             path,
             "pruned answers take no part in the loss, a KL term or `dead_groups: keep` wants all of them",
             "say `train.dead_groups: drop` and `kl.beta: 0`",
+        )
+    for name in acts_on_every_row(t.trl):
+        yield RecipeFinding(
+            path,
+            f"pruned answers take no part in the loss, `{name}` acts on all of them",
+            f"leave `prune` or `train.trl.{name}` out",
         )
     if t.loss == "bnpo":
         yield RecipeFinding(

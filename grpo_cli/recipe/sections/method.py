@@ -119,8 +119,8 @@ class Train(Section):
     """Whose standard deviation divides the advantages."""
     std_ddof: Literal[0, 1] = 1
     """1 divides the variance by G - 1, 0 by G."""
-    std_floor: Least0 = 1e-6
-    """A spread of rewards at or below this is none: the advantages are exactly 0."""
+    std_floor: Above0 = 1e-6
+    """A spread of rewards below this is none: the advantages are exactly 0."""
     clip: Clip = Clip()
     kl: Kl = Kl()
     dead_groups: Literal["keep", "drop", "resample"] = "drop"

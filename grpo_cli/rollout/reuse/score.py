@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics, unwrapped_forward
+from grpo_cli.policy.positions import needs_positions
 from grpo_cli.rollout.graph.schedule import chunk_by_tokens
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class DraftScorer:
     def __init__(self, model: nn.Module, autocast: torch.dtype | None = None) -> None:
         self.model, self.autocast = model, autocast
         self.base: Any = causal_model(model)
+        self.absolute = needs_positions(model)
         self.shares_prompts = self._can_share()
 
     def __call__(
@@ -51,7 +53,7 @@ class DraftScorer:
         return [found[pair] for pair in pairs]
 
     def _can_share(self) -> bool:
-        """Whether both ways agree, also where prompts differ in length: absolute positions would not."""
+        """Whether both ways agree, also where prompts differ in length."""
         from grpo_cli.rollout.logprobs import can_share
 
         if not can_share(self.model):
@@ -71,7 +73,7 @@ class DraftScorer:
         rows = [[0] * (before - len(p)) + [*p, *ids] + [0] * (after - len(ids)) for p, ids in pairs]
         real = [[before - len(p), len(p) + len(ids), after - len(ids)] for p, ids in pairs]
         mask = [[0] * left + [1] * inside + [0] * right for left, inside, right in real]
-        found = score_shared(self.model, torch.tensor(rows), torch.tensor(mask), after, temperature)
+        found = score_shared(self.model, torch.tensor(rows), torch.tensor(mask), after, temperature, absolute=self.absolute)
         return [logps[: len(ids)] for logps, (_, ids) in zip(found.logps_BT.tolist(), pairs, strict=True)]
 
     def _chunks(self, pairs: Sequence[Pair]) -> list[list[Pair]]:

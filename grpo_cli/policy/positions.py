@@ -1,0 +1,90 @@
+"""Where a token stands in its row, behind left padding. A model with relative positions does not care; one that adds an
+embedding of the place (GPT-2, GPT-Neo, BigCode, BioGPT) counts the padding too, unless it is told.
+
+B rows, S tokens of a row, padding among them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.modes import causal_model, evaluating
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+EXACT, HALF = 1e-3, 0.2
+"""Logits of one row that differ by more than this share of their size are another row's: in float32, in fewer bits."""
+
+LEAD = 5
+"""Padding in front of the row that is tried."""
+
+
+def positions_of(mask_BS: Tensor) -> Tensor:
+    """(B, S) places of the tokens in their rows, from a mask that is 0 on padding; padding stands where its row begins."""
+    return (mask_BS.long().cumsum(dim=-1) - 1).clamp(min=0)
+
+
+@contextmanager
+def positions_from_mask(model: nn.Module) -> Iterator[None]:
+    """While inside, forward passes that are given a mask and no positions take them from the mask."""
+
+    def add(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        mask = named.get("attention_mask")
+        if mask is None or named.get("position_ids") is not None:
+            return None
+        return inputs, {**named, "position_ids": positions_of(mask)}
+
+    handle = causal_model(model).register_forward_pre_hook(add, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def needs_positions(model: nn.Module) -> bool:
+    """Whether rows behind left padding have to be told their positions: one row, alone and behind padding, is tried.
+
+    Models that need none are given none, so that they compute what they always did, to the last bit.
+
+    Raises:
+        SetupError: the padding changes what the model says of a row, whatever positions it is told.
+    """
+    import torch
+
+    base: Any = causal_model(model)
+    weight = base.get_input_embeddings().weight
+    vocabulary = int(base.config.get_text_config().vocab_size)
+    row = torch.tensor([[vocabulary // 7, vocabulary // 3, vocabulary // 2]], device=weight.device)
+    ids = torch.cat([row.new_zeros(1, LEAD), row], dim=1)
+    mask = torch.cat([row.new_zeros(1, LEAD), torch.ones_like(row)], dim=1)
+    bound = EXACT if weight.dtype == torch.float32 else HALF
+
+    def logits(**named: Tensor) -> Tensor:
+        found: Tensor = base(**named, use_cache=False).logits[0, -row.shape[1] :].float()
+        return found
+
+    with evaluating(base):
+        alone = logits(input_ids=row)
+        behind: Mapping[str, Tensor] = {"input_ids": ids, "attention_mask": mask}
+        without = _apart(logits(**behind), alone)
+        if without <= bound:
+            return False
+        told = without
+        if "position_ids" in inspect.signature(base.forward).parameters:
+            told = _apart(logits(**behind, position_ids=positions_of(mask)), alone)
+    if told > bound:
+        raise SetupError(
+            f"`{type(base).__name__}` says something else of a row behind padding (by {told:.0%}): answers of unequal"
+            " length cannot be trained on together, their gradients would be wrong",
+            hint="train a model whose layers leave masked tokens out",
+        )
+    return True
+
+
+def _apart(got: Tensor, want: Tensor) -> float:
+    return float((got - want).norm() / want.norm().clamp(min=1e-12))
