@@ -12,6 +12,7 @@ from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.stream import put
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
+from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
 
 QUIET_PHASE_S = 30.0
@@ -122,7 +123,8 @@ def start_line(info: RunInfo) -> str:
 
 
 def step_line(metrics: Metrics, info: RunInfo) -> str:
-    """The numbers of a step, in the order of the live frame."""
+    """The numbers of a step, in the order of the live frame; scores are of all that was drawn."""
+    metrics = as_drawn(metrics)
     get = metrics.get
     parts = [f"step {get('step')}/{info.steps or number(None)}", f"reward {score(get('reward/total/mean'))}"]
     parts += [

@@ -14,6 +14,7 @@ from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean
 from grpo_cli.findings.gold import gap_alarm
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
+from grpo_cli.statistics.drawn import as_drawn
 
 MONITORS = {"W70": "gold", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
 """Which monitor of `monitor.on_alarm` an alarm belongs to."""
@@ -37,6 +38,7 @@ class Alarms:
 
     def step(self, metrics: Metrics) -> list[Finding]:
         """What is newly alarming after this step."""
+        metrics = as_drawn(metrics)
         keys = (*KEPT, *(f"reward/{name}/mean" for name in self.parts))
         self._history.append({key: metrics[key] for key in keys if metrics.get(key) is not None})
         history, width = self._history, self.limits.window

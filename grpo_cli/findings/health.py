@@ -16,12 +16,13 @@ from grpo_cli.findings.finding import (
     two_medians,
 )
 from grpo_cli.run.info import Metrics
+from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.statistics.step import mean, percentile
 
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
     """What is wrong after the last of these steps."""
-    limits = limits or Limits()
+    limits, history = limits or Limits(), [as_drawn(metrics) for metrics in history]
     return [said for rule in RULES if (said := rule(history, limits)) is not None]
 
 
@@ -36,7 +37,7 @@ class Health:
 
     def step(self, metrics: Metrics) -> list[Finding]:
         """What is newly wrong after this step."""
-        self._history.append(metrics)
+        self._history.append(as_drawn(metrics))
         kept = 4 * max(self.limits.window, self.limits.flat_steps)
         if len(self._history) > kept:
             # the start stays: entropy and lengths are compared with it

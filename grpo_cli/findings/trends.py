@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from grpo_cli.findings.finding import Finding, History, Limits, finite, median, smooth, step_of, two_ends
 from grpo_cli.run.info import Metrics
+from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.statistics.step import mean, percentile
 
 MOST_LOOKS = 400
@@ -19,7 +20,7 @@ MOST_LOOKS = 400
 
 def trends(history: History, limits: Limits | None = None) -> list[Finding]:
     """What the whole run shows, each finding at the step where it can first be seen, earliest first."""
-    limits = limits or Limits()
+    limits, history = limits or Limits(), [as_drawn(metrics) for metrics in history]
     found = [finding for rule in RULES for finding in rule(history, limits)]
     return sorted(found, key=lambda finding: finding.step)
 

@@ -84,7 +84,7 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
             continue
         pass_k[k] = pass_at_k_interval([(c.judged, c.right) for c in counts if c.judged >= k], k)
         maj_k[k] = fmean(
-            maj_at_k([_answer(r) for r in group], [r.is_right for r in group], k) for group in full
+            maj_at_k([r.answer for r in group], [r.is_right for r in group], k) for group in full
         )
     return Measured(
         pass_1=wilson(n_right, n_judged)
@@ -99,7 +99,3 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
         seconds=seconds,
         records=list(records),
     )
-
-
-def _answer(record: SampleRecord) -> str | None:
-    return next((v.answer for v in record.verdicts.values() if v.answer is not None), None)

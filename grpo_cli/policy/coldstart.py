@@ -18,6 +18,7 @@ from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.policy.model import cache_root
+from grpo_cli.policy.muon import orthogonal_dtype
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import Phase, WarmupText, cache_folder, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
@@ -65,10 +66,13 @@ def warm_up(
     ]
     device = policy.device.type
     threads = torch.get_num_threads() if device == "cpu" else 0
+    # other numbers than those of torch's Muon, which older versions kept under the same key
+    kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
+    muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase in recipe.warmup) else ""
     return cold_start(
         policy,
         phases,
-        model_key=f"{recipe.model.model_dump_json()}/{device}/{threads}",
+        model_key=f"{recipe.model.model_dump_json()}/{device}/{threads}{muon}",
         seed=recipe.train.seed,
         on_progress=on_progress,
     )

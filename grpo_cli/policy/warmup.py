@@ -19,6 +19,8 @@ import torch
 import torch.nn.functional as F
 
 from grpo_cli.errors import TrainingError
+from grpo_cli.policy.modes import causal_model
+from grpo_cli.policy.muon import Muon
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,15 +70,12 @@ def supervise(
     loss_value = math.nan
     for step in range(phase.steps):
         batch = [demonstrations[draw.randrange(len(demonstrations))] for _ in range(phase.batch)]
-        ids, labels = (part.to(device) for part in collate(batch, pad_id))
+        ids, mask, labels = (part.to(device) for part in collate(batch, pad_id))
         factor = schedule(step, phase)
         for optimizer, base in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = base * factor
-        logits = model(input_ids=ids, attention_mask=(ids != pad_id).long()).logits
-        loss = F.cross_entropy(
-            logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED
-        )
+        loss = F.cross_entropy(*_predicted(model, ids, mask, labels))
         loss_value = loss.item()
         if not math.isfinite(loss_value):
             raise TrainingError(
@@ -91,22 +90,44 @@ def supervise(
     return loss_value
 
 
+def _predicted(
+    model: Any, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(N, V) logits of the N tokens that are learned, and those tokens: the head sees no other states."""
+    wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
+
+    def keep(_: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (states[0][wanted][None], *states[1:])
+
+    handle = causal_model(model).get_output_embeddings().register_forward_pre_hook(keep)  # type: ignore[operator]
+    try:
+        logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+    finally:
+        handle.remove()
+    return logits[0].float(), labels[:, 1:][wanted[:, :-1]]
+
+
 def schedule(step: int, phase: Phase) -> float:
     """Linear warm-up, then a cosine from 1 to `final_lr`."""
     rise = min(1.0, (step + 1) / max(1, phase.lr_warmup_steps))
     return rise * (phase.final_lr + (1 - phase.final_lr) * 0.5 * (1 + math.cos(math.pi * step / phase.steps)))
 
 
-def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(B, T) ids right-padded with `pad_id`, and labels that are `IGNORED` on prompts and padding."""
+def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(B, T) ids right-padded with `pad_id`, their mask, and labels that are `IGNORED` on prompts and padding.
+
+    The mask goes by length: where the pad token also ends a turn, the prompt's own ends of turns are no padding.
+    """
     width = max(len(d.prompt_ids) + len(d.completion_ids) for d in batch)
     ids = torch.full((len(batch), width), pad_id)
+    mask = torch.zeros_like(ids)
     labels = torch.full((len(batch), width), IGNORED)
     for row, demo in enumerate(batch):
         start, end = len(demo.prompt_ids), len(demo.prompt_ids) + len(demo.completion_ids)
         ids[row, :end] = torch.tensor(demo.prompt_ids + demo.completion_ids)
+        mask[row, :end] = 1
         labels[row, start:end] = torch.tensor(demo.completion_ids)
-    return ids, labels
+    return ids, mask, labels
 
 
 def _optimizers(model: nn.Module, phase: Phase) -> list[tuple[torch.optim.Optimizer, float]]:
@@ -120,10 +141,7 @@ def _optimizers(model: nn.Module, phase: Phase) -> list[tuple[torch.optim.Optimi
     others = [p for _, p in trained if id(p) not in taken]
     found: list[tuple[torch.optim.Optimizer, float]] = []
     if matrices and phase.muon_lr:
-        muon = torch.optim.Muon(
-            matrices, lr=phase.muon_lr, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
-        )
-        found.append((muon, phase.muon_lr))
+        found.append((Muon(matrices, phase.muon_lr), phase.muon_lr))
     if others:
         found.append((torch.optim.AdamW(others, lr=phase.lr, betas=(0.9, 0.95), weight_decay=0.0), phase.lr))
     return found

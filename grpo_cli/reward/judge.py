@@ -27,6 +27,7 @@ class Judgement:
     verdicts: dict[str, Verdict]
     outcome: Outcome
     reward: float | None
+    primary: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -159,7 +160,8 @@ class Judge:
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
         """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""
         found = outcome(verdicts, self.specs, self.rule)
-        return Judgement(verdicts, found or Outcome.ERROR, combine(verdicts, self.specs, rule=self.rule))
+        reward = combine(verdicts, self.specs, rule=self.rule)
+        return Judgement(verdicts, found or Outcome.ERROR, reward, self.primary)
 
     def _judges(self, name: str, task: Task) -> bool:
         return self.rule.method != "by" or task.golds.get(name) is not None

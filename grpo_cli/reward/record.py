@@ -35,4 +35,5 @@ def sample_record(
         advantage=advantage,
         tokens=len(completion.token_ids),
         truncated=completion.finish == "length",
+        primary=judgement.primary,
     )

@@ -51,6 +51,19 @@ class SampleRecord:
     advantage: float | None = None
     tokens: int = 0
     truncated: bool = False
+    primary: str = field(default="", compare=False)
+    """Name of the primary verifier; not on disk, where the recipe says it."""
+
+    @property
+    def answer(self) -> str | None:
+        """The answer that is called right or wrong: the primary verifier's.
+
+        Where another one judged in its place (`combine: by`), or it is not known which was primary, the first found.
+        """
+        judged = self.verdicts.get(self.primary)
+        if judged is not None:
+            return judged.answer
+        return next((v.answer for v in self.verdicts.values() if v.answer is not None), None)
 
     @property
     def is_judged(self) -> bool:

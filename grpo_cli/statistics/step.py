@@ -205,12 +205,8 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def _unique_share(samples: Sequence[SampleRecord]) -> float | None:
-    """Distinct extracted answers over samples with one; the first verifier that extracts speaks for the sample."""
-    answers = [
-        a
-        for s in samples
-        if (a := next((v.answer for v in s.verdicts.values() if v.answer is not None), None))
-    ]
+    """Distinct answers over the samples whose primary verifier found one."""
+    answers = [s.answer for s in samples if s.answer]
     return len(set(answers)) / len(answers) if answers else None
 
 

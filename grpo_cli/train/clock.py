@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import torch
 
 from grpo_cli.display.protocol import Display
+from grpo_cli.run.spent import Spent, now, timed
 
 
 @dataclass
 class Clock:
-    """Seconds spent in each phase since the last step was closed; `pause` (evaluating, saving) is no part of a step."""
+    """Seconds spent in each phase since the last step was closed; `pause` (evaluating, saving) is no part of a step.
 
-    began: float = field(default_factory=time.perf_counter)
-    seconds: dict[str, float] = field(default_factory=dict)
+    `spent` adds up the phases of all closed steps of this process.
+    """
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    began: Spent = field(default_factory=now)
+    seconds: dict[str, Spent] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """Count what happens inside to `name`."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+        return timed(self.seconds, name)
+
+    def start(self) -> None:
+        """Forget what was before the first step."""
+        self.began, self.seconds = now(), {}
 
     def lap(self) -> tuple[dict[str, float], float]:
         """Seconds by phase and of the whole step; `update` is what is in no other phase."""
-        whole = time.perf_counter() - self.began - self.seconds.pop("pause", 0.0)
-        phases = {name: self.seconds.get(name, 0.0) for name in ("generate", "verify")}
+        whole = now() - self.began - self.seconds.get("pause", Spent())
+        phases = {name: self.seconds.get(name, Spent()) for name in ("generate", "verify")}
         if "monitor" in self.seconds:
             phases["monitor"] = self.seconds["monitor"]
-        phases["update"] = max(0.0, whole - sum(phases.values()))
-        self.began, self.seconds = time.perf_counter(), {}
-        return phases, whole
+        phases["update"] = (whole - sum(phases.values(), Spent())).least(0.0)
+        for name, spent in phases.items():
+            self.spent[name] = self.spent.get(name, Spent()) + spent
+        self.start()
+        return {name: spent.wall for name, spent in phases.items()}, whole.wall
 
 
 @dataclass(frozen=True)

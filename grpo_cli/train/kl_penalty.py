@@ -62,9 +62,7 @@ def add_reference(
     logps, ref = out.get("old_per_token_logps"), out["ref_per_token_logps"]
     if logps is None or whole is not out or draws_dropout(trainer.whole):
         width = ref.shape[1]
-        logps = (
-            padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, whole)
-        )
+        logps = padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, whole)
     trainer._metrics["train"]["kl"].append(token_kl(logps, ref, out["completion_mask"], trainer.accelerator))
     off: Tensor = gather(answer_kl(logps, ref, whole["completion_mask"]))
     return torch.as_tensor(beta * off)

@@ -145,8 +145,9 @@ def hooked_loss(
 def _share_of_tokens(trainer: LossSeam, scored: Scored) -> float:
     """What makes TRL's mean over a micro-batch's tokens, added up over micro-batches and averaged over ranks, a mean over
     all tokens of the optimizer step."""
-    items = float(scored.inputs["num_items_in_batch"]) / trainer.accelerator.num_processes
-    return float(scored.mask_BT.sum()) * trainer.args.steps_per_generation / max(items, 1.0)
+    items = float(scored.inputs["num_items_in_batch"]) / int(trainer.accelerator.num_processes)
+    tokens, parts = int(scored.mask_BT.sum()), int(trainer.args.steps_per_generation)
+    return tokens * parts / max(items, 1.0)
 
 
 def _mean(values: list[float], sizes: list[int], counted: list[int]) -> float | None:

@@ -31,6 +31,7 @@ from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
 from grpo_cli.rollout.reuse.past import Past
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
 from grpo_cli.train.credit import Method
@@ -171,7 +172,7 @@ class Loop:
         size = self.recipe.sample.group
         metrics |= step_stats(records, size, [1, size], before.credit.signal_P.tolist())
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
-        metrics |= gpu_memory() | self._sampled(before)
+        metrics |= gpu_memory() | self._sampled(before) | self._drawn(before)
         phases, whole = self.clock.lap()
         metrics |= timing_stats(
             phases,
@@ -193,6 +194,16 @@ class Loop:
         found = {"entropy/sampled": entropy, "tokens/drawn": drawn}
         kept = reuse_metrics(c for g in before.drawn for c in g.completions) if self.reuse is not None else {}
         return found | kept
+
+    def _drawn(self, before: Before) -> dict[str, Any]:
+        """The scores of all groups that were drawn, those among them that are not trained on."""
+        step, size = before.step + 1, self.recipe.sample.group
+        records = [
+            record
+            for number, group in enumerate(before.drawn)
+            for record in group.records(step, number, self.rows[group.row], [0.0] * len(group.rewards))
+        ]
+        return drawn_stats(records, size, [self.method.has_signal(group) for group in before.drawn])
 
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
         """Samples of the whole run, and those without a reward, with these among them."""

@@ -142,9 +142,7 @@ class Trainer(ShardedTrainer):
                 before = replace(before, measured=self.kl_watch.measure(self, out))
         if self.reference is None:
             return before
-        penalty = add_reference(
-            self, self.reference, out, samples.completions, are_exact=self.takes_logps
-        )
+        penalty = add_reference(self, self.reference, out, samples.completions, are_exact=self.takes_logps)
         if penalty is None:
             return before
         penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from grpo_cli.display.frame.sample import GroupView, SampleView
 from grpo_cli.run.info import Level, Metrics, RunInfo
+from grpo_cli.statistics.drawn import as_drawn
 
 KEPT_STEPS = 240
 KEPT_NOTES = 2
@@ -112,7 +113,8 @@ class RunState:
                 self.version += 1
 
     def step(self, metrics: Metrics, view: SampleView | None) -> None:
-        """A step is over."""
+        """A step is over; its scores are shown of all that was drawn."""
+        metrics = as_drawn(metrics)
         with self._lock:
             if self._history:
                 self._history[-1] = _thinned(self._history[-1])

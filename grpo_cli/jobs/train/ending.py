@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from contextlib import suppress
 
 from grpo_cli.errors import Exit, TrainingError, UserError
@@ -14,6 +13,7 @@ from grpo_cli.jobs.train.running import Running
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Status
+from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.text import Json
 
 
@@ -108,8 +108,8 @@ def finish(running: Running, status: Status, next_: str, **more: str) -> None:
     running.display.finish(
         Card(
             status=status,
-            wall_s=time.perf_counter() - stopwatch.began,
-            history=tuple(m for m in run.metrics() if "reward/total/mean" in m),
+            wall_s=stopwatch.wall_s,
+            history=tuple(as_drawn(m) for m in run.metrics() if "reward/total/mean" in m),
             evaluations=tuple(running.evaluations),
             device=running.device,
             best=str(best_path) if best_path and best_path.exists() else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Job:
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.folder: RunFolder | None = None
         self.held_out: HeldOut | None = None
+        self.resumes = False
 
     def run(self, resume: RunFolder | None = None) -> TrainResult:
         """Train.
@@ -69,9 +70,21 @@ class Job:
         finally:
             for tracker in self.running.trackers if hasattr(self, "running") else ():
                 tracker.close()
+            self._note_phases()
             self.display.close()
 
+    def _note_phases(self) -> None:
+        """Where the time of the run went, however it ended."""
+        if self.folder is None:
+            return
+        trainer = self.running.trainer if hasattr(self, "running") else None
+        steps = trainer.loop.clock.spent if trainer is not None else {}
+        with suppress(UserError):  # a full disk: what ended the run has been told
+            earlier = self.folder.manifest().get("phases", {}) if self.resumes else {}
+            self.folder.update_manifest(phases=self.stopwatch.phases(earlier, steps))
+
     def _open(self, resume: RunFolder | None) -> TrainResult:
+        self.resumes = resume is not None
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks)
@@ -124,7 +137,8 @@ class Job:
                 self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext(),
             ):
                 place.warm_up()
-        parts = make_parts(place, run, self.ranks, server, self._give_up)
+        with self.stopwatch.timed("setup"):
+            parts = make_parts(place, run, self.ranks, server, self._give_up)
         running = self.running = self._running(place, run)
         if place.held_out is not None:
             self.held_out = HeldOut(running, place, parts.engine)
@@ -138,14 +152,15 @@ class Job:
         running.alarmed.action = self.ranks.agreed(running.alarmed.wanted)
         if start is None and running.alarmed.action is not None:
             return ending.end_paused(running, 0)
-        trainer = running.trainer = self._trainer(place, parts)
+        with self.stopwatch.timed("setup"):
+            trainer = running.trainer = self._trainer(place, parts)
         running.trackers = take_trackers(trainer, run)
         if parts.vllm is None:  # TRL weighs what vLLM sampled by how far it is off
             check_agreement(
                 trainer, parts.engine, place.policy, place.train.rows[0], self.recipe.sample.max_tokens
             )
         self._take_up(trainer, parts, start)
-        parts.loop.clock.lap()
+        parts.loop.clock.start()
         self._steps(trainer, parts, start)
         return self._end(parts.loop.generation)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from grpo_cli.errors import Exit
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Status
+from grpo_cli.run.spent import Spent, now, summed, timed
 
 
 @dataclass
@@ -28,24 +28,32 @@ class TrainResult:
     status: Status = "done"
 
 
+PHASES = ("setup", "warmup", "generate", "verify", "update", "evaluate")
+
+
 @dataclass
 class Stopwatch:
-    """Seconds of this process by phase, since it began."""
+    """Seconds of this process by phase, since it began; `imports` is what went before."""
 
-    began: float = field(default_factory=time.perf_counter)
-    seconds: dict[str, float] = field(default_factory=lambda: {"setup": 0.0, "warmup": 0.0})
+    began: Spent = field(default_factory=now)
+    spent: dict[str, Spent] = field(default_factory=lambda: {"setup": Spent(), "warmup": Spent()})
 
-    @contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
+    def timed(self, phase: str) -> AbstractContextManager[None]:
         """Count what happens inside to `phase`."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
+        return timed(self.spent, phase)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds since it began."""
+        return (now() - self.began).wall
 
     def of(self, run: RunFolder) -> dict[str, float]:
-        """These, the phases of the run's steps (earlier processes among them), and `total` of this process."""
-        lines = run.metrics()
-        phases = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in ("generate", "verify", "update")}
-        return {**self.seconds, **phases, "total": time.perf_counter() - self.began}
+        """Wall seconds: these, the phases of the run's steps (earlier processes among them), and `total` of this process."""
+        lines, own = run.metrics(), {phase: spent.wall for phase, spent in self.spent.items()}
+        steps = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in ("generate", "verify", "update")}
+        return {**own, **steps, "total": self.wall_s}
+
+    def phases(self, earlier: Mapping[str, Any], steps: Mapping[str, Spent]) -> dict[str, dict[str, float]]:
+        """For `run.json`: wall and CPU seconds of every phase of the run, `steps` being those inside steps."""
+        spent = {**dict.fromkeys(PHASES, Spent()), **self.spent, **steps}
+        return summed(earlier, {"imports": Spent(cpu=self.began.cpu), **spent})

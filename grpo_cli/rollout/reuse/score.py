@@ -73,7 +73,9 @@ class DraftScorer:
         rows = [[0] * (before - len(p)) + [*p, *ids] + [0] * (after - len(ids)) for p, ids in pairs]
         real = [[before - len(p), len(p) + len(ids), after - len(ids)] for p, ids in pairs]
         mask = [[0] * left + [1] * inside + [0] * right for left, inside, right in real]
-        found = score_shared(self.model, torch.tensor(rows), torch.tensor(mask), after, temperature, absolute=self.absolute)
+        found = score_shared(
+            self.model, torch.tensor(rows), torch.tensor(mask), after, temperature, absolute=self.absolute
+        )
         return [logps[: len(ids)] for logps, (_, ids) in zip(found.logps_BT.tolist(), pairs, strict=True)]
 
     def _chunks(self, pairs: Sequence[Pair]) -> list[list[Pair]]:

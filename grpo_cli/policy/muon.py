@@ -1,0 +1,77 @@
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): momentum whose matrices are made orthogonal before a step.
+
+torch has it too, always in bfloat16. On a CPU without bfloat16 instructions that takes 25 times as long as float32, and for
+the small matrices of a small model it is no faster on one that has them; so here the numbers to compute in are chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grpo_cli.policy.half import half_pays
+
+COEFFICIENTS = 3.4445, -4.7750, 2.0315
+ROUNDS = 5
+LEAST = 1e-7
+
+LARGE = 512
+"""Rows and columns from which a CPU may take bfloat16, where a measurement says that it pays."""
+
+
+class Muon(torch.optim.Optimizer):
+    """Steps of matrices; `lr` is in units of AdamW's, by the root mean square of a step (arXiv 2502.16982, section 2.2)."""
+
+    def __init__(
+        self,
+        matrices: Iterable[Tensor],
+        lr: float,
+        *,
+        momentum: float = 0.95,
+        weight_decay: float = 0.01,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """`dtype`: what all matrices are made orthogonal in; left out, `orthogonal_dtype` chooses."""
+        self.dtype = dtype
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """One step; parameters without a gradient stay as they are."""
+        loss = closure() if closure is not None else None
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                mean = self.state[matrix].setdefault("momentum_buffer", torch.zeros_like(matrix))
+                mean.lerp_(matrix.grad, 1 - momentum)
+                ahead = matrix.grad.lerp(mean, momentum)  # Nesterov's
+                matrix.mul_(1 - lr * group["weight_decay"])
+                step = orthogonal(ahead, self.dtype or orthogonal_dtype(matrix))
+                matrix.add_(step, alpha=-lr * 0.2 * math.sqrt(max(matrix.shape)))
+        return loss
+
+
+def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """The matrix with all its singular values moved to about 1 by Newton-Schulz rounds of degree five; its shape, in `dtype`."""
+    a, b, c = COEFFICIENTS
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.to(dtype, copy=True)
+    x = x.T if is_tall else x
+    x.div_(x.norm().clamp(min=LEAST))
+    for _ in range(ROUNDS):
+        square = x @ x.T
+        x = torch.addmm(x, torch.addmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.T if is_tall else x
+
+
+def orthogonal_dtype(matrix: Tensor) -> torch.dtype:
+    """bfloat16 on a GPU, and on a CPU for large matrices where it is measured to pay; else float32."""
+    if matrix.device.type != "cpu" or (min(matrix.shape) >= LARGE and half_pays()):
+        return torch.bfloat16
+    return torch.float32
