@@ -91,15 +91,17 @@ def supervise(
 
 
 def _predicted(
-    model: Any, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor
+    model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(N, V) logits of the N tokens that are learned, and those tokens: the head sees no other states."""
     wanted = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # nothing is predicted from the last
 
-    def keep(_: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+    def keep(_: nn.Module, states: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return (states[0][wanted][None], *states[1:])
 
-    handle = causal_model(model).get_output_embeddings().register_forward_pre_hook(keep)  # type: ignore[operator]
+    head = causal_model(model).get_output_embeddings()
+    assert head is not None, "a causal language model has a head"
+    handle = head.register_forward_pre_hook(keep)
     try:
         logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
     finally:
