@@ -107,7 +107,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "leave one out": {"baseline": "leave_one_out", "scale": "none"},
     "none": {"scale": "none"},
     "batch": {"scale": "batch"},
-    "floor 0": {"std_floor": 0.0},
+    "small floor": {"std_floor": 1e-12},
     "floor": {"std_floor": 0.1},
     "ddof 0": {"std_ddof": 0},
     "pruned by variance": {"prune": {"keep": 2, "by": "variance"}},
@@ -143,7 +143,9 @@ def test_a_penalty_moves_the_advantages_and_is_no_signal() -> None:
     penalty = torch.tensor([[0.1, 0.0, 0.0, 0.0]])
     credit = method.credit([dead], penalty)
     assert credit.signal_P.tolist() == [False]
-    assert credit.A_PG[0, 0] < 0 < credit.A_PG[0, 1]
+    assert not credit.A_PG.any()  # over its own spread the penalty would be as large at any beta
+    unscaled = Method.of(recipe(4, train={"scale": "none"})).credit([dead], penalty)
+    assert unscaled.A_PG[0].tolist() == pytest.approx([-0.075, 0.025, 0.025, 0.025])
 
 
 def test_a_gate_that_pays_nobody_is_no_signal() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import trusted_score
 from grpo_cli.jobs.train.alarm_actions import best_valid_gold, roll_back
-from grpo_cli.jobs.train.result import TrainResult
+from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import Running
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Status
 from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.text import Json
+
+if TYPE_CHECKING:
+    from grpo_cli.train.trainer import Trainer
 
 
 def resume_hint(run: RunFolder) -> str:
@@ -31,6 +35,14 @@ def mark_failed(run: RunFolder, err: UserError, *, tells: bool) -> None:
     if saved and tells:
         last = f"{saved[-1].path.name} is saved; with the cause mended `{resume_hint(run)}` goes on from it"
         err.hint = f"{err.hint}\n      {last}" if err.hint else last
+
+
+def note_phases(run: RunFolder, stopwatch: Stopwatch, trainer: Trainer | None, *, resumes: bool) -> None:
+    """Where the time of the run went, however it ended: `phases` in `run.json`."""
+    steps = trainer.loop.clock.spent if trainer is not None else {}
+    with suppress(UserError):  # a full disk: what ended the run has been told
+        earlier = run.manifest().get("phases", {}) if resumes else {}
+        run.update_manifest(phases=stopwatch.phases(earlier, steps))
 
 
 def end_interrupted(running: Running, step: int, code: Exit) -> TrainResult:

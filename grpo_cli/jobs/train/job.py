@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +35,6 @@ from grpo_cli.rollout.vllm.server import Server
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
-from grpo_cli.train.agreement import check_agreement
 from grpo_cli.train.kl_monitor import keeps_reference
 from grpo_cli.train.trainer import Trainer
 
@@ -53,7 +52,6 @@ class Job:
         self.interrupts = Interrupts(lambda text: display.note("warn", f"interrupted: {text}"))
         self.folder: RunFolder | None = None
         self.held_out: HeldOut | None = None
-        self.resumes = False
 
     def run(self, resume: RunFolder | None = None) -> TrainResult:
         """Train.
@@ -70,21 +68,12 @@ class Job:
         finally:
             for tracker in self.running.trackers if hasattr(self, "running") else ():
                 tracker.close()
-            self._note_phases()
+            if self.folder is not None:
+                trainer = self.running.trainer if hasattr(self, "running") else None
+                ending.note_phases(self.folder, self.stopwatch, trainer, resumes=resume is not None)
             self.display.close()
 
-    def _note_phases(self) -> None:
-        """Where the time of the run went, however it ended."""
-        if self.folder is None:
-            return
-        trainer = self.running.trainer if hasattr(self, "running") else None
-        steps = trainer.loop.clock.spent if trainer is not None else {}
-        with suppress(UserError):  # a full disk: what ended the run has been told
-            earlier = self.folder.manifest().get("phases", {}) if self.resumes else {}
-            self.folder.update_manifest(phases=self.stopwatch.phases(earlier, steps))
-
     def _open(self, resume: RunFolder | None) -> TrainResult:
-        self.resumes = resume is not None
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks)
@@ -155,10 +144,6 @@ class Job:
         with self.stopwatch.timed("setup"):
             trainer = running.trainer = self._trainer(place, parts)
         running.trackers = take_trackers(trainer, run)
-        if parts.vllm is None:  # TRL weighs what vLLM sampled by how far it is off
-            check_agreement(
-                trainer, parts.engine, place.policy, place.train.rows[0], self.recipe.sample.max_tokens
-            )
         self._take_up(trainer, parts, start)
         parts.loop.clock.start()
         self._steps(trainer, parts, start)

@@ -29,6 +29,7 @@ from grpo_cli.rollout.reuse.engine import PrefixReuse
 from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.train.agreement import check_agreement
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import Batching, batching, check_hooks, grpo_config
@@ -155,7 +156,8 @@ def make_trainer(
     """TRL's trainer around the loop.
 
     Raises:
-        SetupError: no room on the disk for two checkpoints.
+        RecipeError: a term of the loss that this batching would change.
+        SetupError: no room on the disk for two checkpoints, or training and sampling disagree on the model.
         ServerLost: the vLLM server refuses or goes away.
     """
     recipe, policy, ranks = place.recipe, place.policy, parts.loop.ranks
@@ -178,6 +180,8 @@ def make_trainer(
             on_checkpoint=on_checkpoint,
             replica=parts.replica,
         )
-    if parts.vllm is not None:
+    if parts.vllm is not None:  # TRL weighs what vLLM samples by how far it is off
         parts.vllm.attach(trainer)
+    else:
+        check_agreement(trainer, parts.engine, policy, place.train.rows[0], recipe.sample.max_tokens)
     return trainer
