@@ -239,16 +239,16 @@ def test_scores_are_a_plain_forward_passes_in_one_pass_or_many(monkeypatch, shar
         assert a == pytest.approx(plain_logps(model, prompt, ids, 0.9).tolist(), abs=1e-5)
 
 
-def test_prompts_are_not_shared_where_positions_are_absolute():
+def test_prompts_are_shared_where_positions_are_absolute_too():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
     none = {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "initializer_range": 0.5}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=67, n_embd=32, n_layer=2, n_head=4, **none)).eval()
     scorer = DraftScorer(model)
-    assert can_share(model) and not scorer.shares_prompts
-    (found,) = scorer([[5, 9, 2]], [[4, 4, 1]], 1.0)
-    assert found == pytest.approx(plain_logps(model, [5, 9, 2], [4, 4, 1]).tolist(), abs=1e-5)
+    assert can_share(model) and scorer.absolute and scorer.shares_prompts
+    for prompt, found in zip([[5, 9, 2], [7]], scorer([[5, 9, 2], [7]], [[4, 4, 1]] * 2, 1.0), strict=True):
+        assert found == pytest.approx(plain_logps(model, prompt, [4, 4, 1]).tolist(), abs=1e-5)
 
 
 def test_every_sample_is_reported_once_and_as_returned():
