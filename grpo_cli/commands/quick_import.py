@@ -7,8 +7,14 @@ at every full collection after that. Inside this block it rests, and afterwards 
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+from grpo_cli.errors import Exit
 
 
 @contextmanager
@@ -22,3 +28,27 @@ def without_collecting() -> Iterator[None]:
         gc.freeze()
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def ended_by_ctrl_c() -> Iterator[None]:
+    """For imports of a command that has begun nothing: Ctrl-C ends the process at once, with one line.
+
+    A KeyboardInterrupt inside a library's import may be caught there, and half a module imported again is an
+    ImportError; nothing is open yet that would have to be closed.
+    """
+    if threading.current_thread() is not threading.main_thread() or (
+        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted: nothing had begun\n")
+    os._exit(Exit.INTERRUPTED)

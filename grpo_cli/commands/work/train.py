@@ -10,7 +10,7 @@ import typer
 
 from grpo_cli.commands import options
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
-from grpo_cli.commands.quick_import import without_collecting
+from grpo_cli.commands.quick_import import ended_by_ctrl_c, without_collecting
 from grpo_cli.distributed.launch import Nodes, choose_world, is_main_rank, is_rank, launch
 from grpo_cli.errors import UsageError
 from grpo_cli.text import strict_json
@@ -61,7 +61,7 @@ def train(
     from grpo_cli.display.choose import make_display
 
     shown = make_display(display if is_main_rank() else "none")
-    with without_collecting():
+    with ended_by_ctrl_c(), without_collecting():
         from grpo_cli.jobs.train.job import Job
         from grpo_cli.jobs.train.summary import summary
         from grpo_cli.resilience.resume import find_run
