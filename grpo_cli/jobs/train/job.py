@@ -179,11 +179,7 @@ class Job:
         for tracker in running.trackers if start is None else ():
             for measured in running.evaluations:
                 tracker.send(measured)
-        if not keeps_reference(self.recipe):
-            self.display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
-        elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:
-            size = f"{trainer.kl_watch.reference.megabytes:,.0f} MiB of main memory"
-            self.display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")
+        note_kl(self.recipe, trainer, self.display)
         if start is not None:
             state = checkpoint.restore(
                 start, self.recipe.launch.strategy, self.ranks.world, trainer.loop.drafts
@@ -241,3 +237,12 @@ class Job:
         self._mark_failed(err)
         self.display.close()
         end_rank(err.render(), err.code)
+
+
+def note_kl(recipe: Recipe, trainer: Trainer, display: Display) -> None:
+    """Say where the KL to the start is not measured, or what measuring it takes."""
+    if not keeps_reference(recipe):
+        display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
+    elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:
+        size = f"{trainer.kl_watch.reference.megabytes:,.0f} MiB of main memory"
+        display.note("info", f"a copy of the trained weights for the KL monitor takes {size}")
