@@ -131,10 +131,9 @@ class Job:
         running = self.running = self._running(place, run)
         if place.held_out is not None:
             self.held_out = HeldOut(running, place, parts.engine)
-        if self.recipe.gate is not None and start is None:
-            refused = refused_by(self.recipe.gate, running, place, parts.engine)
-            if refused is not None:
-                return refused
+        gate = self.recipe.gate if start is None else None
+        if gate is not None and (refused := refused_by(gate, running, place, parts.engine)):
+            return refused
         if self.held_out is not None and start is None:
             self.evaluate(0)
         # of an alarm before the first step, or in the step after which the run died before it could act
@@ -219,8 +218,7 @@ class Job:
         return ending.end_trained(running, done, action)
 
     def _seal(self, trainer: Trainer, written: Path) -> None:
-        running = self.running
-        folder = running.folder.path / "checkpoints"
+        running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()
         saved = checkpoint.seal(written, folder, state, to_yaml(self.recipe), trainer.loop.drafts)
