@@ -93,6 +93,7 @@ KINDS = Kinds(
         "format": "grpo_verifiers.kinds.format_tags:FormatVerifier",
         "equation": "grpo_verifiers.kinds.equation:EquationVerifier",
         "instructions": "grpo_verifiers.kinds.instructions:InstructionsVerifier",
+        "judge": "grpo_verifiers.kinds.judge:JudgeVerifier",
         "reasoning_gym": "grpo_verifiers.kinds.reasoning_gym:GymVerifier",
     }
 )
