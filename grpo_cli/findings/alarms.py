@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over
+from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
 from grpo_cli.findings.gold import gap_alarm
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
@@ -19,17 +19,18 @@ from grpo_cli.statistics.drawn import as_drawn
 MONITORS = {"W70": "gold", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
 """Which monitor of `monitor.on_alarm` an alarm belongs to."""
 
-KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean")  # fmt: skip
+KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean", "reward/std")  # fmt: skip
 
 
 class Alarms:
     """Sees every step and every evaluation of a run in order, and says what is newly alarming.
 
-    `parts` are the rewarded verifiers beside the primary one.
+    `parts` are the rewarded verifiers beside the primary one, each with the score at which it is full.
     """
 
-    def __init__(self, parts: Sequence[str] = (), limits: Limits | None = None) -> None:
-        self.parts, self.limits = parts, limits or Limits()
+    def __init__(self, parts: Mapping[str, float] | Sequence[str] = (), limits: Limits | None = None) -> None:
+        self.parts = dict(parts) if isinstance(parts, Mapping) else dict.fromkeys(parts, 1.0)
+        self.limits = limits or Limits()
         self._history: list[dict[str, Any]] = []
         self._lengths: list[float | None] = []
         self._rights: list[float | None] = []
@@ -85,15 +86,35 @@ class Alarms:
 
 def alarms_over_run(steps: History, evaluations: History, recipe: Mapping[str, Any]) -> list[Finding]:
     """The alarms of a whole run, each where it was raised; `recipe` by dotted key. W22 is left to `trends`."""
-    alarms = Alarms(rewarded_parts(recipe))
+    parts = {n: float(recipe.get(f"verify.{n}.right_at") or 1.0) for n in rewarded_parts(recipe)}
+    alarms = Alarms(parts)
     found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
+    found += constant_parts(steps, rewarded(recipe), alarms.limits)
     return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
 
 
 def rewarded_parts(recipe: Mapping[str, Any]) -> list[str]:
     """Verifiers that are rewarded and not primary, of a recipe by dotted key."""
+    return [name for name in rewarded(recipe) if not recipe.get(f"verify.{name}.primary")]
+
+
+def rewarded(recipe: Mapping[str, Any]) -> list[str]:
+    """Verifiers with a weight, of a recipe by dotted key."""
     names = dict.fromkeys(key.split(".")[1] for key in recipe if key.startswith("verify."))
-    return [n for n in names if recipe.get(f"verify.{n}.weight", 1) and not recipe.get(f"verify.{n}.primary")]
+    return [name for name in names if recipe.get(f"verify.{name}.weight", 1)]
+
+
+def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> list[Finding]:
+    """W45: a part of the reward was the same for all samples of the whole run, and taught nothing."""
+    found = []
+    for name in parts:
+        known = measured(history, f"reward/{name}/mean")
+        if len(known) < limits.window or max(known) - min(known) > 1e-12:
+            continue
+        text = f"`{name}` gave every sample of all {len(known)} steps {known[0]:g}: it teaches nothing"
+        hint = f"read the reasons of `verify.{name}` in the samples: can it give anything else?"
+        found.append(finding_at("W45", history, text, hint))
+    return found
 
 
 def gold_gap(evaluations: History) -> Finding | None:
@@ -129,7 +150,7 @@ def entropy_gone(history: History, limits: Limits) -> Finding | None:
     if (
         now >= limits.stalled_entropy_left * start
         or wrong < limits.unsolved * groups
-        or reward > before + limits.flat_gain
+        or reward > before + limits.flat_gain * reward_scale(history)
     ):
         return None
     text = (
@@ -156,7 +177,7 @@ def repeats_itself(history: History, limits: Limits) -> Finding | None:
     )
 
 
-def saturated(history: History, limits: Limits, parts: Sequence[str]) -> Finding | None:
+def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> Finding | None:
     """W44: a side reward (a format, say) rose until it is full, and no more answers are right than at the start."""
     right = (
         mean_over(history[: limits.window], "right", limits.window),
@@ -169,10 +190,15 @@ def saturated(history: History, limits: Limits, parts: Sequence[str]) -> Finding
         or right[1] > right[0] + limits.right_gain
     ):
         return None
-    for name in parts:
+    for name, full in parts.items():
         key = f"reward/{name}/mean"
-        start = mean_over(history[: limits.window], key, limits.window)
-        last = [m.get(key) for m in history[-limits.stalled_steps :]]
+        began = mean_over(history[: limits.window], key, limits.window)
+        start = None if began is None or full <= 0 else began / full
+        last = (
+            [None if (v := m.get(key)) is None else v / full for m in history[-limits.stalled_steps :]]
+            if full > 0
+            else []
+        )
         if (
             start is None
             or any(v is None or v < limits.full for v in last)
@@ -186,7 +212,7 @@ def saturated(history: History, limits: Limits, parts: Sequence[str]) -> Finding
     return None
 
 
-ALARM_RULES = (gold_gap, entropy_gone, repeats_itself, saturated)
+ALARM_RULES = (gold_gap, entropy_gone, repeats_itself, saturated, constant_parts)
 """For `grpo explain`; the rule of W22 stands in `trends`."""
 
 

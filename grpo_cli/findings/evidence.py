@@ -33,6 +33,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W42": ("right", "error", "length/mean"),
     "W43": ("reward/total/mean", "reward/std_in_group"),
     "W44": ("right", "reward/total/mean"),
+    "W45": ("reward/total/mean", "reward/std_in_group"),
     "W50": ("grad_norm", "loss"),
     "W51": ("loss", "grad_norm", "kl"),
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
@@ -45,7 +46,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
         "eval/gold/fooled",
     ),
 }
-"""Metrics shown beside a finding; the parts of the reward join W43 and W44."""
+"""Metrics shown beside a finding; the parts of the reward join W43, W44 and W45."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def diagnose(folder: RunFolder) -> list[Diagnosis]:
 def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
     """The finding with its evidence and at most so many samples."""
     keys, split = EVIDENCE.get(finding.code, ()), split_of(finding.code)
-    if finding.code in ("W43", "W44"):
+    if finding.code in ("W43", "W44", "W45"):
         keys = (*(f"reward/{name}/mean" for name in run.names("reward/", "/mean") if name != "total"), *keys)
     history, width = (run.evaluations, 1) if split == "eval" else (run.steps, WIDTH)
     until = [m for m in history if int(m.get("step") or 0) <= finding.step]
@@ -128,7 +129,7 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
         )
     if code == "W20":
         return _again(run, f"sample.max_tokens={2 * int(run.recipe.get('sample.max_tokens') or 512)}")
-    if code in ("W43", "W44"):
+    if code in ("W43", "W44", "W45"):
         names = [n for n in run.names("reward/", "/mean") if n != "total"]
         other = next((n for n in names if not run.recipe.get(f"verify.{n}.primary")), names[-1])
         return _again(run, f"combine.gate.{other}=needs_right")

@@ -127,6 +127,12 @@ def median_of_last(history: History, key: str, steps: int) -> float | None:
     return median(history[-steps:], key) if len(history) >= steps else None
 
 
+def reward_scale(history: History) -> float:
+    """By how much gains of the reward are to be larger than for rewards in [0, 1]: twice its usual deviation, if that is large."""
+    spread = 2.0 * (median(history, "reward/std") or 0.0)
+    return spread if spread > 1.5 else 1.0
+
+
 def mean_over(history: History, read: str | Callable[[Metrics], float | None], least: int) -> float | None:
     """Mean of a metric, or of what `read` says of each step; None where fewer than `least` steps measured it."""
     values = [m.get(read) if isinstance(read, str) else read(m) for m in history]

@@ -12,7 +12,9 @@ from grpo_cli.findings.finding import (
     Limits,
     all_of_last,
     finding_at,
+    measured,
     median_of_last,
+    reward_scale,
     two_medians,
 )
 from grpo_cli.run.info import Metrics
@@ -63,6 +65,16 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
     last = all_of_last(history, "group/mixed", limits.no_mixed_steps)
     if last is None or any(last):
         return None
+    signal = all_of_last(history, "group/with_signal", limits.no_mixed_steps)
+    if signal is not None and all(
+        signal
+    ):  # rewards differ: only the bar for "right" is out of reach, or under all of them
+        text = (
+            f"no mixed group for {len(last)} steps, though rewards differ: no group is divided by `right_at`"
+        )
+        return finding_at(
+            "W10", history, text, "set `verify.NAME.right_at` to the reward from which an answer is right"
+        )
     return finding_at(
         "W10",
         history,
@@ -104,6 +116,12 @@ def _too_many(
     if (mean(shares) or 0.0) < limit or sorted(shares)[len(shares) // 2] < limit:
         return None
     typical = round(percentile(last, 0.5) or 0)
+    signal, mixed = (
+        measured(history[-limits.window :], "group/with_signal"),
+        measured(history[-limits.window :], "group/mixed"),
+    )
+    if sum(signal) - sum(mixed) >= 0.5 * sum(last):  # half of these groups teach all the same
+        hint = "their rewards differ all the same: is `verify.NAME.right_at` where you want it?"
     return finding_at(code, history, f"{typical} of {counts[-1]} groups {words} for {len(last)} steps", hint)
 
 
@@ -127,7 +145,7 @@ def right_shrinks(history: History, limits: Limits) -> Finding | None:
     reward_now, reward_before = two_medians(history, "reward/total/mean", limits.flat_steps, limits.window)
     if now is None or before is None or reward_now is None or reward_before is None:
         return None
-    if now > 0.7 * before or reward_now > reward_before - limits.flat_gain:
+    if now > 0.7 * before or reward_now > reward_before - limits.flat_gain * reward_scale(history):
         return None
     return finding_at(
         "W21",
@@ -157,7 +175,7 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
     usual = limits.window / max(apart, 1) * math.log(max(earlier / before, 1.0)) if before > 0 else math.inf
     if now > 0 and math.log(before / now) < limits.entropy_bend * usual:
         return None
-    if reward_now > reward_before + limits.flat_gain:
+    if reward_now > reward_before + limits.flat_gain * reward_scale(history):
         return None
     return finding_at(
         "W30",
@@ -177,7 +195,7 @@ def kl_without_gain(history: History, limits: Limits) -> Finding | None:
     if (
         now < limits.kl_floor
         or now < limits.kl_growth * before
-        or reward_now > reward_before + limits.flat_gain
+        or reward_now > reward_before + limits.flat_gain * reward_scale(history)
     ):
         return None
     return finding_at(

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from grpo_cli.findings.finding import Finding, History, Limits, finite, median, smooth, step_of, two_ends
+from grpo_cli.findings.finding import (
+    Finding,
+    History,
+    Limits,
+    finite,
+    median,
+    reward_scale,
+    smooth,
+    step_of,
+    two_ends,
+)
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.statistics.step import mean, percentile
@@ -119,7 +129,7 @@ def cancelling_verifiers(history: History, limits: Limits) -> list[Finding]:
         return []
     up, down = max(moves, key=lambda n: moves[n]), min(moves, key=lambda n: moves[n])
     least = min(moves[up], -moves[down])
-    if least < limits.drift or abs(total[1] - total[0]) > 0.25 * least:
+    if least < limits.drift * reward_scale(history) or abs(total[1] - total[0]) > 0.25 * least:
         return []
     text = (
         f"`{up}` rose by {moves[up]:.2f} and `{down}` fell by {-moves[down]:.2f}:"

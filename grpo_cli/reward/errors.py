@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from grpo_verifiers.verdict import Verdict
 
-ERRORS_HINT = "a verifier or its sandbox fails; `stop.verifier_errors` sets the limit"
+ERRORS_HINT = (
+    "a verifier or its sandbox fails (tracebacks are in train.log); `stop.verifier_errors` sets the limit"
+)
 
 
 def why_no_verdict(judged: Iterable[Mapping[str, Verdict]]) -> str:

@@ -131,4 +131,4 @@ def test_the_command_line_knows_kinds_of_packages(site: Path) -> None:
 def test_only_verifiers_that_fill_processes_run_elsewhere(kind: str) -> None:
     cls = kind_class(kind)
     assert cls.runs_elsewhere is (kind in {"code", "python", "sql", "command", "coq", "reasoning_gym"})
-    assert cls.is_learned is (kind == "reward_model")
+    assert cls.is_learned is (kind in {"reward_model", "judge"})

@@ -36,7 +36,7 @@ class Alarmed:
     def __init__(self, recipe: Recipe, run: RunFolder, display: Display, *, looks: bool) -> None:
         self.run, self.display, self.looks = run, display, looks
         self.actions = recipe.monitor.on_alarm
-        parts = [name for name, spec in recipe.verify.items() if spec.weight and not spec.primary]
+        parts = {n: spec.right_at for n, spec in recipe.verify.items() if spec.weight and not spec.primary}
         self.alarms, self.health = Alarms(parts), Health()
         self.raised: list[Finding] = []
         self.action: str | None = None

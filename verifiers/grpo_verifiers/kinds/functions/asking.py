@@ -97,7 +97,8 @@ class Asker:
             self._tries += 1
             first = bool(self._info["prefers_messages"])
             for messages in (first, not first):
-                if any(isinstance(found, Done) for found in self._alone(probes(row, "1"), messages)):
+                tried = (self._alone([call], messages)[0] for call in probes(row, "1"))
+                if any(isinstance(found, Done) for found in tried):
                     self.messages = messages
                     return
 

@@ -76,15 +76,15 @@ class UserFunction:
 
     def info(self) -> dict[str, Any]:
         """What the host must know."""
-        signature = self.signature
+        signature, speaks = self.signature, names_keys_of_messages(self._function)
         return {
             "required": signature.required,
             "derived": signature.derived,
             "shape": "waiting" if self._waits else signature.shape,
             "wants_group": "group" in signature.names,
             "tries_messages": not signature.is_verl
-            and bool(signature.names & {"completion", "completions", "state"}),
-            "prefers_messages": names_keys_of_messages(self._function),
+            and (speaks or bool(signature.names & {"completions", "state", "info", "task", "parser"})),
+            "prefers_messages": speaks,
             "place": self._reader.place,
             "is_ours": "completion" in signature.names,
         }
