@@ -45,7 +45,7 @@ def test_modus_ponens_uses_the_hypotheses_of_the_row() -> None:
         ("?", "unfinished"),
         ("wph wph wi ?", "unfinished"),
         ("cheat $a |- ( ph -> ph ) $. cheat", "keyword"),
-        ("( ax-mp ) ABC", "compressed"),
+        ("( ax-mp ) ABC", "stack"),
         ("id", "unknown_label"),
         ("ax-mp", "stack"),
         ("wph wps ax-1", "proves_other"),

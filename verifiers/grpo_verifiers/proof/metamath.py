@@ -40,6 +40,7 @@ $}
 """
 
 Symbols = tuple[str, ...]
+SAVE, SAVED = "$SAVE", "$SAVED"  # no label begins so
 
 
 class BadDatabase(ValueError):
@@ -61,6 +62,7 @@ class Floating:
     label: str
     kind: str
     variable: str
+    is_outer: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,23 @@ class Essential:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """An axiom or theorem with its mandatory hypotheses in order and the pairs that must stay distinct."""
+    """An axiom or theorem with its mandatory hypotheses and the pairs that must stay distinct.
+
+    The hypotheses are in the order of the database, floating and essential ones mixed as they stand there: so they are
+    taken from the stack.
+    """
 
     label: str
     statement: Symbols
-    floating: tuple[Floating, ...]
-    essential: tuple[Essential, ...]
+    hypotheses: tuple[Floating | Essential, ...]
     distinct: frozenset[tuple[str, str]]
     is_axiom: bool
     number: int
+
+    @property
+    def essential(self) -> tuple[Essential, ...]:
+        """The essential hypotheses."""
+        return tuple(h for h in self.hypotheses if isinstance(h, Essential))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +106,7 @@ class Database:
 
 @dataclass(slots=True)
 class _Scope:
-    floating: list[Floating] = field(default_factory=list)
-    essential: list[Essential] = field(default_factory=list)
+    hypotheses: list[Floating | Essential] = field(default_factory=list)
     distinct: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -179,9 +188,11 @@ class MetamathVerifier(Verifier):
             return over_limit("proof_size")
         shown = text.strip()
         try:
-            labels = proof_labels(text)
+            labels = proof_labels(text if "```" in sample.completion else without_prose(text, sample.gold))
             if not labels:
                 return no_answer("no_proof")
+            if labels[0] == "(":
+                labels = expanded(sample.gold, labels)
             check(sample.gold, labels, self.options.max_steps, self.options.max_symbols)
         except ProofTooLong as err:
             return over_limit(str(err), shown, time.perf_counter() - started)
@@ -204,20 +215,40 @@ def _statement(value: Any, name: str, database: Database) -> Symbols:
 
 
 def proof_text(completion: str) -> str | None:
-    """The last block tagged as a proof, else the last untagged one, else the text itself if it has no blocks."""
+    """The last block tagged as a proof, else the last untagged one, else the last one, else the text itself if it has no blocks."""
     text = answer_text(completion)
     found = extract.blocks(text)
     if not found:
         return text if text.strip() else None
     wanted = [b.text for b in found if b.tag in TAGS] or [b.text for b in found if not b.tag]
-    return wanted[-1] if wanted else None
+    return wanted[-1] if wanted else found[-1].text
+
+
+def without_prose(text: str, goal: MetamathGoal) -> str:
+    """The last lines in a row that hold nothing but words of a proof; the text itself where there are none."""
+    database = parse(goal.database)
+    known = database.assertions.keys() | database.floating.keys() | {h.label for h in goal.hypotheses}
+    known |= {"$=", "$.", "(", ")", "?"}
+    runs: list[list[str]] = [[]]
+    inside = False
+    for line in text.split("\n"):
+        words = line.split()
+        bare = list(_without_comments(words))
+        inside = inside or ("(" in bare and ")" not in bare)
+        is_code = ")" in words or (inside and all(w.isupper() for w in bare))
+        if words and (all(w in known for w in bare) or is_code or words[0] == "$("):
+            runs[-1].append(line)
+        elif runs[-1]:
+            runs.append([])
+    last = [run for run in runs if run]
+    return "\n".join(last[-1]) if last else text
 
 
 def proof_labels(text: str) -> list[str]:
     """The labels of a proof, without comments and an enclosing `$= … $.`.
 
     Raises:
-        BadProof: it has other keywords (a new axiom), is unfinished or compressed.
+        BadProof: it has other keywords (a new axiom), or is unfinished.
     """
     words = list(_without_comments(text.split()))
     if words[:1] == ["$="]:
@@ -231,9 +262,37 @@ def proof_labels(text: str) -> list[str]:
             )
         if word == "?":
             raise BadProof("unfinished", "`?` stands for a missing step")
-        if word == "(":
-            raise BadProof("compressed", "write the proof as a plain list of labels")
     return words
+
+
+def expanded(goal: MetamathGoal, words: Sequence[str]) -> list[str]:
+    """The steps of a compressed proof: labels, `SAVE` and `SAVED 3`.
+
+    Raises:
+        BadProof: it does not follow the format.
+    """
+    if ")" not in words:
+        raise BadProof("compressed", "`(` without `)`")
+    end = list(words).index(")")
+    database = parse(goal.database)
+    used = {s for statement in (goal.statement, *(h.statement for h in goal.hypotheses)) for s in statement}
+    mandatory = [f.label for f in database.floating.values() if f.is_outer and f.variable in used]
+    labels = [*mandatory, *(h.label for h in goal.hypotheses), *words[1:end]]
+    out, value = list[str](), 0
+    for letter in "".join(words[end + 1 :]):
+        if letter == "Z" and value == 0:
+            out.append(SAVE)
+        elif "U" <= letter <= "Y":
+            value = value * 5 + ord(letter) - ord("T")
+        elif "A" <= letter <= "T":
+            place = value * 20 + ord(letter) - ord("A")
+            out.append(labels[place] if place < len(labels) else f"{SAVED} {place - len(labels)}")
+            value = 0
+        else:
+            raise BadProof("compressed", f"{letter!r} in a compressed proof")
+        if value > MOST_CHARS:
+            raise BadProof("compressed", "a step that is nowhere")
+    return out
 
 
 def _without_comments(words: list[str]) -> Iterator[str]:
@@ -283,10 +342,10 @@ def parse(text: str) -> Database:
             if word == "$f":
                 if len(body) != 2 or body[1] not in variables:
                     raise BadDatabase(f"`{label}` is no `kind variable`")
-                floating[label] = Floating(label, body[0], body[1])
-                scopes[-1].floating.append(floating[label])
+                floating[label] = Floating(label, body[0], body[1], len(scopes) == 1)
+                scopes[-1].hypotheses.append(floating[label])
             elif word == "$e":
-                scopes[-1].essential.append(Essential(label, body))
+                scopes[-1].hypotheses.append(Essential(label, body))
             else:
                 assertions[label] = _assertion(label, body, scopes, variables, word == "$a", len(assertions))
             label = ""
@@ -312,13 +371,14 @@ def _until(words: Iterator[str], end: str) -> Iterator[str]:
 def _assertion(
     label: str, body: Symbols, scopes: list[_Scope], variables: set[str], is_axiom: bool, number: int
 ) -> Assertion:
-    essential = tuple(e for scope in scopes for e in scope.essential)
-    used = {s for statement in (body, *(e.statement for e in essential)) for s in statement if s in variables}
-    floating = tuple(f for scope in scopes for f in scope.floating if f.variable in used)
-    if {f.variable for f in floating} != used:
+    found = [h for scope in scopes for h in scope.hypotheses]
+    statements = [body, *(h.statement for h in found if isinstance(h, Essential))]
+    used = {s for statement in statements for s in statement if s in variables}
+    hypotheses = tuple(h for h in found if isinstance(h, Essential) or h.variable in used)
+    if {h.variable for h in hypotheses if isinstance(h, Floating)} != used:
         raise BadDatabase(f"`{label}` has a variable without `$f`")
     distinct = frozenset(p for scope in scopes for p in scope.distinct if p[0] in used and p[1] in used)
-    return Assertion(label, body, floating, essential, distinct, is_axiom, number)
+    return Assertion(label, body, hypotheses, distinct, is_axiom, number)
 
 
 def check(goal: MetamathGoal, labels: Sequence[str], max_steps: int, max_symbols: int) -> None:
@@ -333,9 +393,20 @@ def check(goal: MetamathGoal, labels: Sequence[str], max_steps: int, max_symbols
     database = parse(goal.database)
     given = {h.label: h.statement for h in goal.hypotheses}
     stack: list[Symbols] = []
+    saved: list[Symbols] = []
     made = 0
     for position, label in enumerate(labels, 1):
-        if label in given:
+        if label == SAVE:
+            if not stack:
+                raise BadProof("compressed", "`Z` before any step")
+            saved.append(stack[-1])
+            continue
+        if label.startswith(SAVED):
+            place = int(label[len(SAVED) :])
+            if place >= len(saved):
+                raise BadProof("compressed", "a step that is nowhere")
+            stack.append(saved[place])
+        elif label in given:
             stack.append(given[label])
         elif label in database.floating:
             stack.append((database.floating[label].kind, database.floating[label].variable))
@@ -372,7 +443,7 @@ def _apply(
     found: Assertion, stack: list[Symbols], goal: MetamathGoal, database: Database, left: int, position: int
 ) -> Symbols:
     """The assertion applied to the top of the stack, which it takes."""
-    count = len(found.floating) + len(found.essential)
+    count = len(found.hypotheses)
     if len(stack) < count:
         raise BadProof(
             "stack", f"step {position} `{found.label}` needs {count} statements, there are {len(stack)}"
@@ -380,13 +451,17 @@ def _apply(
     taken = stack[len(stack) - count :]
     del stack[len(stack) - count :]
     put: dict[str, Symbols] = {}
-    for hypothesis, statement in zip(found.floating, taken, strict=False):
+    for hypothesis, statement in zip(found.hypotheses, taken, strict=True):
+        if isinstance(hypothesis, Essential):
+            continue
         if statement[0] != hypothesis.kind:
             raise BadProof(
                 "kind", f"step {position} `{found.label}` wants a {hypothesis.kind} for {hypothesis.variable}"
             )
         put[hypothesis.variable] = statement[1:]
-    for needed, statement in zip(found.essential, taken[len(found.floating) :], strict=True):
+    for needed, statement in zip(found.hypotheses, taken, strict=True):
+        if isinstance(needed, Floating):
+            continue
         wanted = _substituted(needed.statement, put, left)
         if wanted != statement:
             raise BadProof("hypothesis", f"step {position} `{found.label}` wants `{' '.join(wanted)[:200]}`")
