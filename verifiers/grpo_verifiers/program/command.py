@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_verifiers.program.compare import same_output
+from grpo_verifiers.program.compare import COMPARES, same_output
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import extract
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
@@ -70,7 +70,7 @@ class CommandOptions:
     mem_mb: int = 1024
     """Private memory of a run."""
     compare: str = "lenient"
-    """lenient: blanks at line ends and the spelling of decimals do not matter; strict: they do."""
+    """Printed output: lenient, tokens or strict, as of the verifier `code`."""
     lanes: int = 0
     """Runs at the same time; 0: cores less GPUs."""
 
@@ -95,8 +95,10 @@ class CommandVerifier(SandboxedVerifier):
             raise BadOption(
                 "language", f"`{options.language}` has no preset ({known}); give `source` and `run`"
             )
-        if options.compare not in ("lenient", "strict") or options.scoring not in ("all", "fraction"):
-            raise BadOption("compare", "`compare` is lenient or strict, `scoring` is all or fraction")
+        if options.compare not in COMPARES or options.scoring not in ("all", "fraction"):
+            raise BadOption(
+                "compare", f"`compare` is one of {', '.join(COMPARES)}, `scoring` is all or fraction"
+            )
 
     def compile(self, row: Mapping[str, Any]) -> tuple[Output, ...]:
         """The stdio tests of a row."""
@@ -122,12 +124,12 @@ class CommandVerifier(SandboxedVerifier):
         return self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
 
     def _run(self, slot: LaneSlot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
-        lane, o = slot.lane("programs", "command"), self.options
+        o = self.options
         files: dict[str, str] = {self.language.source: source}
         products: dict[str, bytes] = {}
         if self.language.compile:
             made = run_program(
-                lane,
+                slot.lane("programs", "command"),
                 _found(self.language.compile),
                 files,
                 ProgramLimits(o.compile_timeout, 2048),
@@ -143,7 +145,7 @@ class CommandVerifier(SandboxedVerifier):
         for test in tests:
             stdin = test.input.encode("utf-8", "surrogatepass")
             ran = run_program(
-                lane,
+                slot.lane("programs", "command"),
                 _found(self.language.run),
                 files,
                 ProgramLimits(o.timeout, o.mem_mb),
@@ -151,7 +153,7 @@ class CommandVerifier(SandboxedVerifier):
                 None,
                 products,
             )
-            why = _failure(ran, test, o.compare == "strict")
+            why = _failure(ran, test, test.compare or o.compare)
             passed += not why
             bad = bad or why
             if why and o.scoring == "all":
@@ -164,7 +166,7 @@ class CommandVerifier(SandboxedVerifier):
         return over_limit(bad, source, seconds) if bad in ("time", "output") else wrong(source, bad, seconds)
 
 
-def _failure(ran: Ran, test: Output, is_strict: bool) -> str:
+def _failure(ran: Ran, test: Output, how: str) -> str:
     if ran.report.killed:
         return "time"
     if ran.is_cut:
@@ -172,11 +174,7 @@ def _failure(ran: Ran, test: Output, is_strict: bool) -> str:
     if ran.report.exit_code != 0:
         return f"exit:{ran.report.exit_code}"
     printed = ran.stdout.decode("utf-8", "replace")
-    return (
-        ""
-        if any(same_output(o, printed, is_strict, test.tolerance) for o in test.outputs)
-        else "output_differs"
-    )
+    return "" if any(same_output(o, printed, how, test.tolerance) for o in test.outputs) else "output_differs"
 
 
 def _found(argv: Sequence[str]) -> list[str]:

@@ -15,6 +15,9 @@ from grpo_verifiers.sandbox.inside import wire
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 MOST_DIGITS = 400
+COMPARES = ("lenient", "tokens", "strict")
+BLANKS = " \t\r"
+SPACES = re.compile(r"([ \t\r]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +159,33 @@ def number(got: object) -> Any:
     return None
 
 
-def same_output(expected: str, printed: str, strict: bool = False, tolerance: float | None = None) -> bool:
-    """Whether printed text is the expected text: blanks at line ends do not count, equal decimals are equal.
+def same_output(expected: str, printed: str, how: str = "lenient", tolerance: float | None = None) -> bool:
+    """Whether printed text is the expected text, by one of `COMPARES`.
 
-    Strict: to the character, but for white space at the very end.
+    Lines end at line feeds only. Blanks at line ends and empty lines around the text never count, nor the spelling of a
+    number beyond leading zeros (`+5`, `-0`, `1e3`); with `tokens` no white space does. `strict`: every character does,
+    but for white space at the very end.
     """
-    if strict:
+    if how == "strict":
         return expected.rstrip() == printed.rstrip()
-    want = [line.strip() for line in expected.strip().splitlines()]
-    have = [line.strip() for line in printed.strip().splitlines()]
-    if want == have:
-        return True
-    if len(want) != len(have):
-        return False
-    return all(
-        w == h or _same_tokens(w.split(), h.split(), tolerance) for w, h in zip(want, have, strict=True)
+    if how == "tokens":
+        return _same_tokens(expected.split(), printed.split(), tolerance)
+    want, have = _lines(expected), _lines(printed)
+    return want == have or (
+        len(want) == len(have)
+        and all(
+            w == h or _same_tokens(_spaced(w), _spaced(h), tolerance) for w, h in zip(want, have, strict=True)
+        )
     )
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip(BLANKS) for line in text.strip("\r\n").rstrip().split("\n")]
+
+
+def _spaced(line: str) -> list[str]:
+    """Tokens and the blanks between them, which are tokens as well."""
+    return SPACES.split(line)
 
 
 def _same_tokens(want: list[str], have: list[str], tolerance: float | None) -> bool:
@@ -181,12 +195,9 @@ def _same_tokens(want: list[str], have: list[str], tolerance: float | None) -> b
 
 
 def _same_token(want: str, have: str, tolerance: float | None) -> bool:
-    if (
-        len(want) > MOST_DIGITS
-        or len(have) > MOST_DIGITS
-        or not NUMBER.fullmatch(want)
-        or not NUMBER.fullmatch(have)
-    ):
+    if len(want) > MOST_DIGITS or len(have) > MOST_DIGITS:
+        return False
+    if not NUMBER.fullmatch(want) or not NUMBER.fullmatch(have) or _zeros(want) != _zeros(have):
         return False
     try:
         if Decimal(want) == Decimal(have):
@@ -194,3 +205,9 @@ def _same_token(want: str, have: str, tolerance: float | None) -> bool:
     except InvalidOperation:
         return False
     return tolerance is not None and near(float(want), float(have), tolerance)
+
+
+def _zeros(number: str) -> int:
+    """How many zeros stand before the first digit that counts: `007` is not `7`."""
+    whole = re.split(r"[.eE]", number.lstrip("+-"), maxsplit=1)[0]
+    return max(0, len(whole) - max(1, len(whole.lstrip("0")))) if whole else 0

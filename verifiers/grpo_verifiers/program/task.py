@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_verifiers.program.asserts import PlainCall, called_name, plain_calls
+from grpo_verifiers.program.compare import COMPARES
+from grpo_verifiers.program.reach import has_check
 from grpo_verifiers.sandbox.inside import extract, wire
 from grpo_verifiers.verifier import BadGold
 
@@ -28,6 +30,9 @@ class Output:
     input: str
     outputs: tuple[str, ...]
     tolerance: float | None = None
+    compare: str = (
+        ""  # how to compare it, where the row's layout says so; else the option of the verifier decides
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,10 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
         "needs_scratch": row.get("needs") == "scratch",
     }
     if style == "stdio":
-        outputs = tuple(_output(t, i) for i, t in enumerate(_list_of_dicts(tests, style)))
+        how = row.get("compare") or ""
+        if how not in ("", *COMPARES):
+            raise BadGold(f"`compare` is {how!r}; known: {', '.join(COMPARES)}")
+        outputs = tuple(_output(t, i, how) for i, t in enumerate(_list_of_dicts(tests, style)))
         return CodeTask(count=len(outputs), outputs=outputs, **common)
     if style == "function_call":
         if entry is None:
@@ -187,10 +195,10 @@ def _programs(tests: object) -> list[str]:
             tree = ast.parse(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
             raise BadGold(f"test {number} is no Python: {err}") from err
-        if not any(
-            isinstance(n, ast.Assert | ast.Raise | ast.ClassDef) or _is_assert_call(n) for n in ast.walk(tree)
-        ):
+        if not any(isinstance(n, ast.Assert | ast.Raise) or _is_assert_call(n) for n in ast.walk(tree)):
             raise BadGold(f"test {number} asserts nothing")
+        if not has_check(tree):
+            raise BadGold(f"test {number} is never run: no assert is reached when the program is started")
     return programs
 
 
@@ -235,14 +243,14 @@ def _list_of_dicts(tests: object, style: str) -> list[Mapping[str, Any]]:
     return tests
 
 
-def _output(test: Mapping[str, Any], number: int) -> Output:
+def _output(test: Mapping[str, Any], number: int, how: str) -> Output:
     given, wanted = test.get("input", ""), test.get("output")
     if isinstance(given, list):
         given = "\n".join(map(str, given)) + "\n"
     outputs = wanted if isinstance(wanted, list) else [wanted]
     if not isinstance(given, str) or not outputs or not all(isinstance(o, str) for o in outputs):
         raise BadGold(f"test {number} needs `input` and `output` as text")
-    return Output(given, tuple(map(str, outputs)), _tolerance(test, number))
+    return Output(given, tuple(map(str, outputs)), _tolerance(test, number), how)
 
 
 def _returned(test: Mapping[str, Any], number: int) -> Returned:

@@ -35,6 +35,7 @@ from grpo_verifiers.sandbox.lanes import LaneSlot
 OUTPUT_BYTES = 16 << 20
 WALL_FACTOR = 3.0
 SPARE_BYTES = 1 << 16
+LOOK_BYTES = 1 << 20
 NUMPY_MB = 1536
 # a test process that these end was brought down by what the solution made it do: SIGABRT, SIGBUS, SIGSEGV, SIGXCPU
 CRASHES = (6, 7, 11, 24)
@@ -94,7 +95,7 @@ def run_task(task: CodeTask, code: str, slot: LaneSlot, options: object, order: 
     """
     kind = max(task.packages, packages_of(code), key=("plain", "numpy", "pandas").index)
     if task.outputs:
-        return _run_stdio(task, code, slot.lane(kind), options, order)
+        return _run_stdio(task, code, slot, kind, options, order)
     if task.programs:
         return _run_program(task, code, slot, kind, options)
     return _run_calls(task, code, slot.lane(kind))
@@ -137,11 +138,14 @@ def _ended(report: LaneReport) -> TestResult | None:
     return None
 
 
-def _run_stdio(task: CodeTask, code: str, lane: Lane, options: object, order: Sequence[int]) -> Trial:
+def _run_stdio(
+    task: CodeTask, code: str, slot: LaneSlot, kind: str, options: object, order: Sequence[int]
+) -> Trial:
     trial = Trial()
     with files(payload=_payload(task, code)) as shared:
         for index in order:
-            result, report = _one_stdio(task, index, shared, lane, options)
+            # asked for anew: a lane whose scratch folder resists is closed behind the run that did it
+            result, report = _one_stdio(task, index, shared, slot.lane(kind), options)
             trial.cpu_s += report.cpu_s
             trial.add(index, result)
             if result.fate == "no_code" or (result.fate != "passed" and task.scoring == "all"):
@@ -165,8 +169,8 @@ def _one_stdio(
         if size > 4 * max(len(o) for o in test.outputs) * 4 + SPARE_BYTES:
             return TestResult("failed", "output_differs"), report
         printed = read_file(fds["stdout"], size).decode("utf-8", "replace")
-    strict = options.compare == "strict"
-    if any(same_output(o, printed, strict, test.tolerance) for o in test.outputs):
+    how = test.compare or options.compare
+    if any(same_output(o, printed, how, test.tolerance) for o in test.outputs):
         return PASSED, report
     return TestResult("failed", "output_differs"), report
 
@@ -178,7 +182,8 @@ def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
     with files(payload=payload, results=None) as fds:
         # an assert program has one limit for all of it, calls have one each
         steps = 1 if task.calls else len(calls)
-        report = lane.run("calls", fds, _limits(task, lane.kind, steps))
+        watch = FirstFailure(calls, fds["results"], lane) if stop else None
+        report = lane.run("calls", fds, _limits(task, lane.kind, steps), watch)
         lines = read_file(fds["results"], _most_bytes(task)).split(b"\n")
     ended = _ended(report)
     trial = Trial(cpu_s=report.cpu_s)
@@ -192,6 +197,32 @@ def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
     for test, result in of_test.items():
         trial.add(test, result)
     return trial
+
+
+class FirstFailure:
+    """Looks at the results of a run while it goes on, and asks for its end as soon as one has decided."""
+
+    def __init__(self, calls: tuple[Any, ...], results: int, lane: Lane) -> None:
+        self.calls, self.results, self.lane = calls, results, lane
+        self.at, self.judged, self.is_over = 0, 0, False
+
+    def __call__(self) -> None:
+        """Judge the lines that have come since the last look."""
+        if self.is_over:
+            return
+        data = os.pread(self.results, LOOK_BYTES, self.at)
+        data = data[: data.rfind(b"\n") + 1]
+        self.at += len(data)
+        for line in data.split(b"\n")[:-1]:
+            if self.judged >= len(self.calls):
+                return
+            passed = _judge_line(self.calls[self.judged], line, None).fate == "passed"
+            self.judged += 1
+            if not passed:
+                self.is_over = True
+                with contextlib.suppress(LaneFailed):
+                    self.lane.send({"op": "stop"})
+                return
 
 
 def _most_bytes(task: CodeTask) -> int:
@@ -210,7 +241,7 @@ def _judge_line(call: object, line: bytes | None, ended: TestResult | None) -> T
         return _no_value(call, answer if type(answer) is dict else {})
     try:
         passed = _holds(call, answer["v"]) if isinstance(call, PlainCall) else _accepts(call, answer["v"])
-    except (RecursionError, ArithmeticError, TypeError, ValueError, LookupError):
+    except Exception:  # noqa: BLE001 - nothing that a run says may raise in the caller
         passed = False  # a value made to break the comparison is not the expected one
     return PASSED if passed else TestResult("failed", "value_differs")
 
@@ -291,10 +322,14 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
         answer = {"late": True}
     except LaneFailed:
         tester.close()
-        if tester.crash_signal not in CRASHES:
-            raise
-        answer = {"late": True}
-    late = bool(answer.get("late"))
+        lane.close()
+        raise
+    if "crashed" in answer and answer["crashed"] not in CRASHES:
+        lane.close()
+        raise LaneFailed(f"the test process ended: {answer['crashed']}")
+    late = bool(answer.get("late") or "crashed" in answer)
+    if answer.get("recycle"):
+        tester.close()
     with contextlib.suppress(LaneFailed):
         lane.send({"op": "stop"})  # the tests are over, whatever the solution still does
     report = lane.finish(limits["wall_s"])

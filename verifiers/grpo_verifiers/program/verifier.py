@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.rows import mapped
 from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
@@ -36,7 +37,8 @@ class CodeOptions:
     max_tests: int | None = None
     """Use only the first so many tests of a row."""
     compare: str = "lenient"
-    """Printed output. lenient: blanks at line ends and the spelling of decimals do not matter; strict: they do."""
+    """Printed output. lenient: blanks at line ends and the spelling of decimals (`+5`, `1e3`) do not matter, blanks at the
+    start of a line and inside it do, as do leading zeros; tokens: only the tokens count; strict: every character."""
     trusted_objects: bool = False
     """Let operators of classes that the solution defines decide: the verdict then comes from the solution's own code."""
     lanes: int = 0
@@ -118,8 +120,8 @@ def _check(options: CodeOptions) -> None:
         raise BadOption("style", f"`style` is {options.style!r}; known: auto, assert, stdio, function_call")
     if options.scoring not in ("all", "fraction"):
         raise BadOption("scoring", f"`scoring` is {options.scoring!r}; known: all, fraction")
-    if options.compare not in ("lenient", "strict"):
-        raise BadOption("compare", f"`compare` is {options.compare!r}; known: lenient, strict")
+    if options.compare not in COMPARES:
+        raise BadOption("compare", f"`compare` is {options.compare!r}; known: {', '.join(COMPARES)}")
     if not 0 < options.timeout <= 600:
         raise BadOption("timeout", f"`timeout` is {options.timeout!r}, not seconds above 0 and up to 600")
     if options.mem_mb < 64:

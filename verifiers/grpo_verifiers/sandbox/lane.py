@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from grpo_verifiers.sandbox.view import PACKAGES, HostView, host_view, landlock_
 ROOT = os.path.dirname(os.path.abspath(__file__))
 BOOT = "import sys; sys.path.insert(0, {root!r}); from inside import server; server.main()"
 START_S = 30.0
+LOOK_S = 0.1
 GRACE_S = 20.0
 STRETCH = 2  # as in `inside.server`
 SEALS = 0x1 | 0x2 | 0x4 | 0x8  # F_SEAL_SEAL, SHRINK, GROW, WRITE
@@ -30,7 +31,7 @@ F_ADD_SEALS = 1033
 
 STANDARD = """
 ast bisect collections copy decimal fractions functools heapq itertools json math operator random re
-string threading typing atexit inside.child inside.wire inside.extract inside.objects inside.probe
+string threading typing atexit inside.child inside.wire inside.extract inside.solution.objects inside.probe
 """.split()  # noqa: SIM905
 KINDS: dict[str, tuple[str, ...]] = {
     "plain": (),
@@ -107,6 +108,7 @@ class Lane:
         view = host_view(PACKAGES if kind in ("numpy", "pandas") else (), role == "command")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.tier, self.kind, self.role, self.runs = tier, kind, role, 0
+        self._asked = 0  # the number of the last request; an answer must carry it
         self._socket = ours
         try:
             settings = _settings(view, tier, kind, role, theirs.fileno())
@@ -152,22 +154,28 @@ class Lane:
             raise LaneFailed(str(answer["failed"]))
         self.notes: dict[str, Any] = answer["ready"]
 
-    def run(self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any]) -> LaneReport:
-        """Run one job to its end.
+    def run(
+        self,
+        style: str,
+        fds: Mapping[str, int],
+        limits: Mapping[str, Any],
+        look: Callable[[], None] | None = None,
+    ) -> LaneReport:
+        """Run one job to its end; `look` is called now and then meanwhile.
 
         Raises:
             LaneFailed: no report came.
         """
         self.start(style, fds, limits)
-        return self.finish(limits["wall_s"] * limits.get("steps", 1))
+        return self.finish(limits["wall_s"] * limits.get("steps", 1), look)
 
     def start(self, style: str, fds: Mapping[str, int], limits: Mapping[str, Any]) -> None:
         """Hand a job to the lane; `finish` waits for its report."""
         self.send({"op": "run", "style": style, "fds": list(fds), "limits": dict(limits)}, list(fds.values()))
 
-    def finish(self, wall_s: float) -> LaneReport:
-        """The report of the job that was started."""
-        answer = self.receive(STRETCH * wall_s + GRACE_S)
+    def finish(self, wall_s: float, look: Callable[[], None] | None = None) -> LaneReport:
+        """The report of the job that was started; `look` is called now and then while it runs."""
+        answer = self.receive(STRETCH * wall_s + GRACE_S, look)
         if "status" not in answer:
             raise LaneFailed(str(answer.get("lane", "bad report")))
         self.runs += 1
@@ -176,27 +184,32 @@ class Lane:
         return LaneReport(answer["status"], answer["cpu"], answer["wall"], answer["killed"], answer["rss_kb"])
 
     def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
-        """One message with descriptors."""
+        """One message with descriptors; a request (`run`, `test`) gets the next number."""
+        if message.get("op") != "stop":
+            self._asked += 1
+            message = {**message, "id": self._asked}
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._socket.sendmsg([json.dumps(message).encode()], ancillary)
         except OSError as err:
             raise LaneFailed(f"the lane is gone: {err}") from err
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """The next message of the lane.
+    def receive(self, timeout_s: float, look: Callable[[], None] | None = None) -> dict[str, Any]:
+        """The answer to the last request.
 
         Raises:
             LaneSilent: none came in time.
-            LaneFailed: the lane is gone.
+            LaneFailed: the lane is gone, or out of step: its answer is to another request. Such a lane is closed.
         """
         deadline = time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             left = deadline - time.monotonic()
-            if poll.poll(max(0.0, left) * 1000):
+            if poll.poll(max(0.0, left if look is None else min(left, LOOK_S)) * 1000):
                 break
+            if look is not None:
+                look()
             if left <= 0:
                 raise LaneSilent(f"no answer in {timeout_s:.0f} s")
         try:
@@ -205,8 +218,15 @@ class Lane:
             raise LaneFailed(f"the lane is gone: {err}") from err
         if not data:
             raise LaneFailed("the lane died")
-        answer: dict[str, Any] = json.loads(data)
-        return answer
+        try:
+            answer = json.loads(data)
+            in_step = type(answer) is dict and answer.get("id") == self._asked
+        except (ValueError, RecursionError):
+            in_step = False
+        if not in_step:
+            self.close()
+            raise LaneFailed("the lane is out of step")
+        return dict(answer)
 
     @property
     def is_open(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from abc import abstractmethod
@@ -9,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from grpo_verifiers.sandbox.lane import LaneFailed
+from grpo_verifiers.sandbox.lane import LaneFailed, empty_file, read_file, sealed_file
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot, default_count
 from grpo_verifiers.sandbox.tiers import Tier
-from grpo_verifiers.verdict import Verdict, error
+from grpo_verifiers.verdict import Verdict, error, over_limit
 from grpo_verifiers.verifier import Sample, Verifier
 
 TRIES = 2
@@ -86,4 +88,28 @@ class SandboxedVerifier(Verifier):
                 except (LaneFailed, OSError) as err:
                     trouble = str(err)
                     slot.discard()
+                except BaseException:
+                    # an interrupt leaves lanes in the middle of a run: the next sample must not find them so
+                    slot.discard()
+                    raise
+            if trouble and works(slot):
+                # two fresh lanes broke under it and a third one is sound: that is the completion's own doing
+                return over_limit("broke_the_sandbox", None, time.perf_counter() - started)
         return error("sandbox", trouble[:300], time.perf_counter() - started)
+
+
+def works(slot: LaneSlot) -> bool:
+    """Whether a fresh lane of the slot runs a program that is known to be good."""
+    job = json.dumps({"code": "print(6 * 7)", "entry": None, "prompt": "", "before": ""}).encode()
+    fds = {"payload": sealed_file(job, "payload"), "stdin": sealed_file(b"", "stdin")}
+    fds |= {name: empty_file(name) for name in ("stdout", "stderr")}
+    limits = {"cpu_s": 4.0, "wall_s": 20.0, "memory_mb": 512, "output_bytes": 1 << 16}
+    try:
+        report = slot.lane("plain").run("stdio", fds, limits)
+        return report.exit_code == 0 and read_file(fds["stdout"], 100) == b"42\n"
+    except (LaneFailed, OSError):
+        slot.discard()
+        return False
+    finally:
+        for fd in fds.values():
+            os.close(fd)

@@ -105,8 +105,10 @@ def new_module(name: str) -> types.ModuleType:
     return module
 
 
-def load(payload: dict[str, Any], name: str, own_frames: int) -> tuple[types.ModuleType, Any] | None:
-    """The module to run in and the code to run; None if the completion holds no program."""
+def load(
+    payload: dict[str, Any], name: str, own_frames: int
+) -> tuple[types.ModuleType, Callable[[], None]] | None:
+    """The module to run in and what runs the program in it; None if the completion holds no program."""
     entry = payload.get("entry")
     code = extract.program(payload["code"], entry, payload["prompt"])
     if code is None:
@@ -114,10 +116,22 @@ def load(payload: dict[str, Any], name: str, own_frames: int) -> tuple[types.Mod
     module = new_module(name)
     module.__file__ = "/tmp/solution.py"
     # as deep as a program started by itself may go: what this harness stands on is added, no more
-    sys.setrecursionlimit(1000 + _depth() + own_frames)
-    if payload["before"]:
-        exec(payload["before"], module.__dict__)
-    return module, code
+    sys.setrecursionlimit(1000 + _depth() + own_frames + 1)
+    return module, lambda: define(module, payload["before"], code)
+
+
+def define(module: types.ModuleType, before: str, code: types.CodeType) -> None:
+    """Run the row's setup and the solution; a setup that builds on the solution's names runs behind it as well."""
+    names, is_early = module.__dict__, False
+    if before:
+        try:
+            exec(before, names)
+        except NameError:
+            is_early = True
+    module.__dict__["__given__"] = dict(names)
+    exec(code, names)
+    if is_early:
+        exec(before, names)
 
 
 def _depth() -> int:
@@ -134,10 +148,10 @@ def run_stdio(payload: dict[str, Any], _: int) -> int:
     loaded = load(payload, "__main__", 1)
     if loaded is None:
         return NO_CODE
-    module, code = loaded
+    start = loaded[1]
     status = 0
     try:
-        exec(code, module.__dict__)
+        start()
     except SystemExit as err:
         status = _exit_status(err.code)
     except BaseException as err:  # noqa: BLE001 - a program may end by any exception
@@ -168,13 +182,15 @@ def find_entry(module: types.ModuleType, entry: str) -> Callable[[], Callable[..
     """A maker of the callable under test: a function is itself, a method gets a fresh `Solution` for each test."""
     owner, _, method = entry.rpartition(".")
     namespace = module.__dict__
-    if not owner and entry in namespace:
-        found = namespace[entry]
-        return (lambda: found) if callable(found) else None
+    given = namespace.get("__given__", {})
+    found = None if owner else namespace.get(entry)
+    # a name that only the row's setup has bound is not the solution's: `gcd` of the library is no answer to `gcd`
+    if callable(found) and found is not given.get(entry):
+        return lambda: found
     cls = namespace.get(owner or "Solution")
     if isinstance(cls, type) and callable(getattr(cls, method, None)):
         return lambda: getattr(cls(), method)
-    return None
+    return (lambda: found) if callable(found) and not isinstance(cls, type) else None
 
 
 def run_calls(payload: dict[str, Any], out: int) -> int:
@@ -182,8 +198,8 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
     loaded = load(payload, "solution", 0)
     if loaded is None:
         return NO_CODE
-    module, code = loaded
-    exec(code, module.__dict__)
+    module, start = loaded
+    start()
     make = find_entry(module, payload["entry"])
     if make is None:
         return NO_CODE
@@ -212,14 +228,14 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
 
 def run_served(payload: dict[str, Any], channel: int) -> int:
     """Answer the calls of a test program that runs elsewhere."""
-    from . import objects
+    from .solution import objects
 
     loaded = load(payload, "solution", 4)
     if loaded is None:
         return NO_CODE
-    module, code = loaded
+    module, start = loaded
     return objects.serve(
-        channel, module, code, payload.get("entry"), find_entry, tuple(payload.get("shared", ()))
+        channel, module, start, payload.get("entry"), find_entry, tuple(payload.get("shared", ()))
     )
 
 

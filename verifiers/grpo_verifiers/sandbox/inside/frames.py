@@ -74,15 +74,22 @@ def receive_files(control: _socket.socket) -> tuple[bytes, list[int]]:
     return message, fds
 
 
-def wipe(folder: str) -> bool:
-    """Empty the scratch folder; False if something resists, then the lane has to go."""
+def wipe(folder: str, mounts: tuple[str, ...] = ()) -> bool:
+    """Empty the scratch folder but for what is mounted in it; False if something resists, then the lane has to go."""
     try:
-        for entry in list(os.scandir(folder)):
+        with os.scandir(folder) as found:
+            entries = list(found)
+        for entry in entries:
+            if entry.path in mounts:
+                continue
+            leads_on = any(m.startswith(entry.path + "/") for m in mounts)
             if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)
-                if not wipe(entry.path):
+                if not leads_on:
+                    os.chmod(entry.path, 0o700)
+                if not wipe(entry.path, mounts):
                     return False
-                os.rmdir(entry.path)
+                if not leads_on:
+                    os.rmdir(entry.path)
             else:
                 os.unlink(entry.path)
     except (OSError, RecursionError):

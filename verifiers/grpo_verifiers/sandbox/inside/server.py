@@ -90,14 +90,14 @@ def main() -> None:
     try:
         program, notes = isolate(settings)
     except (OSError, ImportError, ValueError, StopIteration) as err:
-        control.send(json.dumps({"failed": f"{type(err).__name__}: {err}"[:500]}).encode())
+        control.send(json.dumps({"id": 0, "failed": f"{type(err).__name__}: {err}"[:500]}).encode())
         os._exit(1)
     if settings.role == "tester":
         from . import tester
 
-        tester.serve(control, program, notes)
+        tester.serve(control, program, notes, tuple(settings.readable))
     else:
-        control.send(json.dumps({"ready": notes}).encode())
+        control.send(json.dumps({"id": 0, "ready": notes}).encode())
         serve(control, program, settings)
     os._exit(0)
 
@@ -177,6 +177,7 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
 
     own_pid = os.getpid()
     clean_up = settings.tier == "namespaces" and not settings.keep_files
+    mounts = tuple(settings.readable)
     while True:
         message, fds = receive_files(control)
         if not message:
@@ -191,7 +192,7 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             pid = os.fork()
         except OSError as err:
             _close(fds)
-            control.send(json.dumps({"lane": f"fork: {err}"}).encode())
+            control.send(json.dumps({"id": job["id"], "lane": f"fork: {err}"}).encode())
             continue
         if pid == 0:
             control.close()
@@ -203,8 +204,9 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             os.close(watched)
         if settings.role == "command":
             kill_rest()
-        if clean_up and os.listdir("/tmp") and not wipe("/tmp"):
+        if clean_up and not wipe("/tmp", mounts):
             report["recycle"] = True
+        report["id"] = job["id"]
         control.send(json.dumps(report).encode())
 
 

@@ -6,14 +6,22 @@ everything arrives as the plain list it holds. What is no plain value is left to
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
+Value: TypeAlias = Any
+"""Whatever crosses: its type is known only once it has been looked at."""
 ATOMS = frozenset({type(None), bool, str, float})
 SMALL = 1 << 63
 FACTORIES = (int, float, str, list, dict, set, tuple, bool)
 ARRAY_KINDS = "biufcUS"  # an object array would be code
+ARRAY_TYPE = re.compile(
+    r"[<>|=]?[biufcUS]\d{1,6}", re.ASCII
+)  # numpy would parse anything else as source text
+MOST_HEX = 8192
+PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath")
 
 
 class NotPlain(TypeError):
@@ -24,16 +32,34 @@ class BadWire(ValueError):
     """A message that no honest sender makes."""
 
 
-def refuse(value: object) -> Any:
-    """The `other` of a side that sends plain values only."""
-    raise NotPlain(type(value).__name__)
+class Coder:
+    """What a side does with values that are not plain; this one sends plain values only."""
+
+    aliases: dict[int, list[Any]] = {}  # noqa: RUF012 - never filled here
+    """Where the containers of the arguments lie, by identity, for a result that holds one of them."""
+
+    def subclass(self, value: Value, kind: type) -> Any:
+        """The message for an object of a subclass of a plain type, None if it goes as the plain value it holds."""
+
+    def other(self, value: Value) -> Any:
+        """The message for anything else.
+
+        Raises:
+            NotPlain: there is none.
+        """
+        raise NotPlain(type(value).__name__)
 
 
-def encode(value: Any, other: Callable[[Any], Any] = refuse) -> Any:
+PLAIN = Coder()
+
+
+def encode(value: Value, other: Coder = PLAIN) -> Any:
     """The value with tags, ready for json.dumps. A tagged value is a dict with exactly one key."""
     kind = type(value)
     if kind in ATOMS:
         return value
+    if other.aliases and id(value) in other.aliases:
+        return {"a": other.aliases[id(value)]}
     if kind is int:
         return value if -SMALL < value < SMALL else {"i": hex(value)}
     if kind is list:
@@ -47,7 +73,7 @@ def encode(value: Any, other: Callable[[Any], Any] = refuse) -> Any:
     return _encode_rare(value, kind, other)
 
 
-def _encode_rare(value: Any, kind: type, other: Callable[[Any], Any]) -> Any:
+def _encode_rare(value: Value, kind: type, other: Coder) -> Any:
     if kind is frozenset:
         return {"f": [encode(v, other) for v in value]}
     if kind is bytes:
@@ -64,6 +90,8 @@ def _encode_rare(value: Any, kind: type, other: Callable[[Any], Any]) -> Any:
     if module == "collections":
         if name == "deque":
             return {"Q": [[encode(v, other) for v in value], value.maxlen]}
+        if name == "UserDict":
+            return {"D": [name, [[encode(k, other), encode(v, other)] for k, v in value.data.items()]]}
         if name in ("Counter", "OrderedDict", "defaultdict") and kind is getattr(sys.modules[module], name):
             if name == "defaultdict" and value.default_factory in FACTORIES:
                 name = f"defaultdict {value.default_factory.__name__}"
@@ -72,6 +100,12 @@ def _encode_rare(value: Any, kind: type, other: Callable[[Any], Any]) -> Any:
         return {"q": [encode(value.numerator), encode(value.denominator)]}
     if module == "decimal" and name == "Decimal" and _is_std(kind, module, name):
         return {"m": str(value)}
+    if kind is memoryview:
+        return {"mv": value.tobytes().hex()}
+    if module == "uuid" and name == "UUID" and _is_std(kind, module, name):
+        return {"U": value.hex}
+    if module.startswith("pathlib") and name in PATHS and _is_std(kind, "pathlib", name):
+        return {"P": [name, str(value)]}
     if module == "datetime" and _is_std(kind, module, name):
         return _encode_time(value, name, other)
     if module == "numpy" or module.startswith("numpy."):
@@ -83,7 +117,7 @@ def _is_std(kind: type, module: str, name: str) -> bool:
     return getattr(sys.modules.get(module), name, None) is kind
 
 
-def _encode_time(value: Any, name: str, other: Callable[[Any], Any]) -> Any:
+def _encode_time(value: Value, name: str, other: Coder) -> Any:
     if name == "date":
         return {"T": [name, [value.year, value.month, value.day]]}
     if name == "timedelta":
@@ -101,20 +135,23 @@ def _encode_time(value: Any, name: str, other: Callable[[Any], Any]) -> Any:
         return {"T": [name, fields]}
     if name == "time" and value.tzinfo is None:
         return {"T": [name, [value.hour, value.minute, value.second, value.microsecond]]}
-    return other(value)
+    return other.other(value)
 
 
-def _encode_numpy(value: Any, kind: type, other: Callable[[Any], Any]) -> Any:
+def _encode_numpy(value: Value, kind: type, other: Coder) -> Any:
     numpy = sys.modules["numpy"]
     if issubclass(kind, numpy.ndarray) and value.dtype.kind in ARRAY_KINDS:
         plain = numpy.asarray(value)
         return {"na": [plain.dtype.str, list(plain.shape), [encode(v) for v in plain.ravel().tolist()]]}
     if issubclass(kind, numpy.generic) and value.dtype.kind in ARRAY_KINDS:
         return {"ns": [value.dtype.str, encode(value.item())]}
-    return other(value)
+    return other.other(value)
 
 
-def _encode_subclass(value: Any, kind: type, other: Callable[[Any], Any]) -> Any:
+def _encode_subclass(value: Value, kind: type, other: Coder) -> Any:
+    special = other.subclass(value, kind)
+    if special is not None:
+        return special
     if issubclass(kind, tuple):
         items = [encode(v, other) for v in tuple.__iter__(value)]
         fields = getattr(kind, "_fields", None)
@@ -138,7 +175,7 @@ def _encode_subclass(value: Any, kind: type, other: Callable[[Any], Any]) -> Any
         return {"s" if base is set else "f": [encode(v, other) for v in base.__iter__(value)]}
     if "numpy" in sys.modules and issubclass(kind, sys.modules["numpy"].ndarray):
         return _encode_numpy(value, kind, other)
-    return other(value)
+    return other.other(value)
 
 
 def unknown(tag: str, body: object) -> Any:
@@ -163,15 +200,15 @@ def decode(message: object, other: Callable[[str, Any], Any] = unknown) -> Any:
     return maker(body, other) if maker else other(tag, body)
 
 
-def _pairs(body: Any, other: Callable[[str, Any], Any]) -> dict[Any, Any]:
+def _pairs(body: Value, other: Callable[[str, Any], Any]) -> dict[Any, Any]:
     return {decode(k, other): decode(v, other) for k, v in body}
 
 
-def _integer(body: Any, _: Any) -> int:
+def _integer(body: Value, _: Any) -> int:
     return int(body, 16)
 
 
-def _mapping(body: Any, other: Callable[[str, Any], Any]) -> Any:
+def _mapping(body: Value, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     name, pairs = body
@@ -181,20 +218,22 @@ def _mapping(body: Any, other: Callable[[str, Any], Any]) -> Any:
         for key, count in plain.items():
             dict.__setitem__(counter, key, count)
         return counter
+    if name == "UserDict":
+        return collections.UserDict(plain)
     if name == "OrderedDict":
         return collections.OrderedDict(plain)
     factory = next((f for f in FACTORIES if name == f"defaultdict {f.__name__}"), None)
     return collections.defaultdict(factory, plain)
 
 
-def _queue(body: Any, other: Callable[[str, Any], Any]) -> Any:
+def _queue(body: Value, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     items, most = body
     return collections.deque((decode(v, other) for v in items), most)
 
 
-def _named(body: Any, other: Callable[[str, Any], Any]) -> Any:
+def _named(body: Value, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     name, fields, items = body
@@ -203,9 +242,11 @@ def _named(body: Any, other: Callable[[str, Any], Any]) -> Any:
     return collections.namedtuple(name, fields, rename=True)(*[decode(v, other) for v in items])
 
 
-def _fraction(body: Any, other: Callable[[str, Any], Any]) -> Any:
+def _fraction(body: Value, other: Callable[[str, Any], Any]) -> Any:
     from fractions import Fraction
 
+    if any(type(v) is dict and len(str(v.get("i", ""))) > MOST_HEX for v in body):
+        raise BadWire("a fraction that costs too much")  # its parts are brought to lowest terms
     top, bottom = (decode(v) for v in body)
     if type(top) is not int or type(bottom) is not int or bottom == 0:
         raise BadWire("bad fraction")
@@ -220,7 +261,7 @@ def _decimal(body: object, _: object) -> Any:
     return Decimal(body)
 
 
-def _time(body: Any, _: Any) -> Any:
+def _time(body: Value, _: Any) -> Any:
     import datetime
 
     name, fields = body
@@ -229,22 +270,37 @@ def _time(body: Any, _: Any) -> Any:
     return getattr(datetime, name)(*fields)
 
 
-def _array(body: Any, _: Any) -> Any:
+def _array(body: Value, _: Any) -> Any:
     import numpy
 
     kind, shape, items = body
-    if numpy.dtype(kind).kind not in ARRAY_KINDS:
+    if type(kind) is not str or not ARRAY_TYPE.fullmatch(kind):
         raise BadWire("bad array")
     return numpy.array([decode(v) for v in items], dtype=kind).reshape(shape)
 
 
-def _scalar(body: Any, _: Any) -> Any:
+def _scalar(body: Value, _: Any) -> Any:
     kind, item = body
     import numpy
 
-    if numpy.dtype(kind).kind not in ARRAY_KINDS:
+    if type(kind) is not str or not ARRAY_TYPE.fullmatch(kind):
         raise BadWire("bad scalar")
     return numpy.dtype(kind).type(decode(item))
+
+
+def _path(body: Value, _: Any) -> Any:
+    import pathlib
+
+    name, text = body
+    if name not in PATHS or type(text) is not str:
+        raise BadWire("bad path")
+    return getattr(pathlib, name)(text)
+
+
+def _uuid(body: Value, _: Any) -> Any:
+    import uuid
+
+    return uuid.UUID(hex=body)
 
 
 _MAKERS: dict[str, Callable[[Any, Callable[[str, Any], Any]], Any]] = {
@@ -264,6 +320,9 @@ _MAKERS: dict[str, Callable[[Any, Callable[[str, Any], Any]], Any]] = {
     "q": _fraction,
     "m": _decimal,
     "T": _time,
+    "mv": lambda b, o: memoryview(bytes.fromhex(b)),
+    "U": _uuid,
+    "P": _path,
     "na": _array,
     "ns": _scalar,
 }

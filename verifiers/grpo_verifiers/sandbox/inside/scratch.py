@@ -1,0 +1,41 @@
+"""The small files of the scratch folder, for a test program and a solution that hand files to each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+MOST_FILE = 1 << 20
+OPEN = open  # a test may patch the name
+
+
+def read_files(folder: str = "/tmp") -> dict[str, str]:
+    """The small files of the scratch folder, as hexadecimal digits."""
+    found = dict[str, str]()
+    try:
+        for root, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(root, name)
+                if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= MOST_FILE:
+                    with OPEN(path, "rb") as file:
+                        found[path] = file.read().hex()
+            if len(found) > 200:
+                break
+    except OSError:
+        pass
+    return found
+
+
+def write_files(files: dict[str, Any]) -> None:
+    """Write such files; None takes one away. Only below the scratch folder."""
+    for path, text in files.items():
+        if os.path.normpath(path) != path or not path.startswith("/tmp/"):
+            continue
+        with contextlib.suppress(OSError):
+            if text is None:
+                os.unlink(path)
+                continue
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with OPEN(path, "wb") as file:
+                file.write(bytes.fromhex(text))

@@ -1,0 +1,1 @@
+"""The side of a test program that nobody trusts: the solution, answering."""

@@ -1,0 +1,277 @@
+"""How the solution's side tells of what is no plain value: the class once, with what its objects can do, then by number.
+
+Nothing here is trusted; the test program's side takes from it what cannot hurt.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import sys
+import types
+from typing import Any
+
+from .. import wire
+from ..wire import Value
+from .ends import PeerEnd
+
+PROTOCOLS = """
+__call__ __iter__ __next__ __len__ __contains__ __getitem__ __setitem__ __delitem__ __enter__ __exit__ __aiter__ __anext__
+__aenter__ __aexit__ __await__ __bool__ __reversed__ __index__ __int__ __float__ __round__ __abs__ __neg__ __pos__ __invert__
+__add__ __sub__ __mul__ __truediv__ __floordiv__ __mod__ __pow__ __matmul__ __and__ __or__ __xor__
+__eq__ __lt__ __le__ __gt__ __ge__
+""".split()  # noqa: SIM905
+FLAGS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+ORDER = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__")
+ENUM_BASES = (enum.IntFlag, enum.Flag, enum.IntEnum, enum.StrEnum, enum.Enum)
+ATTRIBUTES = (
+    *(
+        "errno",
+        "strerror",
+        "filename",
+        "filename2",
+        "msg",
+        "doc",
+        "pos",
+        "lineno",
+        "colno",
+        "name",
+        "obj",
+        "path",
+    ),
+    *("start", "end", "reason", "object", "encoding", "value", "code", "text", "offset"),
+)
+
+
+class Describer:
+    """Makes the messages; each class is described the first time only."""
+
+    def __init__(self, peer: PeerEnd) -> None:
+        self.peer, self.told = peer, set[int]()
+
+    def is_own(self, kind: type) -> bool:
+        """Whether a class is one that the solution (or its own code) defines."""
+        return kind.__module__ in ("solution", "__main__") or standard_name(kind) is None
+
+    def value(self, value: Value, kind: type) -> Any:
+        """The message for an object of a subclass of a plain type that keeps its class; None for all others."""
+        if isinstance(value, type) or not self.is_own(kind):
+            return None
+        if isinstance(value, enum.Enum):
+            about = self.cls(kind)
+            return {"en": [about, value.name]} if about.get("kind", "enum") == "enum" and value.name else None
+        if isinstance(value, tuple) and _is_named(kind):
+            return {"nt": [self.cls(kind), [self.peer.encode(v) for v in tuple.__iter__(value)]]}
+        return None
+
+    def other(self, value: Value, kind: type) -> Any:
+        """The message for what is no plain value."""
+        if isinstance(value, type):
+            name = standard_name(value)
+            return {"g": name} if name is not None else {"hc": self.cls(value)}
+        made = self.value(value, kind)
+        if made is not None:
+            return made
+        if isinstance(value, BaseException):
+            return {"x": self.exception(value)}
+        if kind is types.CoroutineType:
+            return {"co": [self.peer.number(value), value.__name__, value.__qualname__]}
+        alias = _alias(value)
+        if alias is not None:
+            return {"ga": [alias[0], [self.peer.encode(a) for a in alias[1]]]}
+        about: dict[str, Any] = {"n": self.peer.number(value), "c": self.cls(kind)}
+        if type(getattr(value, "__name__", None)) is str and callable(value):
+            about["f"] = self._function(value)
+        fields = self.fields(value)
+        if fields is not None:
+            about["v"] = fields
+        return {"h": about}
+
+    def cls(self, kind: type) -> dict[str, Any]:
+        """A class: its number, and the first time all about it."""
+        number = self.peer.number(kind)
+        if number in self.told:
+            return {"n": number}
+        self.told.add(number)
+        own = self.is_own(kind)
+        names: Any = vars(kind) if own else [n for n in dir(kind) if n not in ORDER]
+        about: dict[str, Any] = {
+            "n": number,
+            "t": kind.__name__,
+            "q": kind.__qualname__,
+            "d": kind.__doc__ if type(kind.__doc__) is str and own else None,
+            "p": [p for p in PROTOCOLS if p in names and (not own or names[p] is not None)],
+            "b": [self.cls(b) for b in kind.__bases__ if standard_name(b) is None] if own else [],
+            "m": [[n, _doc(f)] for n, f in vars(kind).items() if isinstance(f, types.FunctionType)]
+            if own
+            else [],
+        }
+        if not own:
+            about["s"] = standard_name(kind)
+        if own and "__annotations__" in vars(kind):
+            about["a"] = {k: self.peer.encode(v) for k, v in kind.__annotations__.items()}
+        if issubclass(kind, BaseException):
+            return {**about, "kind": "exception", "e": bases(kind)}
+        if issubclass(kind, enum.Enum) and own:
+            return {**about, **self._enum(kind)}
+        if issubclass(kind, tuple) and _is_named(kind):
+            given: Any = kind
+            defaults = [[k, self.peer.encode(v)] for k, v in given._field_defaults.items()]
+            return {
+                **about,
+                "kind": "named",
+                "fields": list(given._fields),
+                "defaults": defaults,
+                "r": _members(kind),
+            }
+        if dataclasses.is_dataclass(kind) and own:
+            return {**about, **self._dataclass(kind)}
+        return about
+
+    def _enum(self, kind: Value) -> dict[str, Any]:
+        try:
+            members = [[name, wire.encode(m.value)] for name, m in kind.__members__.items()]
+        except wire.NotPlain:
+            return {}
+        base = next(b.__name__ for b in ENUM_BASES if issubclass(kind, b))
+        return {"kind": "enum", "base": base, "members": members, "r": _members(kind)}
+
+    def _dataclass(self, kind: Value) -> dict[str, Any]:
+        made = []
+        for f in dataclasses.fields(kind):
+            default = f.default if f.default is not dataclasses.MISSING else None
+            if f.default_factory is not dataclasses.MISSING:
+                default = f.default_factory()
+            has = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
+            made.append([f.name, self.peer.encode(f.type), has, self.peer.encode(default), f.init, f.kw_only])
+        params = kind.__dataclass_params__
+        plain = params.init and params.eq and "__post_init__" not in dir(kind)
+        return {
+            "kind": "data",
+            "fields": made,
+            "frozen": params.frozen,
+            "order": params.order,
+            "plain": bool(plain),
+        }
+
+    def fields(self, value: Value) -> list[Any] | None:
+        """The values of a dataclass object's fields, as they are now."""
+        kind = type(value)
+        if "__dataclass_fields__" not in dir(kind) or isinstance(value, type) or not self.is_own(kind):
+            return None
+        if isinstance(value, BaseException):
+            return None
+        try:
+            return [self.peer.encode(getattr(value, f.name)) for f in dataclasses.fields(kind)]
+        except (AttributeError, RecursionError):
+            return None
+
+    def _function(self, value: Value) -> dict[str, Any]:
+        try:
+            notes = {k: self.peer.encode(v) for k, v in getattr(value, "__annotations__", {}).items()}
+        except RecursionError:
+            notes = {}
+        parameters = []
+        try:
+            for p in inspect.signature(value).parameters.values():
+                has = p.default is not p.empty
+                parameters.append([p.name, int(p.kind), has, self.peer.encode(p.default) if has else None])
+        except (ValueError, TypeError):
+            parameters = []
+        return {
+            "name": value.__name__,
+            "qualname": str(getattr(value, "__qualname__", value.__name__)),
+            "doc": _doc(value),
+            "notes": notes,
+            "parameters": parameters,
+            "flags": getattr(getattr(value, "__code__", None), "co_flags", 0) & FLAGS,
+        }
+
+    def exception(self, err: BaseException, depth: int = 0) -> dict[str, Any]:
+        """An exception: its class, arguments, attributes, text, notes, cause."""
+        kind = type(err)
+        about: dict[str, Any] = {"e": bases(kind), "t": kind.__name__}
+        if standard_name(kind) is None:
+            about["c"] = self.cls(kind)
+            about["n"] = self.peer.number(err)
+        try:
+            about["args"] = [self.peer.encode(a) for a in BaseException.__getattribute__(err, "args")]
+        except (RecursionError, TypeError, MemoryError):
+            about["args"] = []
+        given = dict(vars(err)) if "n" not in about else {}
+        given |= {a: getattr(err, a) for a in ATTRIBUTES if a not in given and hasattr(err, a)}
+        try:
+            about["a"] = [
+                [k, self.peer.encode(v)] for k, v in given.items() if v is not err and k != "__notes__"
+            ]
+            if kind.__str__ not in (BaseException.__str__, Exception.__str__):
+                about["s"] = str(err)
+        except Exception:  # noqa: BLE001 - its text or an attribute fails: it goes without
+            about.setdefault("a", [])
+        about["notes"] = [str(n) for n in getattr(err, "__notes__", ())]
+        if depth < 4:
+            if err.__cause__ is not None:
+                about["cause"] = self.exception(err.__cause__, depth + 1)
+            elif err.__context__ is not None and err.__context__ is not err:
+                about["context"] = self.exception(err.__context__, depth + 1)
+        return about
+
+
+def standard_name(kind: type) -> list[str] | None:
+    """Module and name of a class of the standard library, of numpy and the like; None for any other."""
+    module = kind.__module__
+    if module in ("solution", "__main__") or type(module) is not str:
+        return None
+    if (
+        module.split(".")[0] not in sys.stdlib_module_names
+        and "." not in module
+        and module not in sys.modules
+    ):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is kind:
+        return [module, kind.__qualname__]
+    # generators, functions and iterators have classes that no module names
+    return ["builtins", kind.__qualname__] if module == "builtins" else None
+
+
+def bases(kind: type) -> list[str]:
+    """The names of an exception class's standard ancestors, nearest first."""
+    return [".".join(name) for c in kind.__mro__ if (name := standard_name(c)) is not None]
+
+
+def _is_named(kind: Value) -> bool:
+    fields = getattr(kind, "_fields", None)
+    return isinstance(fields, tuple) and all(type(f) is str for f in fields) and hasattr(kind, "_make")
+
+
+def _members(kind: type) -> list[str]:
+    return [n for n, f in vars(kind).items() if isinstance(f, property) and not n.startswith("_")]
+
+
+def _doc(value: object) -> str | None:
+    text = getattr(value, "__doc__", None)
+    return text if type(text) is str else None
+
+
+def _alias(value: Value) -> tuple[str, tuple[Any, ...]] | None:
+    """`list[int]`, `List[int]`, `int | None`, `Optional[int]`: what is subscripted and by what."""
+    import typing
+
+    origin = getattr(value, "__origin__", None)
+    if isinstance(value, types.UnionType):
+        return "|", value.__args__
+    if isinstance(value, types.GenericAlias) and isinstance(origin, type):
+        return origin.__name__, value.__args__
+    if type(value).__module__ == "typing":
+        if value is typing.Any:
+            return "Any", ()
+        if origin is typing.Union:
+            return "Union", value.__args__
+        name = getattr(value, "_name", None)
+        if type(name) is str and hasattr(typing, name):
+            return "typing." + name, tuple(getattr(value, "__args__", ()))
+    return None

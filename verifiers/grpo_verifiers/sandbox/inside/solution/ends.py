@@ -1,0 +1,25 @@
+"""The connection to a test program as the parts of the solution's side see it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+
+class PeerEnd(Protocol):
+    """What the describer and lent things need of the peer."""
+
+    fd: int
+    lock: threading.RLock
+
+    def number(self, value: object) -> int:
+        """The number of an object."""
+
+    def encode(self, value: object) -> Any:
+        """A value as the test program gets it."""
+
+    def decode(self, message: object) -> Any:
+        """A value of the test program."""
+
+    def ask(self, message: object) -> Any:
+        """A question to the test program."""

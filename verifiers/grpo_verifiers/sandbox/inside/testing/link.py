@@ -1,0 +1,241 @@
+"""The test program's end of the connection to a solution: questions and answers, and what each message means here.
+
+Whatever the solution sends is taken for nothing but the answer to what was asked. What a call has changed in its
+arguments is kept back and written at the end of the statement, so that a test's own reference value
+(`assert f(xs) == sorted(xs)`) is made from the unchanged argument.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import threading
+from typing import Any
+
+from .. import frames, wire
+from ..wire import Value
+from ..writing import hides, write_back
+from .ends import Stopped
+from .handles import Handle, HandleMeta, doubt
+from .lending import Lender
+from .live import Live
+from .mirrors import Mirrors
+from .raised import RaisedErrors
+from .records import is_as_made
+
+
+class Link(wire.Coder):
+    """The connection to one solution."""
+
+    def __init__(self, fd: int, namespace: dict[str, Any], shared: frozenset[str], trusted: bool) -> None:
+        self.fd, self.namespace, self.shared, self.trusted = fd, namespace, shared, trusted
+        self.mirrors, self.lender, self.raiser = Mirrors(self), Lender(self), RaisedErrors(self)
+        self.handles: dict[int, Any] = {}
+        self.pending: list[tuple[Any, Any]] = []
+        self.calls, self.asked, self.is_dead = 0, 0, False
+        self.native, self.untrusted = False, False
+        self.lock = threading.RLock()
+        self.live = Live(self)
+        self.arguments: list[tuple[Any, dict[str, Any]]] = []
+
+    def ask(self, *request: object) -> Any:
+        """One question, and the answers to what the solution asks back meanwhile."""
+        return self._ask(list(request), (), {})
+
+    def names(self, wanted: list[str]) -> dict[str, Any]:
+        """Those of these names that the solution defines. The answer has one place for each name and no names of its own."""
+        if not wanted:
+            return {}
+        asked = self.asked
+        found = self.ask("names", wanted)
+        self.asked = asked
+        good = type(found) is list and len(found) == len(wanted)
+        if not good or not all(f is None or (type(f) is list and len(f) == 1) for f in found):
+            self.is_dead = True
+            raise Stopped
+        values = {name: f[0] for name, f in zip(wanted, found, strict=True) if f is not None}
+        self.native = self.native or any(type(type(v)) is not HandleMeta for v in values.values())
+        return values
+
+    def call(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the solution."""
+        self.calls += 1
+        sent = [self.encode(a) for a in args]
+        named = {k: self.encode(v) for k, v in kwargs.items()}
+        return self._ask(["call", number, sent, named, self.lender.world()], args, kwargs)
+
+    def method(
+        self,
+        number: int,
+        name: str,
+        stub: Value,
+        target: Value,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call a method; one that a subclass in the test has overridden is called as of the class that the stub is in."""
+        self.calls += 1
+        found = next((vars(c)[name] for c in type.mro(type(target)) if name in vars(c)), stub)
+        sent = [self.encode(a) for a in (target, *args)]
+        named = {k: self.encode(v) for k, v in kwargs.items()}
+        by_class = found is not stub or name.startswith("__")
+        request = ["method", {"k": number}, name, sent, named, by_class, self.lender.world()]
+        return self._ask(request, (target, *args), kwargs)
+
+    def construct(self, cls: Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make an object of a class. It is trusted to be what was asked for only as far as the test can tell."""
+        before = set(self.handles)
+        made = self.call(vars(cls)["_class_number"], args, kwargs)
+        if not isinstance(made, Handle):
+            return made
+        about = self.mirrors.about.get(cls)
+        is_bad = made._fields is not None and not is_as_made(self, about, made, cls, args, kwargs)
+        if is_bad or made._number in before:
+            doubt(made)
+        return made
+
+    def derive(self, meta: Value, name: str, parents: tuple[type, ...], space: dict[str, Any]) -> Any:
+        """A class that the test derives from the solution's: made on both sides."""
+        return self.mirrors.derive(meta, name, parents, space)
+
+    def abilities(self, cls: type) -> frozenset[str]:
+        """The special methods that a class of the solution has, with those of its bases."""
+        return self.mirrors.abilities(cls)
+
+    def set_field(self, handle: Value, name: str, value: Value) -> None:
+        """The test has set a field of a dataclass object."""
+        place = self.mirrors.field_place(type(handle), name)
+        if place is not None and handle._fields is not None:
+            handle._fields[place] = value
+
+    def _ask(self, request: list[Any], args: Value, kwargs: dict[str, Any]) -> Any:
+        if self.is_dead:
+            raise Stopped
+        with self.lock:
+            self.asked += 1
+            self.arguments.append((args, kwargs))
+            try:
+                reply = self._reply(request)
+                if reply[0] == "ok":
+                    value = self.decode(reply[1])
+                    self._keep(reply[2:], args, kwargs)
+                    return value
+                self._keep(reply[2:], args, kwargs)
+                err = self.raiser.exception(reply[1], request[0])
+            except Exception as bad:  # no malformed answer may reach a test as an exception that it expects
+                self.is_dead = True
+                raise Stopped from bad
+            finally:
+                self.arguments.pop()
+        raise err
+
+    def _reply(self, request: list[Any]) -> Any:
+        changed = self.live.changed() if self.live.entries else None
+        if changed:
+            frames.send(self.fd, ["live", changed])
+        frames.send(self.fd, request)
+        while True:
+            reply = frames.receive(self.fd)
+            if reply[0] in ("ok", "raise"):
+                return reply
+            if reply[0] == "out":
+                stream = sys.stderr if reply[1] == "stderr" else sys.stdout
+                with contextlib.suppress(OSError, ValueError, AttributeError):
+                    stream.write(str(reply[2]))
+            elif reply[0] == "files":
+                self.lender.take_files(reply[1])
+            else:
+                frames.send(self.fd, self.lender.answer(reply))
+
+    def _keep(self, changed: list[Any], args: Value, kwargs: dict[str, Any]) -> None:
+        for place, value in changed[0] if changed else ():
+            target = kwargs[place] if type(place) is str else args[place]
+            if isinstance(target, Handle):
+                self.pending.append((target, [self.decode(v) for v in value["fv"]]))
+            elif type(value) is dict and "io" in value and type(target) is io.StringIO:
+                self.pending.append((target, (str(value["io"][0]), int(value["io"][1]))))
+            else:
+                self.pending.append((target, self.decode(value)))
+
+    def commit(self) -> None:
+        """Write back what calls of the finished statement changed in their arguments."""
+        if self.pending:
+            waiting, self.pending = self.pending, []
+            for target, value in waiting:
+                if not isinstance(target, Handle):
+                    write_back(target, value)
+                elif target._fields is not None:
+                    target._fields[:] = value
+
+    def encode(self, value: object) -> Any:
+        """A value as the solution gets it."""
+        return wire.encode(value, self)
+
+    def subclass(self, value: Value, kind: type) -> Any:
+        """Values of classes that stand for the solution's enumerations and named tuples."""
+        number = self.mirrors.natives.get(kind)
+        if number is None:
+            return None
+        if isinstance(value, tuple):
+            return {"nt": [number, [self.encode(v) for v in value]]}
+        return {"en": [number, value.name]}
+
+    def other(self, value: Value) -> Any:
+        """What is no plain value."""
+        if isinstance(value, Handle):
+            return {"k": value._number}
+        if isinstance(value, type):
+            own = vars(value).get("_class_number", self.mirrors.natives.get(value))
+            if own is not None:
+                return {"k": own}
+        if type(value) in self.mirrors.natives:
+            return self.subclass(value, type(value))
+        return self.lender.lend(value)
+
+    def decode(self, message: object) -> Any:
+        """A value of the solution."""
+        return wire.decode(message, self._resolve)
+
+    def _resolve(self, tag: str, body: Value) -> Any:
+        if tag == "h":
+            return self.mirrors.handle(body)
+        if tag == "a":
+            return self._alias(body)
+        if tag == "L":
+            return self.live.found(*body)
+        if tag in ("hc", "en", "nt", "g", "ga", "co"):
+            return getattr(self.mirrors, MEANINGS[tag])(body)
+        if tag == "x":
+            return self.raiser.exception(body, "value")
+        if tag in ("cb", "it", "ob"):
+            return self.lender.lent[body]
+        if tag == "o":
+            return shared_object(self, *body)
+        raise wire.BadWire(tag)
+
+    def _alias(self, path: Value) -> Any:
+        """A container of an argument of the running call, or inside one."""
+        args, kwargs = self.arguments[-1]
+        found = kwargs[path[0]] if type(path[0]) is str else args[path[0]]
+        for step in path[1:]:
+            if type(found) not in (list, dict):
+                raise wire.BadWire("bad place")
+            found = found[step]
+        return found
+
+
+def shared_object(link: Link, name: str, attributes: Value) -> Any:
+    """An object of a class that the prompt defines: rebuilt from its attributes with the trusted class."""
+    if name not in link.shared:
+        raise wire.BadWire("not a class of the prompt")
+    cls = link.namespace[name]
+    made = cls.__new__(cls)
+    for key, value in attributes:
+        if type(key) is not str or not key.isidentifier() or key.startswith("__") or hides(cls, key):
+            raise wire.BadWire("bad attribute")
+        made.__dict__[key] = link.decode(value)
+    return made
+
+
+MEANINGS = {"hc": "cls", "en": "member", "nt": "named", "g": "standard", "ga": "alias", "co": "coroutine"}

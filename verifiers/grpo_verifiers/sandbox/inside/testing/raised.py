@@ -1,0 +1,184 @@
+"""Exceptions of the solution, as the test program sees them raised."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+from ..wire import Value
+from .ends import Connection, SolutionExit, Stopped
+
+# StopIteration would end a test's own loop early, SystemExit the test itself, SkipTest would pass it
+NEVER_RAISED = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
+STEPS = {
+    "next": "StopIteration",
+    "send": "StopIteration",
+    "throw": "StopIteration",
+    "costep": "StopAsyncIteration",
+}
+STD_EXCEPTIONS = frozenset(
+    [
+        "json.decoder",
+        "decimal",
+        "statistics",
+        "re",
+        "struct",
+        "queue",
+        "_queue",
+        "zoneinfo",
+        "dataclasses",
+        "binascii",
+        "copy",
+        "csv",
+        "_csv",
+        "configparser",
+        "asyncio",
+        "asyncio.exceptions",
+        "concurrent.futures",
+        "concurrent.futures._base",
+        "concurrent.futures.thread",
+        "zlib",
+        "sqlite3",
+        "socket",
+        "ast",
+        "graphlib",
+        "locale",
+        "getopt",
+        "argparse",
+        "email.errors",
+        "html.parser",
+        "xml.etree.ElementTree",
+        "numpy.linalg",
+        "tokenize",
+    ]
+)
+
+
+class ExceptionMeta(type):
+    """The class of classes that stand for the solution's exceptions: calling one makes an exception there."""
+
+    def __call__(cls, *args: Value, **kwargs: Value) -> Any:
+        if "_class_number" not in vars(cls):
+            return super().__call__(*args, **kwargs)
+        return vars(cls)["_class_link"].construct(cls, args, kwargs)
+
+
+class RaisedErrors:
+    """Builds exceptions; remembers which ones came from the solution."""
+
+    def __init__(self, link: Connection) -> None:
+        self.link = link
+        self.made: list[BaseException] = []
+        self.known: dict[int, BaseException] = {}
+
+    def is_known(self, err: BaseException) -> bool:
+        """Whether an exception, or one that it was raised from, is one that the solution raised."""
+        seen: BaseException | None = err
+        while seen is not None:
+            if any(e is seen for e in self.made):
+                return True
+            seen = seen.__cause__ or seen.__context__
+        return False
+
+    def exception(self, about: Value, request: str) -> BaseException:
+        """The exception behind a message."""
+        if about.get("n") in self.known:
+            return self.known[about["n"]]
+        names = [n.rpartition(".")[2] for n in about["e"]]
+        values = [self.link.decode(a) for a in about["args"]]
+        if STEPS.get(request, "-") in names:
+            step: Any = StopIteration if "StopIteration" in names else StopAsyncIteration
+            end: BaseException = step(*values)
+            return end
+        made: BaseException
+        if "SystemExit" in names and request != "value":
+            made = SolutionExit(*values)
+        elif "Exception" not in names:
+            # what is no Exception would go past the test's own handlers
+            made = Stopped(str(about["t"])[:100]) if request != "value" else Exception(*values)
+        else:
+            made = self._plain(about, names, values)
+        self.made.append(made)
+        return made
+
+    def _plain(self, about: Value, names: list[str], values: list[Any]) -> BaseException:
+        cls: Any = self.link.mirrors.cls(about["c"]) if "c" in about else standard(about["e"])
+        if issubclass(cls, BaseExceptionGroup):
+            made: BaseException = cls(*values)
+        else:
+            made = cls.__new__(cls, *values) if "OSError" in names else cls.__new__(cls)
+        made.args = tuple(values)
+        if "n" in about:
+            made.__dict__["_number"] = about["n"]
+            self.known[about["n"]] = made
+        elif "OSError" in names and len(values) >= 2:
+            made.__init__(*values)  # type: ignore[misc]
+        for name, value in about.get("a", ()):
+            if type(name) is str and name.isidentifier() and not name.startswith("_") and name != "args":
+                try:
+                    setattr(made, name, self.link.decode(value))
+                except (AttributeError, TypeError):
+                    continue
+        if type(about.get("s")) is str:
+            made.__dict__["_said"] = about["s"]
+        for note in about.get("notes", ()):
+            made.add_note(str(note))
+        if "cause" in about:
+            made.__cause__ = self.exception(about["cause"], "value")
+        elif "context" in about:
+            made.__context__ = self.exception(about["context"], "value")
+        return made
+
+    def cls(self, about: Value) -> type[BaseException]:
+        """The class that stands for an exception class of the solution."""
+        own = [self.link.mirrors.cls(b) for b in about["b"]]
+        parents = [b for b in own if isinstance(b, type) and issubclass(b, BaseException)]
+        base = standard(about["e"])
+        if not any(issubclass(p, base) for p in parents):
+            parents.append(base)
+        link = self.link
+
+        def __getattr__(self: Value, name: str) -> Any:
+            if name.startswith("_") or "_number" not in self.__dict__:
+                raise AttributeError(name)
+            return link.ask("get", {"k": self.__dict__["_number"]}, name)
+
+        def __str__(self: Value) -> str:
+            said = self.__dict__.get("_said")
+            return said if type(said) is str else _text(self)
+
+        body = {
+            "_class_number": about["n"],
+            "_class_link": link,
+            "__module__": "solution",
+            "__qualname__": str(about["q"])[:100],
+            "__doc__": about["d"] if type(about["d"]) is str else None,
+            "__getattr__": __getattr__,
+            "__str__": __str__,
+        }
+        meta: Any = (
+            ExceptionMeta if all(type(p) in (type, ExceptionMeta) for p in parents) else type(parents[0])
+        )
+        made: type[BaseException] = meta(str(about["t"])[:100], tuple(parents), body)
+        return made
+
+
+def _text(err: BaseException) -> str:
+    return "" if not err.args else str(err.args[0]) if len(err.args) == 1 else str(err.args)
+
+
+def standard(names: Value) -> type[BaseException]:
+    """The nearest standard exception class of these names that a test may see raised."""
+    for full in names:
+        module, _, name = full.rpartition(".")
+        if name in NEVER_RAISED:
+            return RuntimeError
+        if module != "builtins" and module not in STD_EXCEPTIONS:
+            continue  # unittest.SkipTest would pass a test case
+        if module not in sys.modules and module != "builtins":
+            __import__(module)
+        found = getattr(builtins if module == "builtins" else sys.modules.get(module), name, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            return found
+    return Exception

@@ -1,0 +1,56 @@
+"""Making an argument of the test equal to what a call left of it."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections import deque
+from typing import Any
+
+from .wire import Value
+
+
+def hides(cls: type, name: str) -> bool:
+    """Whether an attribute of that name would stand before what the class itself does: its methods and properties."""
+    found = inspect.getattr_static(cls, name, None)
+    return callable(found) or (hasattr(type(found), "__get__") and not inspect.ismemberdescriptor(found))
+
+
+def write_back(target: Value, value: Value) -> None:
+    """Make a mutable argument equal to what the call left of it, keeping the identity of what is inside."""
+    if type(target) is io.StringIO:
+        target.seek(0)
+        target.truncate()
+        target.write(value[0])
+        target.seek(value[1])
+    elif type(target) is list and type(value) is list:
+        merged = [_merge(old, new) for old, new in zip(target, value, strict=False)]
+        target[:] = merged + value[len(merged) :]
+    elif isinstance(target, dict) and isinstance(value, dict):
+        merged_items = {k: _merge(target[k], v) if k in target else v for k, v in value.items()}
+        target.clear()
+        target.update(merged_items)
+    elif isinstance(target, set) and isinstance(value, set):
+        target.clear()
+        target.update(value)
+    elif type(target) is bytearray and type(value) is bytearray:
+        target[:] = value
+    elif type(target) is deque and type(value) is deque:
+        target.clear()
+        target.extend(value)
+    elif type(target) is tuple and type(value) is tuple:
+        for old, new in zip(target, value, strict=False):
+            _merge(old, new)
+    elif type(target).__module__ == "numpy" and type(value) is type(target) and target.shape == value.shape:
+        target[...] = value
+    elif (
+        type(target) is type(value) and type(target).__module__ == "__main__" and hasattr(target, "__dict__")
+    ):
+        target.__dict__.update(value.__dict__)
+
+
+def _merge(old: object, new: object) -> Any:
+    if type(old) is type(new) and type(old) in (list, dict, set, tuple):
+        write_back(old, new)
+        return old if type(old) is not tuple else new
+    return new
