@@ -106,7 +106,7 @@ def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({}, "`tests` is empty"),
+        ({}, "no column holds the tests"),
         ({"tests": []}, "`tests` is empty"),
         ({"tests": ["x = 1"]}, "asserts nothing"),
         ({"tests": ["assert f("]}, "no Python"),

@@ -45,7 +45,9 @@ LANGUAGES = {
     ),
     "c": Language("main.c", ("c",), ("gcc", "-O2", "-o", PRODUCT, "main.c", "-lm"), ("./main",)),
     "javascript": Language("main.js", ("javascript", "js", "node"), (), ("node", "main.js")),
-    "bash": Language("main.sh", ("bash", "sh", "shell"), (), ("bash", "main.sh")),
+    "bash": Language(
+        "main.sh", ("bash", "sh", "shell", "console", "zsh", "shell-session"), (), ("bash", "main.sh")
+    ),
 }
 
 

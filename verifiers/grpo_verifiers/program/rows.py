@@ -1,21 +1,36 @@
-"""Rows as data sets store them, brought to the columns of `code`: HumanEval, MBPP, APPS, LiveCodeBench, our own cases.
+"""Rows as data sets store them, brought to the columns of `code`: HumanEval, MBPP, EvalPlus, APPS, TACO, LiveCodeBench and others.
 
 A data set's own file is read as it is; a row that has `tests` is taken at its word.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import io
 import json
 import pickle
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_verifiers.verifier import BadGold
 
-FIELDS = ("tests", "style", "entry_point", "prompt_code", "setup", "scoring", "timeout", "mem_mb", "needs")
+CLOSE = 1e-6  # what the checkers of APPS, TACO and CodeContests let decimals differ by, or less
+PYTHON3 = 3  # the language of a solution, in CodeContests
+NONE: dict[str, list[str]] = {"input": [], "output": []}
+FIELDS = (
+    "tests",
+    "style",
+    "entry_point",
+    "prompt_code",
+    "setup",
+    "scoring",
+    "timeout",
+    "mem_mb",
+    "needs",
+    "compare",
+)
 # what LeetCode gives every solution; LiveCodeBench and APPS solutions count on it
 LEETCODE_SETUP = """from typing import *
 from collections import *
@@ -39,18 +54,13 @@ def code_row(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def layout(row: Mapping[str, Any]) -> str:
-    """Which data set's columns a row has: humaneval, mbpp, apps, livecodebench, code, answer (tests under that name), unknown."""
+    """Which data set's columns a row has; `code`: our own, `answer`: tests under that name, `unknown`."""
     has = row.keys()
-    if {"test", "entry_point"} <= has and ("prompt" in has or "declaration" in has):
-        return "humaneval"
-    if "test_list" in has:
-        return "mbpp"
-    if "public_test_cases" in has or "private_test_cases" in has:
-        return "livecodebench"
-    if "input_output" in has:
-        return "apps"
-    if "tests" in has:
+    if "tests" in has and "test_list" not in has:
         return "code"
+    for name, (columns, _) in LAYOUTS.items():
+        if columns <= has and (name != "verl" or _ground_truth(row) is not None):
+            return name
     if isinstance(row.get("answer"), list) or (
         isinstance(row.get("answer"), str) and "assert" in row["answer"]
     ):
@@ -60,14 +70,18 @@ def layout(row: Mapping[str, Any]) -> str:
 
 def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with the columns of `code` beside its own."""
-    makers = {"humaneval": _humaneval, "mbpp": _mbpp, "apps": _apps, "livecodebench": _livecodebench}
     kind = layout(row)
     if kind == "answer":
         return {**row, "tests": row["answer"]}
-    if kind not in makers:
+    if kind == "unknown":
+        raise BadGold(
+            "no column holds the tests: `tests`, `test_list` or `answer`; or name it in `data.columns`. There are: "
+            + ", ".join(sorted(map(str, row)))[:300]
+        )
+    if kind == "code":
         return dict(row)
     try:
-        return {**row, **makers[kind](row)}
+        return {**row, **LAYOUTS[kind][1](row)}
     except (
         ValueError,
         TypeError,
@@ -92,6 +106,8 @@ def _humaneval(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mbpp(row: Mapping[str, Any]) -> dict[str, Any]:
     tests = [str(t) for t in row["test_list"]]
+    if isinstance(row.get("test"), str) and row["test"].strip():
+        tests.append(row["test"])  # EvalPlus's further tests
     imports = row.get("test_imports")
     setup = "\n".join(
         [*(imports if imports is not None else ()), str(row.get("test_setup_code") or "")]
@@ -99,6 +115,9 @@ def _mbpp(row: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"style": "assert", "tests": tests, "setup": setup}
     if row.get("entry_point"):
         out["entry_point"] = row["entry_point"]
+    elif isinstance(row.get("code"), str):
+        name = _defined_and_called(row["code"], tests)
+        out |= {"entry_point": name} if name else {}
     if isinstance(row.get("code"), str):
         out["solution"] = row["code"].replace("\r\n", "\n")
     return out
@@ -125,7 +144,8 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
             "setup": LEETCODE_SETUP,
         }
     else:
-        out = {"style": "stdio", "tests": [{"input": _text(i), "output": _text(o)} for i, o in pairs]}
+        tests = [{"input": _text(i), "output": _text(o), "float_tol": CLOSE} for i, o in pairs]
+        out = {"style": "stdio", "tests": tests, "compare": "tokens"}
     solutions = row.get("solutions")
     solutions = (
         json.loads(solutions) if isinstance(solutions, str) and solutions.startswith("[") else solutions
@@ -133,6 +153,115 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(solutions, list) and solutions:
         out["solution"] = solutions[0]
     return out
+
+
+def _defined_and_called(code: str, tests: list[str]) -> str | None:
+    """The function of the reference that the tests call, whatever else of that name there is."""
+    try:
+        defined = {n.name for n in ast.parse(code).body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        calls = [n for t in tests for n in ast.walk(ast.parse(t)) if isinstance(n, ast.Call)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = [n.func.id for n in calls if isinstance(n.func, ast.Name)]
+    return next((n for n in names if n in defined), None)
+
+
+def _codecontests(row: Mapping[str, Any]) -> dict[str, Any]:
+    tests = [
+        {"input": i, "output": o, "float_tol": CLOSE}
+        for part in ("public_tests", "private_tests", "generated_tests")
+        for i, o in zip((row.get(part) or NONE)["input"], (row.get(part) or NONE)["output"], strict=True)
+    ]
+    out: dict[str, Any] = {"style": "stdio", "tests": tests, "compare": "tokens"}
+    solutions = row.get("solutions") or {}
+    found = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=False)
+    python = next((text for language, text in found if language == PYTHON3), None)
+    return {**out, "solution": python} if python else out
+
+
+def _acecode(row: Mapping[str, Any]) -> dict[str, Any]:
+    cases = row["test_cases"]
+    return {"style": "assert", "tests": json.loads(cases) if isinstance(cases, str) else list(cases)}
+
+
+def _ground_truth(row: Mapping[str, Any]) -> Any:
+    """The tests in a row of verl's form, None for rows of other tasks in that form."""
+    model = row.get("reward_model")
+    truth = model.get("ground_truth") if isinstance(model, Mapping) else None
+    try:
+        found = json.loads(truth) if isinstance(truth, str) else truth
+    except ValueError:
+        return None
+    return found if isinstance(found, Mapping) and ({"inputs", "outputs"} <= found.keys()) else None
+
+
+def _verl(row: Mapping[str, Any]) -> dict[str, Any]:
+    return _apps({"input_output": dict(_ground_truth(row))})
+
+
+def _evalplus(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows without expected values: the reference and the program are run on the same inputs by the test program."""
+    prompt, entry = str(row.get("prompt") or ""), row["entry_point"]
+    reference = row["canonical_solution"]
+    if f"def {entry}" not in reference:
+        reference = prompt + reference
+    ast.parse(reference)
+    inputs = [*(row.get("base_input") or ()), *(row.get("plus_input") or ())]
+    if not inputs:
+        raise ValueError("`base_input` and `plus_input` are empty")
+    program = EVALPLUS.format(
+        reference=reference, inputs=json.dumps(inputs), entry=entry, close=float(row.get("atol") or 0)
+    )
+    has_stub = f"def {entry}" in prompt
+    out = {"style": "assert", "tests": program, "entry_point": entry, "solution": reference}
+    return {**out, "prompt_code": prompt} if has_stub else out
+
+
+EVALPLUS = """import copy, json, math
+_space = {{}}
+exec({reference!r}, _space)
+_reference = _space[{entry!r}]
+def _same(a, b):
+    if isinstance(a, float) and isinstance(b, (int, float)):
+        return a == b or abs(a - b) <= max({close!r}, 1e-6 * abs(a)) or (a != a and b != b)
+    if isinstance(a, (list, tuple)) and type(a) is type(b) and len(a) == len(b):
+        return all(_same(x, y) for x, y in zip(a, b))
+    return a == b
+def check(candidate):
+    for _given in json.loads({inputs!r}):
+        _wanted = _reference(*copy.deepcopy(_given))
+        _found = candidate(*copy.deepcopy(_given))
+        assert _same(_wanted, _found)
+"""
+
+
+def _humanevalx(row: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = str(row["prompt"])
+    names = [
+        n.name for n in ast.parse(prompt.rstrip() + "\n    pass\n").body if isinstance(n, ast.FunctionDef)
+    ]
+    test = str(row["test"])
+    name = next((n for n in reversed(names) if f"check({n})" in test), names[-1])
+    return {**_humaneval({**row, "entry_point": name}), "prompt_code": prompt}
+
+
+def _kodcode(row: Mapping[str, Any]) -> dict[str, Any]:
+    about = row.get("test_info") or []
+    out = {"style": "assert", "tests": row["test"], "solution": row.get("solution")}
+    names = [a.get("function_name") for a in about if isinstance(a, Mapping)]
+    return {**out, "entry_point": names[0] if len(names) == 1 else None}
+
+
+def _leetcode(row: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(row["entry_point"]).replace("()", "")
+    out = {
+        "style": "assert",
+        "tests": row["test"],
+        "setup": row.get("prompt") or LEETCODE_SETUP,
+        "entry_point": name,
+    }
+    answer = row.get("response") or row.get("completion")
+    return {**out, "solution": answer} if isinstance(answer, str) else out
 
 
 def _text(value: object) -> str:
@@ -166,6 +295,25 @@ def _lcb_cases(text: Any) -> list[dict[str, Any]]:
         packed = zlib.decompress(base64.b64decode(text))
         found = json.loads(_OnlyText(io.BytesIO(packed)).load())
     return list(found)
+
+
+Maker = Callable[[Mapping[str, Any]], dict[str, Any]]
+LAYOUTS: dict[str, tuple[set[str], Maker]] = {
+    "evalplus": ({"base_input", "plus_input", "canonical_solution", "entry_point"}, _evalplus),
+    "leetcodedataset": ({"test", "entry_point", "starter_code"}, _leetcode),
+    "mbpp": ({"test_list"}, _mbpp),
+    "humaneval": ({"test", "entry_point", "prompt"}, _humaneval),
+    "humaneval-declaration": ({"test", "entry_point", "declaration"}, _humaneval),
+    "humaneval-x": ({"test", "declaration", "prompt"}, _humanevalx),
+    "kodcode": ({"test", "solution", "test_info"}, _kodcode),
+    "livecodebench": ({"public_test_cases"}, lambda row: _livecodebench(row)),
+    "livecodebench-private": ({"private_test_cases"}, lambda row: _livecodebench(row)),
+    "codecontests": ({"public_tests", "private_tests"}, _codecontests),
+    "acecode": ({"test_cases"}, _acecode),
+    "verl": ({"reward_model"}, _verl),
+    "apps": ({"input_output"}, _apps),
+}
+"""The columns by which a data set is known, most telling first, and what makes our columns of its own."""
 
 
 class _OnlyText(pickle.Unpickler):

@@ -37,6 +37,10 @@ WALL_FACTOR = 3.0
 SPARE_BYTES = 1 << 16
 LOOK_BYTES = 1 << 20
 NUMPY_MB = 1536
+UNTRUSTED = (
+    " (the test leans on operators of a class that the solution defines, which do not decide here;"
+    " `trusted_objects: true` lets them, and then the verdict comes from the solution's own code)"
+)
 # a test process that these end was brought down by what the solution made it do: SIGABRT, SIGBUS, SIGSEGV, SIGXCPU
 CRASHES = (6, 7, 11, 24)
 
@@ -338,6 +342,12 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
     return _program_trial(task, answer, report, late)
 
 
+def _why_failed(answer: dict[str, Any]) -> str:
+    if answer.get("dead"):
+        return "exit_inside_call"
+    return "untrusted_objects" if answer.get("untrusted") else "test_failed"
+
+
 def _program_trial(task: CodeTask, answer: dict[str, Any], report: LaneReport, late: bool) -> Trial:
     trial = Trial(cpu_s=report.cpu_s)
     ended = _ended(report)
@@ -349,7 +359,9 @@ def _program_trial(task: CodeTask, answer: dict[str, Any], report: LaneReport, l
         else:
             trial.add(
                 at,
-                TestResult("failed", "test_failed" if not answer.get("dead") else "exit_inside_call", why),
+                TestResult(
+                    "failed", _why_failed(answer), f"{why}{UNTRUSTED if answer.get('untrusted') else ''}"
+                ),
             )
     if late:
         trial.add(

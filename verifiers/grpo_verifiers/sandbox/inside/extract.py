@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import textwrap
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+MOST_LINE = 500
 PYTHON_TAGS = ("python", "py", "python3", "py3", "python2", "ipython", "pycon")
 
 
@@ -44,6 +46,9 @@ def _blocks(lines: list[str]) -> Iterator[FencedBlock]:
 def _fence(line: str) -> tuple[str, str]:
     """The marks of a fence line and what follows them; two empty texts for any other line. Takes time linear in the line."""
     text = line.strip()
+    inline = text.rfind("```") if len(text) < MOST_LINE and text[:1] not in ("`", "~", "") else -1
+    if inline > 0 and text[inline - 1].isspace() and text[inline + 3 :].lower() in PYTHON_TAGS:
+        text = text[inline:]  # `Answer: ```python`
     mark = text[:1]
     if mark not in ("`", "~") or not text.startswith(mark * 3):
         return "", ""
@@ -122,16 +127,67 @@ def program(text: str, entry: str | None, prompt_code: str) -> types.CodeType | 
     candidates = python_blocks(text)
     if not candidates and not blocks(text):
         candidates = [text, textwrap.dedent(text)]
-    for source in reversed(candidates):
-        tree = parse(source)
+    trees = [parse(source) or parse(_without_prompts(source)) for source in candidates]
+    for at in reversed(range(len(trees))):
+        tree = trees[at]
         if tree is not None and suits(tree, entry):
-            return compiled(tree)
+            return compiled(_with_parts(tree, [t for t in trees[:at] if t is not None]) if entry else tree)
     if entry and prompt_code:
         for source in reversed(candidates):
             code = _under_stub(prompt_code, source, entry)
             if code is not None:
                 return code
     return None
+
+
+def _without_prompts(source: str) -> str:
+    """A session of the interpreter as a program: what follows `>>> ` and `... `."""
+    lines = source.split("\n")
+    if not any(line.lstrip().startswith(">>>") for line in lines):
+        return source
+    said = [line.lstrip() for line in lines]
+    return "\n".join(line[4:] for line in said if line.startswith((">>> ", "... "))) + "\n"
+
+
+def _with_parts(tree: ast.Module, before: list[ast.Module]) -> ast.Module:
+    """The program with what earlier blocks give it: their imports, constants and helpers that it uses and does not have."""
+    parts: list[ast.stmt] = []
+    known = _bound(tree.body)
+    wanted = _read(tree.body) - known - set(dir(builtins))
+    for block in reversed(before):
+        if not wanted:
+            break
+        given = [n for n in block.body if _bound([n]) & wanted]
+        while True:
+            more = _read(given) - set(dir(builtins))
+            wider = [n for n in block.body if n in given or _bound([n]) & more]
+            if len(wider) == len(given):
+                break
+            given = wider
+        parts = given + parts
+        wanted = (wanted | _read(given)) - _bound(given) - known - set(dir(builtins))
+    return ast.Module([*parts, *tree.body], []) if parts else tree
+
+
+def _bound(nodes: list[ast.stmt]) -> set[str]:
+    """The names that statements bind at the top."""
+    names = set[str]()
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(a.asname or a.name).split(".")[0] for a in node.names}
+        else:
+            names |= {
+                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+    return names
+
+
+def _read(nodes: list[ast.stmt]) -> set[str]:
+    return {
+        n.id for s in nodes for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    }
 
 
 def _under_stub(prompt_code: str, body: str, entry: str) -> types.CodeType | None:

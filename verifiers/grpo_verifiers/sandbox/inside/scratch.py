@@ -14,7 +14,8 @@ def read_files(folder: str = "/tmp") -> dict[str, str]:
     """The small files of the scratch folder, as hexadecimal digits."""
     found = dict[str, str]()
     try:
-        for root, _, names in os.walk(folder):
+        for root, folders, names in os.walk(folder):
+            found |= {os.path.join(root, name) + "/": "" for name in folders}
             for name in names:
                 path = os.path.join(root, name)
                 if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= MOST_FILE:
@@ -30,9 +31,12 @@ def read_files(folder: str = "/tmp") -> dict[str, str]:
 def write_files(files: dict[str, Any]) -> None:
     """Write such files; None takes one away. Only below the scratch folder."""
     for path, text in files.items():
-        if os.path.normpath(path) != path or not path.startswith("/tmp/"):
+        if os.path.normpath(path) != path.rstrip("/") or not path.startswith("/tmp/"):
             continue
         with contextlib.suppress(OSError):
+            if path.endswith("/"):
+                os.makedirs(path, exist_ok=True)
+                continue
             if text is None:
                 os.unlink(path)
                 continue

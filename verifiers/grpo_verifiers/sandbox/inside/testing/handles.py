@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..wire import Value
 from .ends import Connection
@@ -65,16 +65,9 @@ class HandleMeta(type):
 
 
 class Handle(metaclass=HandleMeta):
-    """Something of the solution that is no plain value."""
+    """Something of the solution that is no plain value. Without notes of types, which its functions would seem to have."""
 
     __slots__ = SLOTS
-
-    if TYPE_CHECKING:  # in no other way, or functions of the solution would seem to have these notes
-        _link: Connection
-        _number: int
-        _fields: list[Any] | None
-        _doubted: bool
-        _local: dict[str, Any]
 
     def __init__(self, *args: Value, **kwargs: Value) -> None:
         """Reached from a subclass in the test by `super().__init__()`: there is nothing to do."""
