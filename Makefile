@@ -76,6 +76,9 @@ check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, 
 bench: setup  ## measured ratios, printed from one run
 	$(BIN)/python tests/bench/run_all.py $(ARGS)
 
+bench-update: setup  ## the update beside TRL's, with and without liger-kernel; needs a CUDA device to say much
+	PYTHONPATH=.:verifiers $(BIN)/python tests/bench/bench_update.py $(ARGS)
+
 golden: setup  ## runs whose numbers a change of shape must not move, into GOLDEN=build/golden; then against BEFORE=folder
 	$(BIN)/python tests/golden/run.py $(or $(GOLDEN),build/golden)
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
@@ -83,4 +86,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-newcomer test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench golden clean
+.PHONY: help setup train test test-newcomer test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench bench-update golden clean

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from statistics import fmean
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
 from grpo_cli.algorithm.kl import kl_per_token, token_kl
 from grpo_cli.algorithm.loss import Objective, Scored, aggregate
 from grpo_cli.recipe.whole_batch import whole_only
+from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import Learned
 from grpo_cli.train.trl_hooks import Batch, LogProbSource, Overheard
 
@@ -88,6 +90,7 @@ class LossSeam(Protocol):
     objective: Objective  # ours, as all that follows
     updates: Updates
     source: LogProbSource
+    packed: PackedSource | None
 
     def reading(self, source: LogProbSource) -> AbstractContextManager[None]: ...
 
@@ -108,16 +111,17 @@ def hooked_loss(
         inputs: the micro-batch.
         largest: the largest of a number over all ranks.
     """
-    objective, share = trainer.objective, 1.0
-    if objective.drop_dead:
-        inputs, share = drop_dead_rows(inputs, objective.loss, largest)
-    if objective.loss in PER_ROW:
-        # a mean over the rows that pruning left, of which each micro-batch has about as many
-        share /= objective.kept
-    scored = Scored(objective, trim(inputs))
+    objective = trainer.objective
+    prepare = partial(prepared, objective, inputs, largest)
+    source: LogProbSource
+    if trainer.packed is not None:
+        (rows, share), source = trainer.packed.ahead(prepare)
+    else:
+        (rows, share), source = prepare(), trainer.source
+    scored = Scored(objective, rows)
     if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
         trainer.entropy_coef = trainer.args.entropy_coef * _share_of_tokens(trainer, scored)
-    overheard = Overheard(trainer.source, scored, trainer.accelerator, trainer.updates.micro_batch)
+    overheard = Overheard(source, scored, trainer.accelerator, trainer.updates.micro_batch)
     trainer.beta = objective.trl_beta
     try:
         with trainer.reading(overheard):
@@ -140,6 +144,17 @@ def hooked_loss(
         generation=trainer.args.steps_per_generation,
         max_tokens=trainer.max_completion_length,
     )
+
+
+def prepared(objective: Objective, inputs: Batch, largest: Callable[[int], int]) -> tuple[Batch, float]:
+    """The rows of a micro-batch that go into its loss, without columns of padding, and what the loss is multiplied by."""
+    share = 1.0
+    if objective.drop_dead:
+        inputs, share = drop_dead_rows(inputs, objective.loss, largest)
+    if objective.loss in PER_ROW:
+        # a mean over the rows that pruning left, of which each micro-batch has about as many
+        share /= objective.kept
+    return trim(inputs), share
 
 
 def _share_of_tokens(trainer: LossSeam, scored: Scored) -> float:

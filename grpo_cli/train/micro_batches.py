@@ -28,19 +28,61 @@ def by_length(batches: list[Rows], window: int) -> list[Rows]:
     ]
 
 
+def by_group(batches: list[Rows], window: int, group: int, drops_dead: bool) -> list[Rows]:
+    """The same rows in as many micro-batches of the same size within every `window` of them: samples of one prompt
+    together, and about as many tokens in each. `drops_dead` rows of zero advantage count for nothing.
+    """
+    return [
+        batch
+        for start in range(0, len(batches), window)
+        for batch in _grouped(batches[start : start + window], group, drops_dead)
+    ]
+
+
+def _grouped(batches: list[Rows], group: int, drops_dead: bool) -> list[Rows]:
+    samples = torch.cat([batch["sample"] for batch in batches]).tolist()
+    masks = torch.cat([batch["completion_mask"].sum(dim=1) for batch in batches])
+    if drops_dead:
+        alive = torch.cat([batch["advantages"] for batch in batches]) != 0
+        masks = masks * (alive if alive.dim() == 1 else alive.any(dim=1))
+    members: dict[int, list[int]] = {}
+    for place, sample in enumerate(samples):
+        members.setdefault(sample // group, []).append(place)
+    tokens = masks.tolist()
+    # the largest first, each to the micro-batch that has least so far and room for it; what is left fills the gaps
+    largest = sorted(members.values(), key=lambda rows: -sum(tokens[row] for row in rows))
+    room = [len(batch["sample"]) for batch in batches]
+    dealt: list[list[int]] = [[] for _ in batches]
+    rest: list[int] = []
+    for rows in largest:
+        open_ = [i for i, taken in enumerate(dealt) if room[i] - len(taken) >= len(rows)]
+        if open_:
+            dealt[min(open_, key=lambda i: sum(tokens[row] for row in dealt[i]))] += sorted(rows)
+        else:
+            rest += sorted(rows)
+    left = iter(rest)
+    for size, taken in zip(room, dealt, strict=True):
+        taken += [next(left) for _ in range(size - len(taken))]
+    return _dealt(batches, [row for taken in dealt for row in taken])
+
+
 def _sorted(batches: list[Rows]) -> list[Rows]:
-    masks = [batch["completion_mask"] for batch in batches]
-    lengths = torch.cat([mask.sum(dim=1) for mask in masks])
-    order = torch.argsort(lengths, descending=True, stable=True)
-    sizes = [len(mask) for mask in masks]
+    lengths = torch.cat([batch["completion_mask"].sum(dim=1) for batch in batches])
+    return _dealt(batches, torch.argsort(lengths, descending=True, stable=True).tolist())
+
+
+def _dealt(batches: list[Rows], order: list[int]) -> list[Rows]:
+    """The rows in this order, in micro-batches of the sizes they have."""
+    sizes = [len(batch["completion_mask"]) for batch in batches]
     dealt: list[Rows] = [dict(batch) for batch in batches]
     for name, value in batches[0].items():
         if torch.is_tensor(value) and value.dim() > 0:
-            whole = torch.cat([batch[name] for batch in batches])[order]
+            whole = torch.cat([batch[name] for batch in batches])
+            whole = whole[torch.tensor(order, device=whole.device)]
             parts: Any = torch.split(whole, sizes)
         elif isinstance(value, list):
             flat = [item for batch in batches for item in batch[name]]
-            spread = iter([flat[i] for i in order.tolist()])
+            spread = iter([flat[i] for i in order])
             parts = [[next(spread) for _ in range(size)] for size in sizes]
         else:
             continue

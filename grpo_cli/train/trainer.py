@@ -41,7 +41,6 @@ from grpo_cli.train.kl_monitor import KlWatch
 from grpo_cli.train.kl_penalty import add_reference
 from grpo_cli.train.learn import Updates, hooked_loss
 from grpo_cli.train.loop import Loop
-from grpo_cli.train.micro_batches import by_length
 from grpo_cli.train.nonfinite import NonFinite, Norm
 from grpo_cli.train.step import Before
 from grpo_cli.train.trl_hooks import (
@@ -57,9 +56,11 @@ from grpo_cli.train.trl_hooks import (
     swapped_source,
 )
 from grpo_cli.train.trl_setup import (
+    dealt,
     fit_replica,
     fused_operations,
     log_prob_source,
+    packed_source,
     sorts_by_length,
     takes_sampled_logps,
 )
@@ -104,10 +105,11 @@ class Trainer(ShardedTrainer):
         )
         self.remove_callback(PrinterCallback)
         fit_replica(self, args)
-        self.source: LogProbSource = log_prob_source(self, loop, model, args, absolute)
         self.sorts = sorts_by_length(loop, args)
         self.takes_logps = takes_sampled_logps(self, loop, model, args)
         self.fused = fused_operations(self, model, args)
+        self.packed = packed_source(self, loop, model, args, self.fused, absolute)
+        self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
         self.updates = Updates(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -185,8 +187,8 @@ class Trainer(ShardedTrainer):
         before: list[Batch] | None = self._buffered_inputs  # type: ignore[has-type]
         inputs: Batch = super()._prepare_inputs(generation_batch)
         held: list[Batch] = self._buffered_inputs  # type: ignore[has-type]
-        if self.sorts and held is not before:
-            self._buffered_inputs = by_length(held, self.args.gradient_accumulation_steps)
+        if held is not before:
+            self._buffered_inputs = dealt(self, held)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
         return inputs
 

@@ -61,6 +61,12 @@ class Asked:
     more: Mapping[str, object]
     plain: Callable[[], LogProbs]
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether it asks for something besides log-probs and entropies."""
+        more = (value for name, value in self.more.items() if name != "compute_entropy")
+        return any(value is not None and value is not False for value in more)
+
 
 class LogProbSource(Protocol):
     """Where log-probs come from."""
@@ -100,7 +106,7 @@ class FromShared:
     trl: FromTrl
 
     def __call__(self, asked: Asked) -> LogProbs:
-        if any(value not in (None, False) for name, value in asked.more.items() if name != "compute_entropy"):
+        if asked.wants_more:
             return self.trl(asked)
         rows = asked.rows or len(asked.ids_BS)
         with self.accelerator.autocast():

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import nn
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head
 
+from grpo_cli.algorithm.loss import Objective
 from grpo_cli.distributed.sharding import mark_whole
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.recipe.whole_batch import acts_on_every_row
 from grpo_cli.rollout.fused.swaps import Swap
 from grpo_cli.rollout.fused.update import update_swaps
 from grpo_cli.rollout.logprobs import can_share
-from grpo_cli.train.micro_batches import may_sort
+from grpo_cli.train.micro_batches import by_length, may_sort
 from grpo_cli.train.old_logprobs import are_exact
-from grpo_cli.train.trl_hooks import FromShared, FromTrl, LogProbSource
+from grpo_cli.train.packed.prove import difference, replay_difference, unfit
+from grpo_cli.train.packed.score import Numbers
+from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.trl_hooks import Batch, FromShared, FromTrl, LogProbSource
 
 if TYPE_CHECKING:
     from grpo_cli.distributed.sharded import ShardedTrainer
     from grpo_cli.train.loop import Loop
+
+
+class Dealing(Protocol):
+    """What says how a batch is dealt: TRL's settings, then ours."""
+
+    args: GRPOConfig
+    loop: Loop
+    objective: Objective
+    packed: PackedSource | None
+    sorts: bool
 
 
 def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
@@ -60,6 +74,52 @@ def takes_sampled_logps(trainer: ShardedTrainer, loop: Loop, model: nn.Module, a
     return bool(
         trainer.strategy == "ddp" and not trainer.use_vllm and are_exact(loop.collect.engine, model, args)
     )
+
+
+def packed_source(
+    trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Swap], absolute: bool
+) -> PackedSource | None:
+    """The packed update of a CUDA device, once it has shown on this model that it computes the same; where it is not to
+    be had the screen says why. `absolute` as in `FromTrl`."""
+    if trainer.accelerator.device.type != "cuda":
+        return None
+    autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+    numbers = Numbers(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
+
+    def say(text: str) -> None:
+        loop.display.note("info", text)
+
+    why = _keeps_rows(trainer, loop, args) or unfit(model, numbers) or difference(model, numbers, fused)
+    if why is not None:
+        say(f"the update pads its rows: {why}")
+        return None
+    uncaptured = replay_difference(model, numbers, fused)
+    if uncaptured is not None:
+        say(f"the update runs without CUDA graphs: {uncaptured}")
+    return PackedSource(model, numbers, say, FromTrl(absolute), captures=uncaptured is None)
+
+
+def dealt(trainer: Dealing, batches: list[Batch]) -> list[Batch]:
+    """The rows of each optimizer step in the micro-batches that cost least."""
+    window = trainer.args.gradient_accumulation_steps
+    if trainer.packed is not None:
+        group = trainer.loop.recipe.sample.group if trainer.sorts else None
+        return trainer.packed.deal(batches, window, group, trainer.objective.drop_dead)
+    return by_length(batches, window) if trainer.sorts else batches
+
+
+def _keeps_rows(trainer: ShardedTrainer, loop: Loop, args: GRPOConfig) -> str | None:
+    """What of the run's settings needs the model's own forward pass; None where nothing does."""
+    if trainer.strategy != "ddp" or loop.ranks.world > 1:
+        return "several processes share it"
+    asked = {
+        "gradient checkpointing": args.gradient_checkpointing,
+        "torch.compile": args.torch_compile,
+        "an entropy bonus": trainer._entropy_bonus_enabled,
+        "a loss of the router": getattr(trainer, "aux_loss_enabled", False),
+    }
+    found = [name for name, wanted in asked.items() if wanted]
+    return f"the recipe asks for {found[0]}" if found else None
 
 
 def fused_operations(trainer: ShardedTrainer, model: nn.Module, args: GRPOConfig) -> list[Swap]:

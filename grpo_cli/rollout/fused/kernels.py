@@ -193,6 +193,50 @@ def gate_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def gate_back_kernel(
+    grad, gate, up, grad_gate, grad_up, grad_row, gate_row, up_row, width, BLOCK: tl.constexpr
+):
+    """The gradients of `gate_kernel`'s inputs; the activation is made again instead of kept."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < width
+    kind = grad_gate.dtype.element_ty
+    d = tl.load(grad + row * grad_row + at, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(gate + row * gate_row + at, mask=inside, other=0.0).to(tl.float32)
+    u = tl.load(up + row * up_row + at, mask=inside, other=0.0).to(tl.float32)
+    share = 1.0 / (1.0 + tl.exp(-g))
+    tl.store(grad_up + row * width + at, (d * (g * share).to(kind).to(tl.float32)).to(kind), mask=inside)
+    inner = share * (1.0 + g * (1.0 - share))
+    tl.store(grad_gate + row * width + at, (d * u * inner).to(kind), mask=inside)
+
+
+@triton.jit
+def norm_back_kernel(
+    grad, x, weight, grad_x, parts, grad_row, x_row, epsilon, rows, width, programs,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the root mean square norm: of its input, and one row of `parts` a program of its weight's."""
+    program = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    inside = (at < width)[None, :]
+    w = tl.load(weight + at, mask=at < width, other=0.0).to(tl.float32)[None, :]
+    kind = grad_x.dtype.element_ty
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(program * ROWS, rows, programs * ROWS):
+        row = (start + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        live = (row < rows) & inside
+        values = tl.load(x + row * x_row + at[None, :], mask=live, other=0.0).to(tl.float32)
+        d = tl.load(grad + row * grad_row + at[None, :], mask=live, other=0.0).to(tl.float32)
+        scale = tl.rsqrt(tl.sum(values * values, 1) / width + epsilon)[:, None]
+        scaled = values * scale
+        total += tl.sum(d * scaled.to(kind).to(tl.float32), 0)
+        pulled = d * w
+        along = tl.sum(pulled * scaled, 1)[:, None] / width
+        tl.store(grad_x + row * width + at[None, :], (scale * (pulled - scaled * along)).to(kind), mask=live)
+    tl.store(parts + program * width + at, total, mask=at < width)
+
+
+@triton.jit
 def accept_kernel(
     logits, uniform, out_tokens, out_logps, out_count, is_end,
     token, position, sample, step,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grpo_cli.rollout.fused.blocks import block_of, warps_of
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.decoding.state import Batch
 
 ATTENTION_BLOCK, ATTENTION_WARPS, ATTENTION_STAGES = 64, 4, 2
+PROGRAMS = 528
+"""Programs that share the rows of a norm's backward pass: four for each multiprocessor of a large card."""
 
 
 def fused_attention(
@@ -26,7 +30,6 @@ def fused_attention(
     """Stores one new key and value a row and attends to the row's columns up to them, reading each once. With `angles`
     (cosine and sine, [columns, width] each) query and key come as they were before the rotary embedding."""
     import torch
-    import triton  # type: ignore[import-not-found, unused-ignore]
 
     from grpo_cli.rollout.fused.kernels import attend_kernel
 
@@ -42,11 +45,11 @@ def fused_attention(
         keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
         out.stride(0), out.stride(2),
         GROUP=group,
-        PADDED=max(16, triton.next_power_of_2(group)),
+        PADDED=max(16, block_of(group)),
         WIDTH=width,
-        WIDE=max(16, triton.next_power_of_2(width)),
+        WIDE=max(16, block_of(width)),
         VALUE_WIDTH=value_width,
-        VALUE_WIDE=max(16, triton.next_power_of_2(value_width)),
+        VALUE_WIDE=max(16, block_of(value_width)),
         BLOCK=ATTENTION_BLOCK,
         ROTATE=angles is not None,
         num_warps=ATTENTION_WARPS,
@@ -58,7 +61,6 @@ def fused_attention(
 def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
     """Root mean square norm over the last dimension."""
     import torch
-    import triton  # type: ignore[import-not-found, unused-ignore]
 
     from grpo_cli.rollout.fused.kernels import norm_kernel
 
@@ -66,10 +68,9 @@ def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
     width = x.shape[-1]
     kind = x.dtype if add_one else torch.promote_types(x.dtype, weight.dtype)
     out = torch.empty(x.shape, dtype=kind, device=x.device)
-    block = triton.next_power_of_2(width)
-    warps = min(8, max(1, block // 256))
+    block = block_of(width)
     norm_kernel[(x.numel() // width,)](
-        x, weight, out, epsilon, width, ADD_ONE=add_one, BLOCK=block, num_warps=warps
+        x, weight, out, epsilon, width, ADD_ONE=add_one, BLOCK=block, num_warps=warps_of(block)
     )
     return out
 
@@ -78,15 +79,15 @@ def add_norm(residual: Tensor, delta: Tensor, weight: Tensor, epsilon: float, ki
     """Adds `delta` to `residual` [rows, width] in place; the root mean square norm of the sum, rounded to the
     residual's type, times `weight`, as `kind`."""
     import torch
-    import triton  # type: ignore[import-not-found, unused-ignore]
 
     from grpo_cli.rollout.fused.kernels import add_norm_kernel
 
     rows, width = residual.shape
     out = torch.empty((rows, width), dtype=kind, device=residual.device)
-    block = triton.next_power_of_2(width)
-    warps = min(8, max(1, block // 256))
-    add_norm_kernel[(rows,)](residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps)
+    block = block_of(width)
+    add_norm_kernel[(rows,)](
+        residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps_of(block)
+    )
     return out
 
 
@@ -104,7 +105,6 @@ def turn(
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, tokens, width] turned by the angles, as `kind`; `back` is the way of a gradient."""
     import torch
-    import triton  # type: ignore[import-not-found, unused-ignore]
 
     from grpo_cli.rollout.fused.kernels import rotate_kernel
 
@@ -120,8 +120,8 @@ def turn(
         q.stride(0), q.stride(1), q.stride(2), k.stride(0), k.stride(1), k.stride(2),
         angle_batch, cos.stride(1), tokens,
         QUERY_HEADS=heads, KEY_HEADS=kept,
-        QUERY_WIDE=triton.next_power_of_2(heads), KEY_WIDE=triton.next_power_of_2(kept),
-        HALF=width // 2, BLOCK=triton.next_power_of_2(width // 2), BACK=back, num_warps=2,
+        QUERY_WIDE=block_of(heads), KEY_WIDE=block_of(kept),
+        HALF=width // 2, BLOCK=block_of(width // 2), BACK=back, num_warps=2,
     )  # fmt: skip
     return new_q, new_k
 
@@ -136,11 +136,50 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     width = gate.shape[-1]
     flat_gate, flat_up = gate.reshape(-1, width), up.reshape(-1, width)
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
-    block = min(1024, triton.next_power_of_2(width))
+    block = min(1024, block_of(width))
     gate_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
         flat_gate, flat_up, out, flat_gate.stride(0), flat_up.stride(0), width, BLOCK=block, num_warps=4
     )
     return out
+
+
+def gated_back(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the two inputs of `gated`."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import gate_back_kernel
+
+    width = gate.shape[-1]
+    flat_grad, flat_gate, flat_up = (x.reshape(-1, width) for x in (grad, gate, up))
+    grads = [torch.empty(gate.shape, dtype=gate.dtype, device=gate.device) for _ in range(2)]
+    block = min(1024, block_of(width))
+    gate_back_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
+        flat_grad, flat_gate, flat_up, *grads,
+        flat_grad.stride(0), flat_gate.stride(0), flat_up.stride(0), width, BLOCK=block, num_warps=4,
+    )  # fmt: skip
+    return grads[0], grads[1]
+
+
+def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Gradients of the input and the weight of `norm`."""
+    import torch
+    import triton  # type: ignore[import-not-found, unused-ignore]
+
+    from grpo_cli.rollout.fused.kernels import norm_back_kernel
+
+    width = x.shape[-1]
+    flat_grad, flat_x = grad.reshape(-1, width), x.reshape(-1, width)
+    block = block_of(width)
+    rows = max(1, 4096 // block)
+    programs = min(triton.cdiv(len(flat_x), rows), PROGRAMS)
+    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    parts = torch.empty((programs, width), dtype=torch.float32, device=x.device)
+    norm_back_kernel[(programs,)](
+        flat_grad, flat_x, weight, grad_x, parts, flat_grad.stride(0), flat_x.stride(0),
+        epsilon, len(flat_x), width, programs, ROWS=rows, BLOCK=block, num_warps=8,
+    )  # fmt: skip
+    return grad_x, parts.sum(dim=0).to(weight.dtype)
 
 
 def fused_accept(batch: Batch, logits: Tensor) -> None:

@@ -1,14 +1,15 @@
 """The update's small operations in fewer launches, on a CUDA device: a small model's update waits for launches more than
 for arithmetic, and what sits between two of them is kept for the backward pass.
 
-Norms run as torch's own fused operation, the rotary embedding as one kernel each way, and under autocast an input that
-several projections read is cast once, not once for each. Each is taken only where its values and gradients are those
-of the model's own code on this device.
+Norms, gated activations and the rotary embedding run as one kernel each way, the activation made again in the backward
+pass instead of kept, and under autocast an input that several projections read is cast once, not once for each. Each is
+taken only where its values and gradients are those of the model's own code on this device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,32 +17,63 @@ from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
-from grpo_cli.rollout.fused.launch import turn
+from grpo_cli.rollout.fused.launch import gated, gated_back, norm, norm_back, turn
 from grpo_cli.rollout.fused.merged_weights import GROUPS
 from grpo_cli.rollout.fused.swaps import Swap, epsilon_of, random_angles, rotary_home, swapped
 
 CLOSE = 3e-2
 """The largest relative error of half-precision logits; of float32 ones it is `EXACT`."""
 EXACT = 1e-4
+WIDEST = 1 << 14
+"""The widest norm that one program holds."""
 
 
 def update_swaps(model: nn.Module, autocast: torch.dtype | None) -> list[Swap]:
     """The stand-ins that prove themselves on this model; none where the model's logits change by more than rounding."""
     base: Any = causal_model(model)
-    swaps = [*_norms(base), *_rotary(base, autocast), *_casts(base, autocast)]
-    return swaps if swaps and logits_error(base, swaps, autocast) <= _bound(base, autocast) else []
+    swaps = [*_norms(base), *_casts(base, autocast, _gates(base, autocast)), *_rotary(base, autocast)]
+    if not swaps:
+        return []
+    error, rounding = logits_errors(base, swaps, autocast)
+    return swaps if error <= max(_bound(base, autocast), 2 * rounding) else []
 
 
-def logits_error(base: Any, swaps: list[Swap], autocast: torch.dtype | None) -> float:
-    """Relative error of the logits of a few random tokens."""
+def logits_errors(base: Any, swaps: list[Swap], autocast: torch.dtype | None) -> tuple[float, float]:
+    """Relative error of the logits of a few random tokens; and that of the model's own code where its embeddings are off
+    by one rounding, which is what a deep model makes of half precision."""
     weight = base.get_input_embeddings().weight
     generator = torch.Generator("cpu").manual_seed(0)
     tokens = torch.randint(len(weight), (2, 24), generator=generator, device="cpu").to(weight.device)
+
+    def logits() -> Tensor:
+        found: Tensor = base(input_ids=tokens, use_cache=False).logits.float()
+        return found
+
     with evaluating(base), numerics(base, autocast):
-        expected = base(input_ids=tokens, use_cache=False).logits.float()
+        expected = logits()
         with swapped(swaps):
-            got = base(input_ids=tokens, use_cache=False).logits.float()
-    return float((got - expected).norm() / expected.norm())
+            got = logits()
+        with off_by_a_rounding(base, autocast):
+            nudged = logits()
+    size = expected.norm()
+    return float((got - expected).norm() / size), float((nudged - expected).norm() / size)
+
+
+@contextmanager
+def off_by_a_rounding(base: Any, autocast: torch.dtype | None) -> Iterator[None]:
+    """While inside, every second number of the model's embeddings is off by the last bit of the type it computes in."""
+    embeddings = base.get_input_embeddings()
+    off = 1 + torch.finfo(autocast or embeddings.weight.dtype).eps
+
+    def nudged(_module: nn.Module, _inputs: object, out: Tensor) -> Tensor:
+        odd = torch.arange(out.shape[-1], device=out.device) % 2 == 1
+        return torch.where(odd, out * off, out)
+
+    hook = embeddings.register_forward_hook(nudged)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _bound(base: Any, autocast: torch.dtype | None) -> float:
@@ -49,29 +81,103 @@ def _bound(base: Any, autocast: torch.dtype | None) -> float:
 
 
 def _norms(base: Any) -> list[Swap]:
-    verdicts: dict[Any, bool] = {}
+    verdicts: dict[Any, int | None] = {}
     swaps = []
     for module in base.modules():
         epsilon = epsilon_of(module)
         weight = getattr(module, "weight", None)
         if "RMSNorm" not in type(module).__name__ or epsilon is None or not isinstance(weight, nn.Parameter):
             continue
-        stand_in = _norm_of(module, epsilon)
+        forms = [_norm_of(module, epsilon, form) for form in (Normed.of, _torch_norm)]
         key = (type(module), weight.shape, weight.dtype, epsilon)
         if key not in verdicts:
             x = torch.randn((3, 5, len(weight)), device=weight.device, dtype=weight.dtype)
-            verdicts[key] = same_with_gradients(module, stand_in, x)
-        if verdicts[key]:
-            swaps.append(Swap(module, "forward", stand_in))
+            same = (i for i, form in enumerate(forms) if same_with_gradients(module, form, x, also=[weight]))
+            verdicts[key] = next(same, None)
+        if (chosen := verdicts[key]) is not None:
+            swaps.append(Swap(module, "forward", forms[chosen]))
     return swaps
 
 
-def _norm_of(module: Any, epsilon: float) -> Callable[[Tensor], Tensor]:
+def _norm_of(
+    module: Any, epsilon: float, form: Callable[[Tensor, Tensor, float], Tensor]
+) -> Callable[[Tensor], Tensor]:
     own = module.forward
 
     def stand_in(x: Tensor) -> Tensor:
         weight = module.weight
-        return rms_norm(x, weight.shape, weight, epsilon) if x.dtype == weight.dtype else own(x)
+        return form(x, weight, epsilon) if x.dtype == weight.dtype and x.device == weight.device else own(x)
+
+    return stand_in
+
+
+def _torch_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    return rms_norm(x, weight.shape, weight, epsilon)
+
+
+class Normed(torch.autograd.Function):
+    """Root mean square norm over the last dimension; keeps its input."""
+
+    @classmethod
+    def of(cls, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        """`x` normed."""
+        if weight.dim() != 1 or len(weight) > WIDEST:
+            raise ValueError("a norm over more than one block")
+        found: Tensor = cls.apply(x, weight, epsilon)  # type: ignore[no-untyped-call]
+        return found
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        """As `of`."""
+        ctx.save_for_backward(x, weight)
+        ctx.epsilon = epsilon
+        return norm(x, weight, epsilon, False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Of the input and the weight."""
+        x, weight = ctx.saved_tensors
+        return (*norm_back(grads[0], x, weight, ctx.epsilon), None)
+
+
+class Gated(torch.autograd.Function):
+    """silu(gate) x up; keeps both and makes the activation again."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        """Of the shape of either."""
+        ctx.save_for_backward(gate, up)
+        return gated(gate, up)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        """Of both."""
+        return gated_back(grads[0], *ctx.saved_tensors)
+
+
+def _gates(base: Any, autocast: torch.dtype | None) -> list[Swap]:
+    verdicts: dict[type, bool] = {}
+    swaps = []
+    for module in base.modules():
+        names = ("gate_proj", "up_proj", "down_proj", "act_fn")
+        if not (type(module).__name__.endswith("MLP") and all(hasattr(module, name) for name in names)):
+            continue
+        stand_in = _gate_of(module)
+        if type(module) not in verdicts:
+            weight = next(module.parameters())
+            x = torch.randn((3, 5, module.gate_proj.in_features), device=weight.device)
+            # an adapter has types of its own; what comes in is of the model's
+            x = x.to(autocast or base.get_input_embeddings().weight.dtype)
+            with numerics(base, autocast):
+                verdicts[type(module)] = same_with_gradients(module, stand_in, x)
+        if verdicts[type(module)]:
+            swaps.append(Swap(module, "forward", stand_in))
+    return swaps
+
+
+def _gate_of(mlp: Any) -> Callable[[Tensor], Tensor]:
+    def stand_in(x: Tensor) -> Tensor:
+        return mlp.down_proj(Gated.apply(mlp.gate_proj(x), mlp.up_proj(x)))  # type: ignore[no-any-return, no-untyped-call]
 
     return stand_in
 
@@ -127,15 +233,16 @@ def _rotary(base: Any, autocast: torch.dtype | None) -> list[Swap]:
     return [Swap(home, name, stand_in)] if proven else []
 
 
-def _casts(base: Any, autocast: torch.dtype | None) -> list[Swap]:
-    """Modules whose input goes to several projections and nowhere else."""
+def _casts(base: Any, autocast: torch.dtype | None, gates: list[Swap]) -> list[Swap]:
+    """The stand-ins of modules whose input goes to several projections and nowhere else, those of `gates` among them."""
     if autocast is None:
-        return []
-    found = []
+        return gates
+    found = {id(swap.owner): swap for swap in gates}
     for module in base.modules():
         if any(all(isinstance(getattr(module, n, None), nn.Module) for n in names) for names in GROUPS):
-            found.append(Swap(module, "forward", _cast_first(module.forward, autocast)))
-    return found
+            own = found[id(module)].stand_in if id(module) in found else module.forward
+            found[id(module)] = Swap(module, "forward", _cast_first(own, autocast))
+    return list(found.values())
 
 
 def _cast_first(own: Callable[..., Any], kind: torch.dtype) -> Callable[..., Any]:
@@ -151,8 +258,13 @@ def _cast_first(own: Callable[..., Any], kind: torch.dtype) -> Callable[..., Any
     return forward
 
 
-def same_with_gradients(original: Callable[..., Any], stand_in: Callable[..., Any], *inputs: Tensor) -> bool:
-    """Equal types and shapes; values, and gradients of the first two inputs, within a few roundings of the type."""
+def same_with_gradients(
+    original: Callable[..., Any],
+    stand_in: Callable[..., Any],
+    *inputs: Tensor,
+    also: Sequence[Tensor] = (),
+) -> bool:
+    """Equal types and shapes; values, and gradients of the first two inputs and of `also`, within a few roundings."""
     results = []
     for form in (original, stand_in):
         leaves = [x.detach().clone().requires_grad_(i < 2) for i, x in enumerate(inputs)]
@@ -161,7 +273,9 @@ def same_with_gradients(original: Callable[..., Any], stand_in: Callable[..., An
             out = [out] if isinstance(out, Tensor) else list(out)
             weights = [torch.linspace(-1, 1, x.numel(), device=x.device).view(x.shape) for x in out]
             total: Any = sum((x.float() * w).sum() for x, w in zip(out, weights, strict=True))
-            grads = torch.autograd.grad(total, leaves[:2])  # none is left on the model's own weights
+            grads = torch.autograd.grad(
+                total, [*leaves[:2], *(x for x in also if x.requires_grad)]
+            )  # none is left on the model's own weights
         # A kernel's build can fail in any way, and a module can take other inputs; its own code always works.
         except Exception:  # noqa: BLE001
             return False

@@ -1,0 +1,160 @@
+"""Attention within the sequences of a packed row, by the interface of transformers.
+
+On a CUDA device torch's variable-length attention, which is causal from the last key backwards: a completion sees its
+whole prompt and what stands before each of its own tokens. Elsewhere a sequence at a time: the reference.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from grpo_cli.train.packed.layout import Copies, Fields
+
+NAME = "grpo_packed"
+"""What transformers calls it; it makes no mask for a name that it has no mask for."""
+IGNORED = {"is_causal", "use_cache", "position_ids", "cache_position", "output_attentions"}
+"""Arguments of models that change nothing here; any other that is set is refused."""
+
+
+@dataclass
+class _Now:
+    """The packed row that is under way."""
+
+    fields: Fields | None = None
+    longest: int = 0
+
+
+_NOW = _Now()
+
+
+@contextmanager
+def packed_into(base: Any, fields: Fields, longest: int) -> Iterator[None]:
+    """While inside, `base` attends as this packed row says."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(NAME, packed_attention)
+    config = base.config.get_text_config()
+    before, now = config._attn_implementation, (_NOW.fields, _NOW.longest)
+    config._attn_implementation, _NOW.fields, _NOW.longest = NAME, fields, longest
+    try:
+        yield
+    finally:
+        config._attn_implementation, (_NOW.fields, _NOW.longest) = before, now
+
+
+def packed_attention(
+    module: object,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: object,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **more: object,
+) -> tuple[Tensor, None]:
+    """(1, heads, tokens, width) queries, keys and values; (1, tokens, heads, width) out.
+
+    Raises:
+        ValueError: the model wants what this attention does not do.
+    """
+    fields = _NOW.fields
+    assert fields is not None
+    wanted = [name for name, given in more.items() if given is not None and name not in IGNORED]
+    if dropout or wanted:
+        raise ValueError(f"attention with {', '.join(wanted) or 'dropout'}")
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    k, v = shared(k.to(q.dtype), fields.keys), shared(v.to(q.dtype), fields.keys)
+    window = (-1 if sliding_window is None else sliding_window - 1, 0)
+    form = _at_once if q.is_cuda else _one_by_one
+    return form(q, k, v, fields, scaling, window)[None], None
+
+
+def has_kernel() -> bool:
+    """Whether this torch has an attention for sequences of differing length."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return False
+    return {"scale", "window_size"} <= set(inspect.signature(varlen_attn).parameters)
+
+
+@cache
+def _grouped_by_name() -> bool:
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "enable_gqa" in inspect.signature(varlen_attn).parameters
+
+
+def _at_once(
+    q: Tensor, k: Tensor, v: Tensor, fields: Fields, scale: float | None, window: tuple[int, int]
+) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        raise ValueError(f"attention in {str(q.dtype).removeprefix('torch.')}")
+    named: dict[str, Any] = {"scale": scale, "window_size": window}
+    if _grouped_by_name():  # earlier versions take fewer key heads as they are
+        named["enable_gqa"] = q.shape[1] != k.shape[1]
+    longest = _NOW.longest
+    out: Any = varlen_attn(q, k, v, fields.cu_q, fields.cu_k, longest, longest, **named)
+    return out  # type: ignore[no-any-return]
+
+
+def _one_by_one(
+    q: Tensor, k: Tensor, v: Tensor, fields: Fields, scale: float | None, window: tuple[int, int]
+) -> Tensor:
+    out, (starts_q, starts_k) = [], (fields.cu_q.tolist(), fields.cu_k.tolist())
+    spans = zip(starts_q[:-1], starts_q[1:], starts_k[:-1], starts_k[1:], strict=True)
+    for a, b, c, d in ((a, b, c, d) for a, b, c, d in spans if b > a):
+        rows, columns = torch.arange(b - a)[:, None] + (d - c) - (b - a), torch.arange(d - c)
+        seen = columns <= rows
+        if window[0] >= 0:
+            seen &= columns >= rows - window[0]
+        heads = q.shape[1] // k.shape[1]
+        keys, values = (x[c:d].repeat_interleave(heads, 1).transpose(0, 1) for x in (k, v))
+        found = scaled_dot_product_attention(
+            q[a:b].transpose(0, 1), keys, values, attn_mask=seen, scale=scale
+        )
+        out.append(found.transpose(0, 1))
+    return torch.cat(out)
+
+
+def shared(x: Tensor, copies: Copies) -> Tensor:
+    """(tokens, heads, width) or (tokens, width) to (places, …); a token's gradient is the sum of its copies', in float32."""
+    found: Tensor = _Shared.apply(x, copies)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Shared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, copies: Copies) -> Tensor:
+        ctx.copies, ctx.tokens = copies, len(x)
+        if x.is_cuda:
+            from grpo_cli.train.packed.launch import take
+
+            return take(x, copies.places)
+        return x.index_select(0, copies.places)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,), copies = grads, ctx.copies
+        if grad.is_cuda:
+            from grpo_cli.train.packed.launch import sum_copies
+
+            return sum_copies(grad, copies.order, copies.starts), None
+        # what no token's list names is padding, whose gradient is 0
+        named = copies.order[: int(copies.starts[-1])]
+        kind = torch.promote_types(grad.dtype, torch.float32)
+        total = torch.zeros((ctx.tokens, *grad.shape[1:]), dtype=kind)
+        total.index_add_(0, copies.places[named], grad[named].to(kind))
+        return total.to(grad.dtype), None

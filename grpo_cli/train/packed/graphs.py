@@ -1,0 +1,177 @@
+"""Forward and backward pass of a packed row as CUDA graphs: a processor that is busy or slow costs nothing.
+
+A micro-batch is two replays with TRL's loss between them. Gradients are added up in buffers of their own, which become
+the parameters' `.grad`; whoever sets those to None (an optimizer step is over, a step is skipped) starts them at 0.
+The weights are read where they lie, so that a step needs no new capture.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from grpo_cli.policy.modes import causal_model
+from grpo_cli.train.packed.layout import Packed, Plan, Shape, shape_for
+from grpo_cli.train.packed.score import Numbers, score
+
+MOST = 8
+"""Shapes held; they share one pool of memory."""
+WASTE, MORE_WASTE = 16, 3
+"""A held shape is taken for rows that fill all of it but a 16th; once `MOST` are held, but a third."""
+WARM = 2
+"""Passes before a capture: what a first call builds (kernels, workspaces) cannot be captured."""
+
+
+class NotCaptured(RuntimeError):
+    """A pass that could not be captured; the message says why."""
+
+
+class Graphs:
+    """The captured shapes of one model."""
+
+    def __init__(self, model: nn.Module, numbers: Numbers) -> None:
+        self.base: Any = causal_model(model)
+        self.numbers = numbers
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.sums: list[Tensor | None] = [None] * len(self.parameters)
+        self.held: dict[Shape, Captured] = {}
+        self.pool = torch.cuda.graph_pool_handle()
+        self.hook = torch.zeros((), device="cuda", requires_grad=True)
+
+    def score(self, plan: Plan) -> tuple[Tensor, Tensor, Shape]:
+        """(targets,) log-probs with their graph and entropies without, and the shape they are of.
+
+        Only one micro-batch is in flight: its backward pass is over before the next call.
+        """
+        captured = self._captured(plan)
+        batch = plan.fill(captured.held.shape, self.hook.device)
+        logps, entropies = _Replayed.apply(self.hook, captured, batch)  # type: ignore[no-untyped-call]
+        return logps, entropies, captured.held.shape
+
+    def _captured(self, plan: Plan) -> Captured:
+        part = WASTE if len(self.held) < MOST else MORE_WASTE
+        near = [
+            shape
+            for shape in self.held
+            if shape.holds(plan.need) and shape.tokens - plan.need.tokens <= shape.tokens // part
+        ]
+        if near:
+            found = min(near, key=lambda shape: shape.tokens)
+            self.held[found] = self.held.pop(found)  # the last one used goes last
+            return self.held[found]
+        while len(self.held) >= MOST:
+            del self.held[next(iter(self.held))]
+        shape = shape_for(plan.need)
+        self.held[shape] = Captured(self, plan.fill(shape, self.hook.device))
+        return self.held[shape]
+
+    def collect_gradients(self) -> None:
+        """Make the buffers the parameters' gradients; those that are None start at 0, others stay what they are."""
+        fresh = []
+        for parameter, total in zip(self.parameters, self.sums, strict=True):
+            if total is None or parameter.grad is total:
+                continue
+            if parameter.grad is None:
+                fresh.append(total)
+            else:
+                total.copy_(parameter.grad)
+            parameter.grad = total
+        if fresh:
+            torch._foreach_zero_(fresh)
+
+
+class Captured:
+    """Both passes of one shape."""
+
+    def __init__(self, graphs: Graphs, batch: Packed) -> None:
+        self.graphs = graphs
+        self.held = Packed(batch.shape, batch.flat.clone())
+        self.pull = torch.zeros(batch.shape.targets, device=batch.flat.device)
+        parameters = graphs.parameters
+        before = [p.grad for p in parameters]
+        self.forward_graph, self.backward_graph = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        gc.collect()  # passes that only a cycle still holds, with all that they keep
+        try:
+            self._warm(parameters)
+            self.logps, self.entropies = self._record(parameters)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as err:
+            raise NotCaptured(str(err).partition("\n")[0]) from err
+        finally:
+            for parameter, grad in zip(parameters, before, strict=True):
+                parameter.grad = grad
+
+    def _record(self, parameters: list[nn.Parameter]) -> tuple[Tensor, Tensor]:
+        """Both passes into their graphs; what the forward pass leaves its results in."""
+        graphs, pool = self.graphs, self.graphs.pool
+        renew_nodes(parameters)
+        # another thread (verdicts, the display) may speak to the device meanwhile
+        with torch.cuda.graph(self.forward_graph, pool=pool, capture_error_mode="thread_local"):
+            logps, entropies = score(graphs.base, self.held, graphs.numbers)
+        with torch.cuda.graph(self.backward_graph, pool=pool, capture_error_mode="thread_local"):
+            torch.autograd.backward(logps, self.pull)
+        return logps.detach(), entropies.detach()
+
+    def _warm(self, parameters: list[nn.Parameter]) -> None:
+        """Passes with a pull of 0, after which each parameter that takes part has its buffer as its gradient."""
+        graphs = self.graphs
+        renew_nodes(parameters)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for parameter, total in zip(parameters, graphs.sums, strict=True):
+                # the sums of an optimizer step that is under way stay what they are: 0 is added to them
+                parameter.grad = total
+            for _ in range(WARM):
+                logps, _entropies = score(graphs.base, self.held, graphs.numbers)
+                torch.autograd.backward(logps, self.pull)
+            del logps, _entropies
+            graphs.sums = [p.grad for p in parameters]
+        torch.cuda.current_stream().wait_stream(side)
+
+    def forward(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        """Replayed on these rows; the results are overwritten by the next call."""
+        self.held.flat.copy_(batch.flat)
+        self.forward_graph.replay()
+        return self.logps, self.entropies
+
+    def backward(self, pull: Tensor) -> None:
+        """Adds the gradient of sum(pull * logps) to the parameters'."""
+        self.graphs.collect_gradients()
+        self.pull.copy_(pull)
+        self.backward_graph.replay()
+
+
+class _Replayed(torch.autograd.Function):
+    """The seam to a loss that is not captured."""
+
+    @staticmethod
+    def forward(ctx: Any, hook: Tensor, captured: Captured, batch: Packed) -> Any:
+        ctx.captured = captured
+        logps, entropies = captured.forward(batch)
+        entropies = entropies.clone()
+        ctx.mark_non_differentiable(entropies)
+        return logps.clone(), entropies
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.captured.backward(grads[0])
+        return None, None, None
+
+
+def renew_nodes(parameters: list[nn.Parameter]) -> None:
+    """Let the next pass make new nodes that add up the parameters' gradients.
+
+    A node stays with its parameter for as long as any pass is held that reads it, and with the stream it was made on; a
+    capture on another stream would have to wait for that one, which CUDA refuses. Passes that are held keep theirs.
+    """
+    for parameter in parameters:
+        own = parameter.data
+        other = torch.float32 if own.dtype != torch.float32 else torch.float16
+        # torch drops the node where the type of the data changes, and has no call for it
+        parameter.data = torch.empty(0, dtype=other, device=own.device)
+        parameter.data = own

@@ -1,0 +1,94 @@
+"""Triton kernels of the packed update: copies of keys and states, and the two passes over logits."""
+
+# Triton reads these functions' source: annotations other than tl.constexpr would change their meaning.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+
+from __future__ import annotations
+
+import triton  # type: ignore[import-not-found, unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
+
+
+@triton.jit
+def take_kernel(x, places, out, x_row, x_head, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """A place's token, `size` numbers in heads of `WIDTH`, to a row of its own."""
+    place = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < size
+    source = tl.load(places + place) * x_row
+    values = tl.load(x + source + at // WIDTH * x_head + at % WIDTH, mask=inside, other=0.0)
+    tl.store(out + place * size + at, values, mask=inside)
+
+
+@triton.jit
+def sum_copies_kernel(
+    grad, order, starts, out, grad_row, grad_head, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The sum over the places of one token, in their order and in float32."""
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < size
+    inner = at // WIDTH * grad_head + at % WIDTH
+    total = tl.zeros((BLOCK,), tl.float32)
+    first = tl.load(starts + token)
+    last = tl.load(starts + token + 1)
+    for copy in range(first, last):
+        place = tl.load(order + copy)
+        total += tl.load(grad + place * grad_row + inner, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + token * size + at, total.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def fold_kernel(
+    logits, labels, stats, stride, n, start, columns, cold, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Folds a row of one stretch of the vocabulary into peak, sum of e^(z - peak), of z e^(z - peak), and the label's z."""
+    row = tl.program_id(0).to(tl.int64)
+    peak, total, weighted = tl.load(stats + row), tl.load(stats + n + row), tl.load(stats + 2 * n + row)
+    line = logits + row * stride
+    # one running triple a lane, merged at the end: no reduction across the block in the loop
+    peaks = tl.full((BLOCK,), -float("inf"), tl.float32)
+    totals = tl.zeros((BLOCK,), tl.float32)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for at in range(0, columns, BLOCK):
+        places = at + tl.arange(0, BLOCK)
+        inside = places < columns
+        x = tl.load(line + places, mask=inside, other=0.0).to(tl.float32)
+        z = tl.where(inside, x * cold, -float("inf"))
+        higher = tl.maximum(peaks, z)
+        # a lane that has seen nothing yet: -inf - -inf would be NaN
+        shrink = tl.where(peaks == -float("inf"), 0.0, tl.exp(peaks - higher))
+        e = tl.where(inside, tl.exp(z - higher), 0.0)
+        totals = totals * shrink + e
+        sums = sums * shrink + tl.where(inside, e * z, 0.0)
+        peaks = higher
+    higher = tl.maximum(peak, tl.max(peaks, axis=0))
+    part = tl.where(peaks == -float("inf"), 0.0, tl.exp(peaks - higher))
+    shrink = tl.exp(peak - higher)
+    tl.store(stats + row, higher)
+    tl.store(stats + n + row, total * shrink + tl.sum(totals * part, axis=0))
+    tl.store(stats + 2 * n + row, weighted * shrink + tl.sum(sums * part, axis=0))
+    place = tl.load(labels + row) - start
+    if (place >= 0) & (place < columns):
+        tl.store(stats + 3 * n + row, tl.load(line + place).to(tl.float32) * cold)
+
+
+@triton.jit
+def turn_kernel(
+    logits, labels, log_z, entropies, of_logps, of_entropies, stride, start, columns, cold,
+    LOGPS: tl.constexpr, ENTROPIES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Logits to their gradient, in place."""
+    row = tl.program_id(0).to(tl.int64)
+    places = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = places < columns
+    at = logits + row * stride + places
+    log_p = tl.load(at, mask=inside, other=0.0).to(tl.float32) * cold - tl.load(log_z + row)
+    p = tl.exp(log_p)
+    grad = tl.zeros((BLOCK,), tl.float32)
+    if LOGPS:
+        chosen = (places + start) == tl.load(labels + row)
+        grad += tl.load(of_logps + row) * (chosen.to(tl.float32) - p)
+    if ENTROPIES:
+        grad -= tl.load(of_entropies + row) * p * (log_p + tl.load(entropies + row))
+    tl.store(at, (grad * cold).to(logits.dtype.element_ty), mask=inside)

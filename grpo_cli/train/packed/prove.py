@@ -1,0 +1,184 @@
+"""Whether the packed update stands for TRL's own on a model: shown on that model, with its weights and on this device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from grpo_cli.policy.modes import causal_model, numerics
+from grpo_cli.rollout.fused.swaps import Swap, swapped
+from grpo_cli.rollout.fused.update import off_by_a_rounding
+from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
+from grpo_cli.train.packed.attention import has_kernel
+from grpo_cli.train.packed.graphs import Graphs
+from grpo_cli.train.packed.layout import Plan, Shape, plan, shape_for
+from grpo_cli.train.packed.score import Numbers, score
+
+CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4}
+"""The largest relative error of log-probs and gradients; of half precision it is `HALF`, or twice what one rounding makes."""
+HALF = 0.1
+LENGTHS = ((5, 7, 1, 12), (9, 3, 12, 6))
+"""Tokens of a prompt, then of its completions."""
+
+
+def unfit(model: nn.Module, numbers: Numbers) -> str | None:
+    """Why no packed row of this model can be computed; None where it may be tried."""
+    base: Any = causal_model(model)
+    parameter = next(base.parameters())
+    config = getattr(base, "config", None)
+    if parameter.is_cuda and not has_kernel():
+        return "this torch has no attention for rows of differing length (2.10 brought it)"
+    if parameter.is_cuda and (numbers.autocast or parameter.dtype) not in (torch.float16, torch.bfloat16):
+        return "its attention computes in half precision, and the run in float32"
+    if draws_dropout(model):
+        return "the model has dropout"
+    if config is None or not getattr(base, "_supports_attention_backend", False):
+        return "the model's attention cannot be replaced"
+    text = config.get_text_config()
+    if any(getattr(text, name, None) not in (None, 1.0) for name in SCALED_HEAD):
+        return "the model scales its logits"
+    if getattr(base, "is_loaded_in_4bit", False):
+        return "the weights are in 4 bits"
+    return None
+
+
+def difference(model: nn.Module, numbers: Numbers, swaps: list[Swap]) -> str | None:
+    """How packed rows differ from each row alone through the model's own code, with `swaps` in place; None where the
+    numbers are the same."""
+    base: Any = causal_model(model)
+    batch = _Rows.random(base)
+
+    def pass_() -> Found:
+        laid = batch.laid()
+        shape = shape_for(laid.need)
+        return score(base, laid.fill(shape, batch.ids.device), numbers)[0], shape
+
+    return _compared(model, numbers, swaps, batch, pass_)
+
+
+def replay_difference(model: nn.Module, numbers: Numbers, swaps: list[Swap]) -> str | None:
+    """The same of a captured pass, replayed."""
+    base: Any = causal_model(model)
+    batch, graphs = _Rows.random(base), Graphs(model, numbers)
+
+    def pass_() -> Found:
+        logps, _, shape = graphs.score(batch.laid())
+        return logps, shape
+
+    try:
+        return _compared(model, numbers, swaps, batch, pass_)
+    finally:
+        graphs.held.clear()  # a captured pass knows its graphs and they know it: no one else would free them soon
+
+
+Found = tuple[Tensor, Shape]
+
+
+def _compared(
+    model: nn.Module, numbers: Numbers, swaps: list[Swap], batch: _Rows, packed_pass: Callable[[], Found]
+) -> str | None:
+    base: Any = causal_model(model)
+    device = batch.ids.device
+    pull = torch.linspace(-1, 1, batch.keep, device=device).expand(len(batch.ids), batch.keep) / batch.keep
+    try:
+        with swapped(swaps):
+            logps, shape = packed_pass()
+            packed = batch.laid().places(shape.targets, device).put(logps)
+            grads = _gradients(packed, pull, model)
+    # any model can be handed in, and whatever it raises means that its rows cannot be packed
+    except Exception as err:  # noqa: BLE001
+        return f"{type(err).__name__}: {str(err).splitlines()[0][:100] if str(err) else ''}"
+    expected = alone(base, batch.ids, batch.mask, batch.keep, numbers)
+    wanted = _gradients(expected, pull, model)
+    with off_by_a_rounding(base, numbers.autocast):
+        nudged = alone(base, batch.ids, batch.mask, batch.keep, numbers)
+        turned = _gradients(nudged, pull, model)
+    bound = CLOSE.get(numbers.autocast or next(base.parameters()).dtype, HALF)
+    counts = batch.mask[:, -batch.keep :].bool()
+    error, noise = (_apart(x[counts], expected[counts], centred=True) for x in (packed, nudged))
+    if not error <= max(bound, 2 * noise):
+        return f"log-probs are off by {error:.2g} of their spread"
+    errors, noises = ([_apart(a, b) for a, b in zip(x, wanted, strict=True)] for x in (grads, turned))
+    worst, noise = max(errors), max(noises)
+    return None if worst <= max(bound, 2 * noise) else f"a gradient is off by {worst:.2g} of its size"
+
+
+def _gradients(values: Tensor, pull: Tensor, model: nn.Module) -> list[Tensor]:
+    """Of a few parameters, by way of `.grad`, where a replay puts them; each has afterwards what it had before."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    before = [p.grad for p in trained]
+    for parameter in trained:
+        parameter.grad = None
+    (values * pull).sum().backward()  # type: ignore[no-untyped-call]
+    found = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in _sampled(model)]
+    for parameter, grad in zip(trained, before, strict=True):
+        parameter.grad = grad
+    return found
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """(B, S) ids and mask of a few groups, and how many of S are completion."""
+
+    ids: Tensor
+    mask: Tensor
+    keep: int
+
+    @classmethod
+    def random(cls, base: Any) -> _Rows:
+        weight = base.get_input_embeddings().weight
+        return cls(*rows(len(weight), weight.device))
+
+    def laid(self) -> Plan:
+        """Their layout."""
+        found = plan(self.ids, self.mask, self.keep)
+        assert found is not None
+        return found
+
+
+def rows(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
+    """(B, S) random ids and mask of a few groups, and how many of S are completion."""
+    generator = torch.Generator("cpu").manual_seed(0)
+    lead, keep = max(r[0] for r in LENGTHS), max(max(r[1:]) for r in LENGTHS)
+    ids, masks = [], []
+    for prompt, *lengths in LENGTHS:
+        said = torch.randint(vocabulary, (lead,), generator=generator, device="cpu")
+        for length in lengths:
+            rest = torch.randint(vocabulary, (keep,), generator=generator, device="cpu")
+            ids.append(torch.cat([said, rest]))
+            masks.append([0] * (lead - prompt) + [1] * (prompt + length) + [0] * (keep - length))
+    return torch.stack(ids).to(device), torch.tensor(masks).to(device), keep
+
+
+def alone(base: Any, ids: Tensor, mask: Tensor, keep: int, numbers: Numbers) -> Tensor:
+    """(B, T) log-probs, each row without padding through the model's own forward pass."""
+    found = []
+    for row, real in zip(ids, mask.bool(), strict=True):
+        said, length = row[real], int(real[-keep:].sum())
+        with numerics(base, numbers.autocast):
+            states = base.base_model(input_ids=said[None], use_cache=False).last_hidden_state[
+                0, -length - 1 : -1
+            ]
+            logits = base.get_output_embeddings()(states)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / numbers.temperature
+        logps = logits.log_softmax(-1).gather(1, said[-length:, None]).squeeze(1)
+        found.append(torch.cat([logps, logps.new_zeros(keep - length)]))
+    return torch.stack(found)
+
+
+def _sampled(model: nn.Module) -> list[nn.Parameter]:
+    """A few trained parameters, first, middle and last, and those of a norm among them."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    picked = {id(p): p for p in (trained[0], *trained[len(trained) // 2 :][:10], trained[-1])}
+    return list(picked.values())
+
+
+def _apart(a: Tensor, b: Tensor, centred: bool = False) -> float:
+    wide = torch.promote_types(a.dtype, torch.float32)
+    a, b = a.detach().to(wide), b.detach().to(wide)
+    size = (b - b.mean() if centred else b).norm()
+    return float((a - b).norm() / size.clamp(min=1e-12))

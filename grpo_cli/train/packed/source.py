@@ -1,0 +1,143 @@
+"""The packed update as the trainer meets it: it answers TRL's calls for log-probs, and deals a batch into micro-batches.
+
+What it needs of a micro-batch it reads on a stream of its own, while the device is still busy with the one before.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from grpo_cli.policy.modes import causal_model
+from grpo_cli.train.micro_batches import Rows, by_group
+from grpo_cli.train.packed.graphs import Graphs, NotCaptured
+from grpo_cli.train.packed.layout import Plan, plan, shape_for
+from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.trl_hooks import Asked, LogProbs, LogProbSource
+
+
+class PackedSource:
+    """Log-probs from packed rows: replayed graphs where a gradient is wanted, else an eager pass in the same numbers;
+    from `trl` where more is asked or a row cannot be packed."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        numbers: Numbers,
+        say: Callable[[str], None],
+        trl: LogProbSource,
+        *,
+        captures: bool,
+    ) -> None:
+        self.model, self.numbers, self.say, self.trl = model, numbers, say, trl
+        self.base: Any = causal_model(model)
+        self.device = next(self.base.parameters()).device
+        self.graphs = Graphs(model, numbers) if captures else None
+        self.aside = _Aside(self.device)
+
+    def __call__(self, asked: Asked) -> LogProbs:
+        return self.answer(asked, None)
+
+    def answer(self, asked: Asked, laid: Plan | None) -> LogProbs:
+        """The log-probs that TRL asks for, of rows that may have been laid out before."""
+        if asked.wants_more:
+            return self.trl(asked)
+        if laid is not None:
+            return (*self._scored(laid), None)
+        rows = asked.rows or len(asked.ids_BS)
+        plans = [
+            plan(ids, mask, asked.keep)
+            for ids, mask in zip(
+                torch.split(asked.ids_BS, rows), torch.split(asked.mask_BS, rows), strict=True
+            )
+        ]
+        found = [self._scored(laid) for laid in plans if laid is not None]
+        if len(found) < len(plans):
+            return self.trl(asked)
+        return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found]), None
+
+    def _scored(self, laid: Plan) -> tuple[Tensor, Tensor]:
+        if self.graphs is not None and torch.is_grad_enabled() and len(laid.at):
+            try:
+                logps, entropies, shape = self.graphs.score(laid)
+            except (torch.OutOfMemoryError, NotCaptured) as err:
+                why = str(err) if isinstance(err, NotCaptured) else "their memory is not there"
+                self.graphs = None  # its memory is free for the pass below
+                self.say(f"the update runs without CUDA graphs: {why}")
+            else:
+                places = laid.places(shape.targets, self.device)
+                return places.put(logps), places.put(entropies).detach()
+            gc.collect()
+            torch.cuda.empty_cache()
+        shape = shape_for(laid.need)
+        logps, entropies = score(self.base, laid.fill(shape, self.device), self.numbers)
+        places = laid.places(shape.targets, self.device)
+        return places.put(logps), places.put(entropies).detach()
+
+    def deal(self, batches: list[Rows], window: int, group: int | None, drops_dead: bool) -> list[Rows]:
+        """The rows of each optimizer step so that samples of a prompt share a micro-batch, of about as many tokens each;
+        as they are without the size of a group."""
+        dealt = by_group(batches, window, group, drops_dead) if group else batches
+        self.aside.mark()
+        return dealt
+
+    def ahead(self, prepare: Callable[[], tuple[Rows, float]]) -> tuple[tuple[Rows, float], _LaidOut]:
+        """What `prepare` makes of a micro-batch, and the source of its log-probs, laid out ahead of its loss."""
+        with self.aside.reading():
+            rows, share = prepare()
+            ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
+            mask = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
+            laid = plan(ids, mask, rows["completion_ids"].shape[1])
+        return (self.aside.hand_over(rows), share), _LaidOut(self, laid)
+
+
+@dataclass(frozen=True)
+class _LaidOut:
+    source: PackedSource
+    plan: Plan | None
+
+    def __call__(self, asked: Asked) -> LogProbs:
+        laid = self.plan
+        if laid is not None and (laid.rows, laid.width) != (len(asked.ids_BS), asked.keep):
+            laid = None
+        return self.source.answer(asked, laid)
+
+
+class _Aside:
+    """A stream beside the one that computes. What is read on it was there when `mark` was last called."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.stream: Any = None
+        self.ready: Any = None
+        if device.type == "cuda":
+            self.stream, self.ready = torch.cuda.Stream(device), torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def mark(self) -> None:
+        """What has been asked of the device so far is what later readers see."""
+        if self.ready is not None:
+            self.ready.record()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Inside, the host waits for what it reads here, not for all that the device has still to do."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_event(self.ready)
+        with torch.cuda.stream(self.stream):
+            yield
+        torch.cuda.current_stream().wait_stream(self.stream)
+
+    def hand_over(self, rows: Rows) -> Rows:
+        """Tensors made while reading, which the allocator must not give away before the computing stream is done."""
+        if self.stream is not None:
+            for value in rows.values():
+                if torch.is_tensor(value) and value.is_cuda:
+                    value.record_stream(torch.cuda.current_stream())
+        return rows

@@ -1,0 +1,52 @@
+"""The packed update, without graphs and on a CPU, against the update that a CPU makes: the same weights come of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grpo_cli.train import trainer as seam
+from grpo_cli.train.packed.score import Numbers
+from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.trl_hooks import FromTrl
+from tests.loop.test_batches import trained, warm_model, weights
+
+__all__ = ["warm_model"]
+
+METHODS: dict[str, dict[str, Any]] = {
+    "grpo": {"loss": "grpo"},
+    "dapo-epochs": {"loss": "dapo", "inner_epochs": 2},
+    "dr_grpo-all-rows": {"loss": "dr_grpo", "dead_groups": "keep"},
+    "bnpo": {"loss": "bnpo"},
+    "gspo-token": {"ratio": "sequence_token", "inner_epochs": 2},
+    "kl-k3": {"kl": {"beta": 0.1}},
+    "kl-k2": {"kl": {"beta": 0.1, "estimator": "k2"}},
+    "pruned": {"loss": "dr_grpo", "prune": {"keep": 2}},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_packed_update_leaves_the_same_weights(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, measured = trained(tmp_path, "usual", **METHODS[method])
+    made: list[PackedSource] = []
+
+    def packed(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource:
+        numbers = Numbers(None, trainer.temperature)
+        made.append(PackedSource(model, numbers, lambda _: None, FromTrl(absolute), captures=False))
+        return made[-1]
+
+    monkeypatch.setattr(seam, "packed_source", packed)
+    ours, again = trained(tmp_path, "packed", **METHODS[method])
+    assert usual.packed is None and ours.source is made[0]
+    # Adam's first step moves every weight by the rate in the direction of its gradient
+    moved = (weights(ours) - weights(usual)).abs()
+    assert float((moved > 1e-5).float().mean()) < 1e-3
+    for key in ("loss", "grad_norm", "entropy", "kl"):
+        if key in measured[0]:
+            assert again[0][key] == pytest.approx(measured[0][key], rel=1e-3, abs=1e-5), key
+    assert torch.isfinite(weights(ours)).all()
