@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
+from grpo_cli.policy.contract import CausalLM
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.fused.launch import gated, gated_back, norm, norm_back, turn
 from grpo_cli.rollout.fused.merged_weights import GROUPS
@@ -38,7 +39,7 @@ def update_swaps(model: nn.Module, autocast: torch.dtype | None) -> list[Swap]:
     return swaps if error <= max(_bound(base, autocast), 2 * rounding) else []
 
 
-def logits_errors(base: Any, swaps: list[Swap], autocast: torch.dtype | None) -> tuple[float, float]:
+def logits_errors(base: CausalLM, swaps: list[Swap], autocast: torch.dtype | None) -> tuple[float, float]:
     """Relative error of the logits of a few random tokens; and that of the model's own code where its embeddings are off
     by one rounding, which is what a deep model makes of half precision."""
     weight = base.get_input_embeddings().weight
@@ -60,7 +61,7 @@ def logits_errors(base: Any, swaps: list[Swap], autocast: torch.dtype | None) ->
 
 
 @contextmanager
-def off_by_a_rounding(base: Any, autocast: torch.dtype | None) -> Iterator[None]:
+def off_by_a_rounding(base: CausalLM, autocast: torch.dtype | None) -> Iterator[None]:
     """While inside, every second number of the model's embeddings is off by the last bit of the type it computes in."""
     embeddings = base.get_input_embeddings()
     off = 1 + torch.finfo(autocast or embeddings.weight.dtype).eps
@@ -76,11 +77,11 @@ def off_by_a_rounding(base: Any, autocast: torch.dtype | None) -> Iterator[None]
         hook.remove()
 
 
-def _bound(base: Any, autocast: torch.dtype | None) -> float:
+def _bound(base: CausalLM, autocast: torch.dtype | None) -> float:
     return EXACT if autocast is None and next(base.parameters()).dtype == torch.float32 else CLOSE
 
 
-def _norms(base: Any) -> list[Swap]:
+def _norms(base: CausalLM) -> list[Swap]:
     verdicts: dict[Any, int | None] = {}
     swaps = []
     for module in base.modules():
@@ -155,10 +156,11 @@ class Gated(torch.autograd.Function):
         return gated_back(grads[0], *ctx.saved_tensors)
 
 
-def _gates(base: Any, autocast: torch.dtype | None) -> list[Swap]:
+def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Swap]:
     verdicts: dict[type, bool] = {}
     swaps = []
-    for module in base.modules():
+    modules: list[Any] = list(base.modules())
+    for module in modules:
         names = ("gate_proj", "up_proj", "down_proj", "act_fn")
         if not (type(module).__name__.endswith("MLP") and all(hasattr(module, name) for name in names)):
             continue
@@ -201,7 +203,7 @@ class Turned(torch.autograd.Function):
         return grad_q, grad_k.to(ctx.kinds[1]), None, None, None
 
 
-def _rotary(base: Any, autocast: torch.dtype | None) -> list[Swap]:
+def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Swap]:
     home, name, original = rotary_home(base)
     if original is None:
         return []
@@ -233,7 +235,7 @@ def _rotary(base: Any, autocast: torch.dtype | None) -> list[Swap]:
     return [Swap(home, name, stand_in)] if proven else []
 
 
-def _casts(base: Any, autocast: torch.dtype | None, gates: list[Swap]) -> list[Swap]:
+def _casts(base: CausalLM, autocast: torch.dtype | None, gates: list[Swap]) -> list[Swap]:
     """The stand-ins of modules whose input goes to several projections and nowhere else, those of `gates` among them."""
     if autocast is None:
         return gates

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from grpo_cli.policy.contract import CausalLM
 from grpo_cli.policy.modes import causal_model, numerics
 from grpo_cli.rollout.fused.swaps import Swap, swapped
 from grpo_cli.rollout.fused.update import off_by_a_rounding
@@ -129,7 +130,7 @@ class _Rows:
     keep: int
 
     @classmethod
-    def random(cls, base: Any) -> _Rows:
+    def random(cls, base: CausalLM) -> _Rows:
         weight = base.get_input_embeddings().weight
         return cls(*rows(len(weight), weight.device))
 
