@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from grpo_verifiers.golds import any_of, placeholders
-from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold
+from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold, own_text
 from grpo_verifiers.maths.comparing.match import Match, match
 from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.options import MathOptions
@@ -70,8 +70,8 @@ class MathVerifier(Verifier):
         return compile_gold(any_of(answer))
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
-        """The gold in a box."""
-        return "\\boxed{" + self.compile(row).texts[0] + "}"
+        """The gold's own text in a box; of a whole solution only the answer that was found in it."""
+        return "\\boxed{" + own_text(row.get("answer"), self.compile(row)) + "}"
 
     @classmethod
     def examples(cls) -> list[Example]:

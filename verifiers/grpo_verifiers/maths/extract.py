@@ -210,18 +210,28 @@ def _last_box(text: str) -> Extraction | None:
         second = _second_opinion(text, box.end, tail)
         if second is not None:
             return Extraction((content, second))
-    if box.end < len(text) and _GOES_ON.match(tail):
-        return Extraction((), "unread")
-    if box.start and text[box.start - 1] in "-−0123456789" and text[box.start - 2 : box.start] != "--":
-        if _SIGN_BEFORE.search(text, max(0, box.start - 12), box.start) is None:
+    if (tail and tail[0] not in "$.,;") or text[box.start - 1 : box.start] in _TOUCHING:
+        content = _within_formula(text, box, tail, content)
+        if not content:
             return Extraction((), "unread")
-        content = f"-{content}" if content[:1].isalnum() or content[:1] == "\\" else f"-({content})"
-    if tail[:1] in ("%", "\\") and tail.startswith(("%", "\\%")):
-        content += "\\%"
     before = text[max(0, box.start - 48) : box.start].lower()
     if any(word in before for word in _DENYING) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
     return Extraction((content,)) if alone else _joined(text, box, content)
+
+
+_TOUCHING = frozenset("-−0123456789")
+
+
+def _within_formula(text: str, box: _Box, tail: str, content: str) -> str:
+    """The answer with the sign before its box or the percent sign behind it; empty if the formula goes on outside."""
+    if _GOES_ON.match(tail):
+        return ""
+    if text[box.start - 1 : box.start] in _TOUCHING and text[box.start - 2 : box.start] != "--":
+        if _SIGN_BEFORE.search(text, max(0, box.start - 12), box.start) is None:
+            return ""
+        content = f"-{content}" if content[:1].isalnum() or content[:1] == "\\" else f"-({content})"
+    return content + "\\%" if tail.startswith(("%", "\\%")) else content
 
 
 def _outermost(text: str, box: _Box) -> _Box:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.lists import in_order
+from grpo_verifiers.maths.comparing.lists import in_order, unordered
 from grpo_verifiers.maths.comparing.naming import (
     as_quotient,
     factors,
@@ -133,6 +133,12 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if not {op for op, _ in answer[2]} <= {"=", "~", "to"}:
         return name is not None and any(trial.same(v, answer) for v in values)
     other, parts, others = _chain(answer)
+    if (
+        len(gold[2]) > 1
+        and any(map(symbols, values))
+        and not all(trial.same(values[0], v) for v in values[1:])
+    ):
+        return _same_system(gold, answer, trial)
     name, other = as_quotient(name), as_quotient(other)
     if name is None and "~" in signs:
         return any(trial.same(v, answer) for v in values)
@@ -154,6 +160,13 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             return _same_equation(gold, answer, trial)
         return False
     return _same_equation(gold, answer, trial)
+
+
+def _same_system(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """`x = y = z`: a chain of things that are not equal by themselves is a system; all of them must come."""
+    first = [gold[1], *(part for _, part in gold[2])]
+    second = [answer[1], *(part for _, part in answer[2])]
+    return {op for op, _ in (*gold[2], *answer[2])} == {"="} and unordered(first, second, trial)
 
 
 def _same_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:

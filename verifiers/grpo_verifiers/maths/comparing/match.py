@@ -104,7 +104,7 @@ def _capitals(wanted: Answer, answer: Answer) -> Match:
 def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     """The gold is words, or could not be read: the same words and the same formulas."""
     if not wanted.words:
-        return _UNEQUAL
+        return Match(False, "unread")
     said = answer.words or (answer.tokens if answer.tokens.isalpha() else answer.text)
     is_verdict = wanted.words.lower() in VERDICTS
     if is_verdict or not (has_signs(wanted.text) or has_signs(answer.text)):

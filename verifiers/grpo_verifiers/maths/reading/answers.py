@@ -179,7 +179,7 @@ def plain(text: str) -> str:
 
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
-    clean = rewrite(_respelt(tidy(text)))
+    clean = _respelt(rewrite(tidy(text)))
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)

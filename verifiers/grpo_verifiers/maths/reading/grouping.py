@@ -61,6 +61,8 @@ class GroupReader(CommandReader):
         if closer not in (")", "]", "[") or (closer == "[" and opener not in "]["):
             raise Unreadable("brackets do not match")
         self.at += 1
+        if node[0] == "unit" and node[2] == "degree":  # an argument in degrees keeps its sign
+            node = ("deg", node[1])
         if node[0] == "list":
             items = tuple(node[2])
             return ("tuple", opener, closer, items)

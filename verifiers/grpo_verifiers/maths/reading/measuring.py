@@ -7,8 +7,11 @@ from grpo_verifiers.maths.reading.lexer import Unreadable
 from grpo_verifiers.maths.reading.numerals import NumeralReader
 from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
 from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, find_unit
-from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS
+from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS, names
 from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
+
+_QUALITIES = names("odd even prime composite positive negative nonnegative integer real rational irrational")
+"""What is said of a number rather than counted by it: `n >= 3 odd` is not `n >= 3`."""
 
 
 def _counts_letters(words: list[str]) -> bool:
@@ -79,6 +82,8 @@ class UnitReader(NumeralReader):
                 self.at += 1
             else:
                 break
+        if words and words[-1].lower() in _QUALITIES:
+            raise Unreadable("a quality")
         name = canonical_unit(tuple(words))
         if name and symbols(node) and not _counts_letters(words):
             raise Unreadable("a sentence about a letter")

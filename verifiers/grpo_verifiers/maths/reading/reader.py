@@ -190,7 +190,9 @@ class Reader(GroupReader):
     def sets(self) -> Node:
         """Expressions joined by union, intersection or difference."""
         left = self.ratio()
-        while self.peek().value in ("cup", "cap", "setminus", "over", "choose") or self._is_plain_union():
+        while (
+            self.peek().value in ("cup", "cap", "setminus", "over", "choose") and self.peek().kind != "w"
+        ) or self._is_plain_union():
             op = "cup" if self.peek().value == "U" else self.peek().value
             self.at += 1
             right = self.ratio()

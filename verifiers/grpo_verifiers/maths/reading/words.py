@@ -260,6 +260,8 @@ def plain_words(text: str) -> str:
     words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES and w != "and"]
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
+    if "of" in words and _MONTHS & set(words):
+        words.remove("of")
     singulars = [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     if len(singulars) == 2 and set(singulars) & _MONTHS and not all(w in _MONTHS for w in singulars):
         singulars.sort()

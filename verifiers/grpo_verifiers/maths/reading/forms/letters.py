@@ -8,7 +8,7 @@ from grpo_verifiers.maths.reading.tree import Node
 from grpo_verifiers.maths.reading.words import SHORT_WORDS
 
 _CAPITALS = re.compile(
-    r"(?:\\(?:text|textbf|textit|mathrm|mathbf|mathit|mbox|operatorname|texttt)\s*\{\s*)?([A-Z]{2,200})\s*\}?"
+    r"(?:\\(?:text|textbf|textit|mathrm|mathbf|mathit|mbox|operatorname|texttt|vec|overrightarrow)\s*\{\s*)?([A-Z]{2,200})\s*\}?"
 )
 _WORDS = frozenset(
     ("none", "true", "false", "zero", "even", "left", "right", "both", "never", "always", *SHORT_WORDS)
