@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
+from grpo_verifiers.golds import accepted
 from grpo_verifiers.maths.comparing.choice import option_and_text
 from grpo_verifiers.maths.extract import extract
 from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, read_answer
@@ -101,9 +102,7 @@ def gold_text(value: object) -> str:
 
 def own_text(value: object, gold: MathGold) -> str:
     """What an answer in a box would repeat of a gold as the row has it, for the audit of golds."""
-    if isinstance(value, list | tuple):
-        return own_text(value[0], gold)
-    text = str(value).strip()
+    text = str(accepted(value)[0]).strip()
     is_solution = len(text) > 4000 or any(mark in text for mark in ("boxed", "fbox", "####", "<answer>"))
     return gold.texts[0] if is_solution else text
 

@@ -190,9 +190,7 @@ class Reader(GroupReader):
     def sets(self) -> Node:
         """Expressions joined by union, intersection or difference."""
         left = self.ratio()
-        while (
-            self.peek().value in ("cup", "cap", "setminus", "over", "choose") and self.peek().kind != "w"
-        ) or self._is_plain_union():
+        while _joins_sets(self.peek()) or self._is_plain_union():
             op = "cup" if self.peek().value == "U" else self.peek().value
             self.at += 1
             right = self.ratio()
@@ -219,6 +217,10 @@ class Reader(GroupReader):
         if re.fullmatch(r"\d{1,2}:[0-5]\d(:[0-5]\d)?", "".join(texts)):
             return ("clock", tuple(int(t) for t in texts[::2]))
         return ("ratio", tuple(items))
+
+
+def _joins_sets(token: Token) -> bool:
+    return token.value in ("cup", "cap", "setminus", "over", "choose") and token.kind != "w"
 
 
 def _without_ranges(items: list[Node]) -> list[Node]:
