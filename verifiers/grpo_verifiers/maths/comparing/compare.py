@@ -35,6 +35,16 @@ def _length(node: Node) -> int:
     return len(node[3] if node[0] == "tuple" else node[1] if len(node[1]) > 1 else node[1][0])
 
 
+def _groups(node: Node) -> list[Node]:
+    """Factors of a direct product, powers written out."""
+    found: list[Node] = []
+    for part in factors(node):
+        stem, _, power = str(part[1]).partition("^") if part[0] == "all" else ("", "", "")
+        many = power.isdigit() and 0 < int(power) < 20
+        found.extend([("all", stem)] * int(power) if many else [part])
+    return found
+
+
 def start_trial(options: MathOptions) -> ComparisonTrial:
     """A fresh comparison."""
     return ComparisonTrial(options, same)
@@ -55,8 +65,8 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_lists(gold, answer, trial)
     if g in ("unit", "pct") or a in ("unit", "pct"):
         return same_measures(gold, answer, trial)
-    if g == "*" and a == "*" and contains(gold, _GROUPS) and contains(answer, _GROUPS):
-        return unordered(factors(gold), factors(answer), trial)
+    if "*" in (g, a) and {g, a} <= {"*", "all"} and contains(gold, _GROUPS) and contains(answer, _GROUPS):
+        return unordered(_groups(gold), _groups(answer), trial)
     if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
         return same_values(gold, answer, trial)
     if g in SETLIKE or a in SETLIKE:

@@ -34,7 +34,7 @@ def spread(node: Node) -> Node:
         and not contains(node, {"mp"})
     ):
         return ("list", "pm", _independent(node))
-    if node[0] not in ("list", "set", "rel") and contains(node, SIGNS):
+    if node[0] not in ("list", "set", "rel", "congruence") and contains(node, SIGNS):
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
         return ("list", ",", tuple(row[0] for row in node[1]))

@@ -39,6 +39,14 @@ class AtomReader(UnitReader):
             ):
                 self.at += 1
                 return self._called(value)
+            if (
+                value == "E"
+                and self.peek().value == "["
+                and self.peek(1).kind == "s"
+                and self.peek(2).value == "]"
+            ):
+                self.at += 1  # an expectation, E[X]
+                return ("f", "E", self._items("]"))
             return ("s", value)
         if kind == "o":
             return self._bracketed(value)

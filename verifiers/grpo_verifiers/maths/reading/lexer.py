@@ -230,7 +230,7 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
     elif mark in "()[]":
         return True, pos
     elif mark == "|":
-        out.append(Token("o", "|", spaced))
+        out.extend((Token("o", "|", spaced), Token("o", "|")))
     elif mark in "_&#":
         out.append(Token("o", mark, spaced))
     else:

@@ -10,7 +10,7 @@ import re
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP
 from grpo_verifiers.maths.reading.grouping import GroupReader
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable
-from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, symbols, with_symbol
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
 from grpo_verifiers.maths.reading.words import HEDGES
 
@@ -231,15 +231,14 @@ def _without_ranges(items: list[Node]) -> list[Node]:
         name = items[0][1]
         return [items[0], *(("rel", name, (("!=", item),)) for item in items[1:])]
     last = items[-1]
-    is_range = (
-        last[0] == "rel"
-        and last[1][0] == "s"
-        and len(last[2]) == 1
-        and last[2][0][0] == "in"
-        and last[2][0][1][0] == "all"
-    )
-    if is_range and last[2][0][1][1] == "Z" and all(last[1][1] in symbols(item) for item in items[:-1]):
-        return items[:-1]
+    is_range = last[0] == "rel" and len(last[2]) == 1 and last[2][0] == ("in", ("all", "Z"))
+    if not is_range or last[1][0] not in ("s", "c"):
+        return items
+    if last[1] == ("c", "i"):
+        items = [with_symbol(item, ("c", "i"), "i") for item in items]
+    name = items[-1][1][1]
+    if all(name in symbols(item) for item in items[:-1]):
+        return [rename(item, {name: WHOLE}) for item in items[:-1]]
     return items
 
 

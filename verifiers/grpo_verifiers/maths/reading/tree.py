@@ -29,6 +29,10 @@ SCALARS = frozenset(
 )
 
 
+WHOLE = "k in Z"
+"""The name of the one parameter that an answer says is any whole number."""
+
+
 def number(value: int | Fraction) -> Node:
     """An exact number."""
     return ("n", Fraction(value), None)
@@ -104,6 +108,23 @@ def rename(node: Node, names: dict[str, str]) -> Node:
     if kind in ("n", "c", "inf"):
         return node
     return tuple(_renamed(entry, names) for entry in node)
+
+
+def with_symbol(node: Node, old: Node, name: str) -> Node:
+    """The node with a leaf turned into a symbol: the imaginary unit that was an index."""
+    if node == old:
+        return ("s", name)
+    if node[0] in ("n", "s", "c", "inf"):
+        return node
+    return tuple(_with_symbol(entry, old, name) for entry in node)
+
+
+def _with_symbol(entry: object, old: Node, name: str) -> Any:
+    if isinstance(entry, tuple) and entry:
+        if isinstance(entry[0], str):
+            return with_symbol(entry, old, name)
+        return tuple(_with_symbol(part, old, name) for part in entry)
+    return entry
 
 
 def _renamed(entry: object, names: dict[str, str]) -> Any:

@@ -274,12 +274,15 @@ def _listed(text: str) -> list[str]:
     return sorted(filter(None, (plain_words(part) for part in re.split(r"[,;&]|\band\b", text))))
 
 
+_NUMERALS = frozenset("ivx ")
+
+
 def same_words(gold: str, answer: str) -> bool:
     """Whether two plain texts give the same answer."""
     a, b = plain_words(gold), plain_words(answer)
     if not a or not b:
         return False
-    if a == b or a.replace(" ", "") == b.replace(" ", ""):
+    if a == b or (a.replace(" ", "") == b.replace(" ", "") and not set(a) <= _NUMERALS):
         return True
     if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 
-from grpo_verifiers.maths.reading.tree import Node, contains, rename, symbols
+from grpo_verifiers.maths.reading.tree import WHOLE, Node, contains, rename, symbols, with_symbol
 
 _INTEGERS = frozenset("kmnjl")
 _CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
@@ -21,6 +21,9 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
     answer = _bound_renamed(gold, answer)
     ours, theirs = symbols(gold), symbols(answer)
     wanted, found = ours - theirs, theirs - ours
+    if WHOLE in wanted | found:
+        yield rename(answer, _whole_names(wanted, found))
+        return
     if len(wanted) == len(found) == 1 and _is_period(gold, *wanted, *found):
         answer = rename(answer, dict(zip(found, wanted, strict=True)))
         yield answer
@@ -40,6 +43,14 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
         for order in permutations(names):
             if list(order) != names:
                 yield rename(answer, dict(zip(names, order, strict=True)))
+
+
+def _whole_names(wanted: set[str], found: set[str]) -> dict[str, str]:
+    """The new name of the parameter of an answer where only one side says that it is any whole number."""
+    letters = sorted((found if WHOLE in wanted else wanted) & _INTEGERS)
+    if len(letters) != 1:
+        return {}
+    return {letters[0]: WHOLE} if WHOLE in wanted else {WHOLE: letters[0]}
 
 
 def _is_period(gold: Node, wanted: str, found: str) -> bool:
@@ -62,6 +73,13 @@ def _is_family(gold: Node, constants: set[str]) -> bool:
     others = symbols(gold) - constants
     if not others:
         return False
+    if (
+        len(constants) == 1
+        and constants <= _NUMBERED | {"C", "K"}
+        and gold[0] == "rel"
+        and others <= {"x", "y", "t"}
+    ):
+        return True
     if len(constants) == 1 and not constants <= {"A", "B"}:
         return contains(gold, {"+"}) or _has_exponential(gold)
     return contains(gold, {"+"}) and gold[0] == "rel"
@@ -100,11 +118,5 @@ def _bound_renamed(gold: Node, answer: Node) -> Node:
     if not wanted or not found or wanted == found or wanted in symbols(answer):
         return answer
     if found == "i":
-        return _imaginary_as(answer, wanted)
+        return with_symbol(answer, ("c", "i"), wanted)
     return answer if found in symbols(gold) else rename(answer, {found: wanted})
-
-
-def _imaginary_as(node: Node, name: str) -> Node:
-    if node == ("c", "i"):
-        return ("s", name)
-    return tuple(_imaginary_as(part, name) if isinstance(part, tuple) and part else part for part in node)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from grpo_verifiers.maths.comparing.exact import Undefined
 from grpo_verifiers.maths.comparing.scalars import value_of
 from grpo_verifiers.maths.reading.forms.residues import Clause
-from grpo_verifiers.maths.reading.tree import SCALARS, Node, number, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, choose_signs, number, symbols
 
 MOST_RESIDUES = 10_000
-_PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i"))
+_PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
 
 
 class Classes(NamedTuple):
@@ -75,7 +75,7 @@ def _of_clauses(node: Node) -> Classes | None:
     for entry in node[2]:
         clause = Clause(*entry)
         modulus = _whole(clause.modulus)
-        residues = [_whole(r) for r in clause.residues]
+        residues = [_whole(choose_signs(r, plus)) for r in clause.residues for plus in (True, False)]
         if modulus is None or modulus < 1 or clause.after is not None or None in residues:
             return None
         name = ""

@@ -24,7 +24,8 @@ def is_application(tokens: list[Token], at: int, name: str) -> bool:
         is_growth = "." in last.value and end + 1 < len(tokens) and tokens[end + 1].value == "^"
         return not is_growth  # P(1.05)^n grows, P(2)^n does not
     if len(inner) == 1 and last.kind == "s":
-        return last.value in _ARGUMENTS and last.value != name
+        is_event = name[0].isupper() and last.value[0].isupper()  # E(X), P(A)
+        return (last.value in _ARGUMENTS or is_event) and last.value != name
     if not name[0].isupper() and name not in _GREEK:
         return False
     symbols = {t.value for t in inner if t.kind == "s"}
