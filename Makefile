@@ -28,6 +28,9 @@ test: setup  ## run the tests
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
 
+reference: setup  ## every update beside a float64 reference from the papers' formulas: the table of worst errors; ARGS='gpt2 ranks'
+	$(BIN)/python -m tests.reference.table $(ARGS)
+
 test-faults: setup  ## many random faults (deaths, full disks, damage); FAULT_TRIES=100 of each, FAULT_SEED=0
 	@mkdir -p build
 	FAULT_TRIES=$${FAULT_TRIES:-100} FAULT_TALLY=$${FAULT_TALLY:-build/faults.jsonl} $(PYTEST) tests/faults $(ARGS)
@@ -86,4 +89,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-newcomer test-slow test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench bench-update golden clean
+.PHONY: help setup train test test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench bench-update golden clean

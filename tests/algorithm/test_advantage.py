@@ -100,3 +100,12 @@ def test_ddof_differs_by_the_root_of_g_over_g_minus_1() -> None:
     for size, percent in ((4, 15), (8, 7)):
         one, zero = (advantages([1.0] + [0.0] * (size - 1), ddof=ddof)[0] for ddof in (1, 0))
         assert round(100 * (zero / one - 1)) == percent
+
+
+def test_a_sample_without_one_part_leaves_the_means_of_all_parts() -> None:
+    lost = [[1.0, 1.0], [0.0, 0.0], [float("nan"), 1.0], [float("nan"), 1.0]]
+    rewards = torch.tensor([lost, [[1.0, 1.0]] * 4, [[0.0, 0.0]] * 4])
+    found = normalise_then_sum(rewards, torch.tensor([1.0, 1.0]))
+    assert not found[1:].any()
+    assert found[0, 0] == -found[0, 1] > 0 and not found[0, 2:].any()
+    assert float(found[0].sum()) == 0.0

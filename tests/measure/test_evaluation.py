@@ -8,6 +8,7 @@ from grpo_cli.errors import DataError
 from grpo_cli.jobs.evaluate.compare import compare
 from grpo_cli.measure.evaluation import Evaluation, measure
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.step import step_stats
 from grpo_verifiers.verdict import Outcome, Verdict
 
 OUTCOMES = {"+": Outcome.RIGHT, "-": Outcome.WRONG, "?": Outcome.ERROR}
@@ -65,3 +66,31 @@ def test_two_models_without_a_row_in_common_cannot_be_compared() -> None:
     a, b = (Evaluation(measure(records(**{row: "+-"}), 2, [1], 0.0), None) for row in "ab")
     with pytest.raises(DataError, match="no row in common"):
         compare(a, b)
+
+
+def test_the_primarys_answer_votes_not_the_first_that_was_found() -> None:
+    said = [("a", "5", True), ("b", "6", False), ("c", "6", False), ("d", "6", False)]
+    found = [
+        SampleRecord(
+            *(0, "r", "r", "Q", "7", {}),
+            {
+                "format": Verdict(Outcome.RIGHT, 1.0, answer=thought),
+                "math": Verdict(Outcome.RIGHT if right else Outcome.WRONG, float(right), answer=answer),
+            },
+            Outcome.RIGHT if right else Outcome.WRONG,
+            primary="math",
+        )
+        for thought, answer, right in said
+    ]
+    assert measure(found, 4, [1, 4], 0.0).maj_k[4] == 0.0
+    assert step_stats(found, 4)["unique_answers"] == 0.5
+
+
+def test_where_another_judged_in_the_primarys_place_its_answer_counts() -> None:
+    record = SampleRecord(
+        0, "r", "r", "Q", "7", {}, {"w": Verdict(Outcome.WRONG, 0.0, answer="9")}, primary="v"
+    )
+    assert record.answer == "9"
+    silent = Verdict(Outcome.NO_ANSWER, 0.0)
+    record = SampleRecord(0, "r", "r", "Q", "7", {}, {"w": record.verdicts["w"], "v": silent}, primary="v")
+    assert record.answer is None

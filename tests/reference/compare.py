@@ -237,7 +237,8 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
         )
     if not case.drops:
         out["entropy"] = mean([float(h.detach()) for a in counted for h in a.entropy])
-        if method.loss not in ("sapo", "vespo"):
+        # under `k1_reward` the sign of an advantage that ought to be 0 is one of rounding, and so is the clip's side
+        if method.loss not in ("sapo", "vespo") and method.estimator != "k1_reward":
             one = method.ratio == "sequence"
             out["clip"] = mean(
                 [float(c) for a in counted for c in is_clipped(a, method)[: 1 if one else None]]

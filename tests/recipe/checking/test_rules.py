@@ -8,6 +8,10 @@ from grpo_cli.recipe.reading.load import load
 BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify: {math: {}}\ntrain: {steps: 10}\n'
 
 
+KEEP = ("train.dead_groups=keep",)
+NORMALISED = ("train.reward_combine=normalise_then_sum", "verify.w={kind: exact, weight: 0.5}")
+
+
 def mistakes(tmp_path: Path, *sets: str) -> list[str]:
     file = tmp_path / "r.yaml"
     file.write_text(BASE)
@@ -22,6 +26,22 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
     ("sets", "part"),
     [
         (["sample.group=1"], "at least 2"),
+        (["train.std_floor=0"], "must be above 0"),
+        (["train.algorithm=dapo", "shaping.overlong={}"], "a penalty for long answers too"),
+        (["train.overlong=0.3", "shaping.overlong={cache: 0.5}"], "a penalty for long answers too"),
+        *[
+            ([*NORMALISED, f"combine={{method: {method}}}"], f"`combine: {method}` has no effect")
+            for method in ("first", "min")
+        ],
+        ([*NORMALISED, "combine={method: gate, gate: {w: needs_right}}"], "what is gated would be paid"),
+        ([*NORMALISED, "combine={method: by, by: kind}"], "`combine: by` has no effect"),
+        ([*KEEP, "train.trl.top_entropy_quantile=0.5", "sample.micro_batch=8"], "8 of them would train on"),
+        ([*KEEP, "train.trl.use_adaptive_entropy=true", "sample.micro_batch=32"], "2 of them would train on"),
+        (["train.trl.router_aux_loss_coef=null"], "out of what `router_aux_loss_coef` acts on"),
+        (
+            ["train.prune.keep=4", "train.dead_groups=resample", "train.trl.entropy_coef=0.1"],
+            "acts on all of them",
+        ),
         (["sample.micro_batch=7"], "does not divide 8 prompts x 8 = 64"),
         (["sample.top_p=0.9"], "off-policy"),
         (["monitor.on_alarm=roll_back"], "no gold verifier is named"),
@@ -99,4 +119,19 @@ def test_a_broken_rule_is_said(tmp_path: Path, sets: list[str], part: str) -> No
     ],
 )
 def test_what_may_be_meant_passes(tmp_path: Path, sets: list[str]) -> None:
+    assert mistakes(tmp_path, *sets) == []
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["train.algorithm=dapo", "shaping.overlong={}", "train.overlong=null"],
+        [*KEEP, "train.trl.top_entropy_quantile=0.5"],
+        [*KEEP, "train.trl.top_entropy_quantile=0.5", "sample.micro_batch=64"],
+        [*KEEP, "train.trl.entropy_coef=0.1", "sample.micro_batch=8"],
+        ["train.trl.router_aux_loss_coef=0", "train.trl.entropy_coef=0"],
+        [*NORMALISED, "combine={method: sum}"],
+    ],
+)
+def test_what_is_exact_stays_allowed(sets: list[str], tmp_path: Path) -> None:
     assert mistakes(tmp_path, *sets) == []

@@ -1,0 +1,38 @@
+"""What the updates of a batch measured, put together: over optimizer steps, micro-batches, tokens and rows that count."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from grpo_cli.train.learn import Updates
+
+
+def micro(updates: Updates, *sizes: tuple[int, int, int]) -> None:
+    for size in sizes:
+        updates.micro_batch(torch.tensor(size))
+
+
+def test_what_is_measured_in_the_first_update_only_is_not_lost() -> None:
+    updates = Updates()
+    micro(updates, (10, 4, 4))
+    updates.update({"loss": 1.0}, {"kl": [0.25], "entropy": [2.0]})
+    micro(updates, (10, 4, 4))
+    updates.update({"loss": 3.0}, {"entropy": [4.0]})
+    found = updates.take(skipped_steps=0.0).metrics
+    assert found == {"loss": 2.0, "kl": 0.25, "entropy": 3.0, "skipped_steps": 0.0}
+
+
+def test_a_share_of_answers_leaves_out_those_that_do_not_count() -> None:
+    updates = Updates(by_row=True)
+    # TRL counts 2 of 4 and 1 of 4 rows; one row of the first and three of the second micro-batch are masked
+    micro(updates, (30, 4, 3), (5, 4, 1))
+    updates.update({"loss": 0.0}, {"clip_ratio/region_mean": [0.5, 0.25]})
+    assert updates.take().metrics["clip/total"] == pytest.approx(3 / 4)
+
+
+def test_a_share_of_tokens_goes_by_tokens() -> None:
+    updates = Updates()
+    micro(updates, (30, 4, 3), (10, 4, 1))
+    updates.update({"loss": 0.0}, {"clip_ratio/region_mean": [0.5, 0.1]})
+    assert updates.take().metrics["clip/total"] == pytest.approx(0.4)
