@@ -37,7 +37,7 @@ class Graphs:
         self.numbers = numbers
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.sums: list[Tensor | None] = [None] * len(self.parameters)
-        self.held: dict[Shape, Captured] = {}
+        self.held: dict[Shape, CapturedGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.hook = torch.zeros((), device="cuda", requires_grad=True)
 
@@ -51,7 +51,7 @@ class Graphs:
         logps, entropies = _Replayed.apply(self.hook, captured, batch)  # type: ignore[no-untyped-call]
         return logps, entropies, captured.held.shape
 
-    def _captured(self, plan: Plan) -> Captured:
+    def _captured(self, plan: Plan) -> CapturedGraph:
         part = WASTE if len(self.held) < MOST else MORE_WASTE
         near = [
             shape
@@ -65,7 +65,7 @@ class Graphs:
         while len(self.held) >= MOST:
             del self.held[next(iter(self.held))]
         shape = shape_for(plan.need)
-        self.held[shape] = Captured(self, plan.fill(shape, self.hook.device))
+        self.held[shape] = CapturedGraph(self, plan.fill(shape, self.hook.device))
         return self.held[shape]
 
     def collect_gradients(self) -> None:
@@ -83,7 +83,7 @@ class Graphs:
             torch._foreach_zero_(fresh)
 
 
-class Captured:
+class CapturedGraph:
     """Both passes of one shape."""
 
     def __init__(self, graphs: Graphs, batch: Packed) -> None:
@@ -150,7 +150,7 @@ class _Replayed(torch.autograd.Function):
     """The seam to a loss that is not captured."""
 
     @staticmethod
-    def forward(ctx: Any, hook: Tensor, captured: Captured, batch: Packed) -> Any:
+    def forward(ctx: Any, hook: Tensor, captured: CapturedGraph, batch: Packed) -> Any:
         ctx.captured = captured
         logps, entropies = captured.forward(batch)
         entropies = entropies.clone()
