@@ -144,7 +144,7 @@ def fixture(function: Any = None, **kwargs: Value) -> Any:
     return function
 
 
-class Captured:
+class CapturedStreams:
     """The fixture `capsys`."""
 
     def __init__(self) -> None:
@@ -209,7 +209,7 @@ class MonkeyPatch:
 
 def _builtin_fixture(name: str) -> tuple[Any, Callable[[], None] | None] | None:
     if name in ("capsys", "capfd"):
-        captured = Captured()
+        captured = CapturedStreams()
         return captured, captured.undo
     if name == "monkeypatch":
         patch = MonkeyPatch()
