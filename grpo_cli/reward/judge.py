@@ -17,7 +17,7 @@ from grpo_verifiers.registry import kind_class
 from grpo_verifiers.verdict import floored
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe.sections.recipe import Recipe, Verify
+    from grpo_cli.recipe.sections.recipe import Combine, Recipe, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,13 @@ def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+def rule_of(how: Combine) -> Rule:
+    """The rule that a recipe's `combine` describes."""
+    if how.by is None or isinstance(how.by, str):
+        return Rule(how.method, dict(how.gate), how.by)
+    return Rule(how.method, dict(how.gate), how.by.column, dict(how.by.values), how.by.default)
+
+
 def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
     """A warning for each verifier that is a learned score and no check; `specs` have a `kind`."""
     said = "`{}` is a learned proxy: check samples by eye, a policy learns what it overrates"
@@ -78,7 +85,7 @@ class Judge:
     def of(cls, recipe: Recipe, base: Path | None = None) -> Judge:
         """The judge that a recipe describes."""
         how = recipe.combine
-        return cls(recipe.verify, base, Rule(how.method, how.gate, how.by))
+        return cls(recipe.verify, base, rule_of(how))
 
     def start(self) -> None:
         """Start workers and sandboxes.

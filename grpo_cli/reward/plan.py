@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
-from grpo_cli.reward.judge import own_options, proxy_warnings
+from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
 from grpo_verifiers.registry import KINDS, kind_class
@@ -227,7 +227,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     plan = ScoringPlan(
         entries,
         source,
-        Rule(combine.method, dict(combine.gate), combine.by),
+        rule_of(combine),
         _shaping(recipe),
         recipe.sample.max_tokens,
     )

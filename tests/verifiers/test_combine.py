@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -138,3 +139,31 @@ def test_verifiers_that_cancel_are_found() -> None:
 
 def test_verdict_type_is_what_combine_reads() -> None:
     assert combine({"math": Verdict(Outcome.RIGHT, 1.0)}, {"math": Term()}) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"source": "gsm8k"}, ["math"]),
+        ({"source": 2}, ["code"]),
+        ({"source": "else"}, ["exact"]),
+        ({"source": None}, ["exact"]),
+        ({}, ["exact"]),
+        ({"source": "math"}, ["exact"]),
+    ],
+)
+def test_a_map_says_which_verifier_a_value_means_and_a_default_the_rest(
+    row: dict[str, Any], named: list[str]
+) -> None:
+    specs = {"math": Term(), "code": Term(), "exact": Term()}
+    rule = Rule("by", by="source", values={"gsm8k": "math", "2": "code"}, default="exact")
+    assert judges_of(row, specs, rule) == named
+    if named == ["exact"]:
+        with pytest.raises(NoVerifier):
+            judges_of(row, specs, Rule("by", by="source", values=rule.values))
+
+
+def test_a_default_without_a_map_takes_rows_that_name_no_verifier() -> None:
+    rule = Rule("by", by="source", default="math")
+    assert judges_of({"source": "code"}, {"math": Term(), "code": Term()}, rule) == ["code"]
+    assert judges_of({"source": "x"}, {"math": Term(), "code": Term()}, rule) == ["math"]

@@ -50,6 +50,10 @@ class Rule:
     method: Method = "sum"
     gate: Mapping[str, str] = field(default_factory=dict)
     by: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    """For `by`: what the column holds to the verifier meant; empty, the column names verifiers."""
+    default: str | None = None
+    """For `by`: the verifier of rows without the column, with null in it, or with a value that names none."""
 
 
 SUM = Rule()
@@ -68,12 +72,16 @@ def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: Rule = SUM
     if rule.method != "by":
         return list(specs)
     assert rule.by is not None
+    value = row.get(rule.by)
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    meant = rule.values.get(text) if rule.values and text is not None else text
+    name = meant if meant in specs else rule.default
+    if name is not None and name in specs:
+        return [name]
     if rule.by not in row:
         raise NoVerifier(f"no column `{rule.by}`, which names the row's verifier")
-    name = row[rule.by]
-    if not isinstance(name, str) or name not in specs:
-        raise NoVerifier(f"`{rule.by}` is {name!r}, which is none of the verifiers {', '.join(specs)}")
-    return [name]
+    known = f"in the map: {', '.join(rule.values)}" if rule.values else f"of the verifiers {', '.join(specs)}"
+    raise NoVerifier(f"`{rule.by}` is {value!r}, which is none {known}")
 
 
 def primary_of(specs: Mapping[str, Spec]) -> str:

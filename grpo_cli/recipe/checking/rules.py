@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
 from grpo_cli.recipe.checking.strategy import check_strategy
 from grpo_cli.recipe.paths import Path
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import By, Recipe
 from grpo_cli.recipe.whole_batch import acts_on_every_row, whole_only
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -90,6 +90,14 @@ def _combining(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
     if c.method == "by" and c.by is None:
         yield RecipeFinding(("combine", "method"), "`combine.by` names no column")
+    named: list[tuple[Path, str]] = []
+    if isinstance(c.by, By):
+        named += [(("values", value), name) for value, name in c.by.values.items()]
+        named += [(("default",), c.by.default)] if c.by.default is not None else []
+    for below, name in named:
+        if name not in recipe.verify:
+            hint = unknown(name, recipe.verify, "`verify`")
+            yield RecipeFinding(("combine", "by", *below), f"`combine.by` names no verifier `{name}`", hint)
     unused = [key for key in ("gate", "by") if getattr(c, key) and c.method != key]
     for key in unused:
         yield RecipeFinding(("combine", key), f"`combine.{key}` has no effect with `method: {c.method}`")

@@ -25,11 +25,12 @@ from grpo_cli.recipe.sections.course import (
 from grpo_cli.recipe.sections.fields import Section
 from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
 from grpo_cli.recipe.sections.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Reuse, Sample, Train
-from grpo_cli.recipe.sections.rewards import Combine, Shaping, Verify
+from grpo_cli.recipe.sections.rewards import By, Combine, Shaping, Verify
 from grpo_cli.recipe.sections.shorthand import widen, widen_checked
 
 __all__ = [
     "Algorithm",
+    "By",
     "Clip",
     "Combine",
     "Data",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from grpo_cli.recipe.sections.fields import Finite, Section, Words
+from grpo_cli.recipe.sections.fields import MANY, ONE, Finite, Section, Words
 from grpo_cli.text import Json
 
 
@@ -53,6 +53,17 @@ class Shaping(Section):
         return gather_options(value, ("weight",))
 
 
+class By(Section):
+    """Which verifier judges a row, by the value of a column."""
+
+    column: Words
+    """The column, such as `data_source`."""
+    values: dict[str, Words] = Field(default_factory=dict)
+    """Its values to verifiers; left out, the column names verifiers itself."""
+    default: Words | None = None
+    """The verifier of every other row; left out, such a row is an error."""
+
+
 class Combine(Section):
     """How verdicts become one reward. `combine: min` means `method`; `gate` or `by` alone say their method too."""
 
@@ -60,5 +71,11 @@ class Combine(Section):
     """`sum` of weighted scores; `gate`, see there; `first` verifier that found an answer; lowest score (`min`); or `by` row."""
     gate: dict[str, Literal["needs_right", "must_pass"]] = Field(default_factory=dict)
     """Verifier to condition: `needs_right` counts it only where the primary is right, `must_pass` pays nothing without it."""
-    by: Words | None = None
-    """Column that names the verifier of a row, for mixed data."""
+    by: (
+        Annotated[
+            Annotated[Words, Tag(ONE)] | Annotated[By, Tag(MANY)],
+            Discriminator(lambda value: ONE if isinstance(value, str) else MANY),
+        ]
+        | None
+    ) = None
+    """Column that names the verifier of a row, for mixed data; or a mapping of `column`, `values` and `default`."""
