@@ -101,6 +101,10 @@ AnswerKey = Annotated[
     str | None, typer.Option("--answer-key", metavar="KEY", help="Field of the gold answer.")
 ]
 PromptKey = Annotated[str | None, typer.Option("--prompt-key", metavar="KEY", help="Field of the prompt.")]
+GoldRowsFile = Annotated[
+    str | None,
+    typer.Option("--rows", metavar="FILE", help="Rows with the golds, joined by id, `custom_id` or prompt."),
+]
 GroupKey = Annotated[
     str | None, typer.Option("--group-key", metavar="KEY", help="Field that names the group.")
 ]

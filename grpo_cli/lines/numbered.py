@@ -11,8 +11,13 @@ from typing import IO, NamedTuple
 BOM = b"\xef\xbb\xbf"
 
 
+class BrokenText(bytes):
+    """Why there is no line, in place of the line."""
+
+
 class NumberedLine(NamedTuple):
-    """One line with its number, from 1, and as it stands; `text` is None where it was too long to hold."""
+    """One line with its number, from 1, and as it stands; `text` is None where it was too long to hold, and `BrokenText`
+    where a reader could make no line."""
 
     number: int
     text: bytes | None

@@ -23,6 +23,7 @@ def verify(
     answer_key: options.AnswerKey = None,
     prompt_key: options.PromptKey = None,
     group_key: options.GroupKey = None,
+    rows: options.GoldRowsFile = None,
     groups: options.Order = "auto",
     out: options.ScoredOut = None,
     as_json: options.OnlySummary = False,
@@ -38,6 +39,7 @@ def verify(
     \b
     Examples:
       grpo verify samples.jsonl --math
+      grpo verify batch_output.jsonl --math --rows rows.jsonl
       grpo verify runs/NAME/samples/*.jsonl --json
       generate | grpo verify - --regex '<think>.*</think>' --fail-under 0.9 --out scored.jsonl
     """
@@ -49,6 +51,10 @@ def verify(
     if recipe and (kinds or regex):
         raise UsageError("`--recipe` and verifier flags together", hint="leave one of them out")
     beside = None if kinds or regex or recipe else recipe_beside(files)
+    if not (kinds or regex or recipe or beside):
+        from grpo_cli.jobs.verify.propose import proposal
+
+        raise UsageError("no verifier", hint=proposal(files[0], rows))
     if named := recipe or beside:
         plan = from_recipe(named, sets or [])
     else:
@@ -66,5 +72,6 @@ def verify(
         jobs=jobs,
         quiet=quiet,
         note=f"verifiers of `{beside}`" if beside else "",
+        rows=rows,
     )
     raise typer.Exit(run(plan, settings))

@@ -14,13 +14,29 @@ from hashlib import blake2b
 from grpo_cli.text import Json
 
 COMPLETION = ("completion", "response", "output", "generation", "text", "model_output", "prediction", "code")
-COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples")
-ANSWER = ("answer", "gold", "solution", "target", "ground_truth", "gold_answer", "reference", "label")
+COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples", "choices", "resps")
+ANSWER = (
+    *("answer", "gold", "solution", "target", "ground_truth", "gold_answer", "reference", "label", "gts"),
+    *(
+        "reward_model.ground_truth",
+        "extra_info.answer",
+        "doc.answer",
+        "metadata.answer",
+        "expected_answer",
+        "final_answer",
+    ),
+)
+CHAT = ("messages", "conversations", "conversation", "chat")
+"""A chat that ends with the assistant: its last turn is the completion, the rest the prompt."""
+WRAPPERS = ("body", "choices", "message", "generated_text", "value", "content", "text", "completion")
+"""Keys that lead on towards a text in what servers and loggers write, tried in this order."""
 PROMPT = ("prompt", "question", "problem", "query", "instruction", "input", "messages")
 GROUP = ("group", "group_id", "group_key")
 ROW = (
     "row",
     "row_id",
+    "custom_id",
+    "doc_id",
     "id",
     "problem_id",
     "task_id",
@@ -30,6 +46,7 @@ ROW = (
     "uid",
     "idx",
     "index",
+    "request_id",
 )
 
 
@@ -98,10 +115,14 @@ def _completion(line: Mapping[str, Json], wanted: Wanted) -> tuple[str, bool]:
         return wanted.completion, _is_many(look_up(line, wanted.completion))
     one = _first(line, COMPLETION)
     if one is not None:
-        return one, _is_many(line[one])
+        one = _to_choices(line, one)
+        return one, _is_many(look_up(line, one))
     many = _first(line, COMPLETIONS)
     if many is not None and isinstance(line[many], list):
         return many, True
+    chat = next((name for name in CHAT if _ends_with_answer(line.get(name))), None)
+    if chat is not None:
+        return chat, False
     keys = ", ".join(f"`{key}`" for key in list(line)[:12]) or "none"
     raise BadLine(f"no completion in the line (its keys: {keys}); name one with `--completion-key`")
 
@@ -111,24 +132,68 @@ def _is_many(value: Json) -> bool:
     return isinstance(value, list) and not (value and all(_is_message(item) for item in value))
 
 
+def _to_choices(line: Mapping[str, Json], key: str) -> str:
+    """The path of the list of choices that a server's answer holds, or the key itself."""
+    for path in (f"{key}.body.choices", f"{key}.choices"):
+        if isinstance(look_up(line, path), list):
+            return path
+    return key
+
+
+def _ends_with_answer(value: Json) -> bool:
+    last = value[-1] if isinstance(value, list) and value else None
+    return isinstance(last, Mapping) and (
+        last.get("role") == "assistant" or last.get("from") in ("gpt", "assistant")
+    )
+
+
 def _is_message(item: Json) -> bool:
     return isinstance(item, Mapping) and "role" in item and "content" in item
 
 
 def _first(line: Mapping[str, Json], names: Sequence[str], but: str | None = None) -> str | None:
-    return next((name for name in names if name in line and name != but), None)
+    return next((name for name in names if name != but and look_up(line, name) is not None), None)
 
 
 def look_up(line: Mapping[str, Json], key: str) -> Json:
-    """The value of a key or of a path such as `reward_model.ground_truth`; None where there is none."""
+    """The value of a key or of a path such as `choices.0.message.content` or `choices[0].text`; None where there is none."""
     if key in line:
         return line[key]
     value: Json = line
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+    for part in parts_of(key):
+        found = _inside(value, part)
+        if found is None:
             return None
-        value = value[part]
+        value = found
     return value
+
+
+def parts_of(key: str) -> list[str]:
+    """The keys and indexes of a path."""
+    return [part for part in key.replace("[", ".").replace("]", "").split(".") if part]
+
+
+def _inside(value: Json, part: str) -> Json:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    if isinstance(value, list) and part.removeprefix("-").isdecimal():
+        at = int(part)
+        return value[at] if -len(value) <= at < len(value) else None
+    return None
+
+
+def missing(line: Mapping[str, Json], key: str) -> str:
+    """What is said where a line has nothing at a path: how far it leads, and the keys that are there."""
+    value, done = line, ""
+    for part in parts_of(key):
+        found = _inside(value, part)
+        if found is None:
+            break
+        value, done = found, f"{done}.{part}".removeprefix(".")  # type: ignore[assignment]
+    where = f"; `{done}` has" if done else "; the line has"
+    if isinstance(value, Mapping):
+        return f"no field `{key}`{where} {', '.join(f'`{k}`' for k in list(value)[:12]) or 'no keys'}"
+    return f"no field `{key}`{where} {len(value)} items" if isinstance(value, list) else f"no field `{key}`"
 
 
 def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
@@ -139,12 +204,20 @@ def completions_of(line: Mapping[str, Json], keys: FieldNames) -> list[str]:
     """
     value = look_up(line, keys.completion)
     if value is None:
-        raise BadLine(f"no field `{keys.completion}`")
+        raise BadLine(_failed(line) or missing(line, keys.completion))
     if not keys.completions:
         return [text_of(value, keys.completion)]
     if not isinstance(value, list):
         raise BadLine(f"`{keys.completion}` is no list, and it was one before")
+    if value and all(isinstance(item, list) and all(isinstance(t, str) for t in item) for item in value):
+        value = [text for item in value for text in item]  # lm-eval: a list of answers a request
     return [text_of(item, f"{keys.completion}[{i}]") for i, item in enumerate(value)]
+
+
+def _failed(line: Mapping[str, Json]) -> str:
+    """Why a server gave no answer, where the line says so."""
+    said = look_up(line, "response.body.error.message") or look_up(line, "error.message") or line.get("error")
+    return f"the request failed: {said}" if isinstance(said, str) and said else ""
 
 
 def text_of(value: Json, name: str) -> str:
@@ -156,13 +229,21 @@ def text_of(value: Json, name: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and _is_message(value[-1]):
-        return text_of(value[-1]["content"], name)
+        content = value[-1]["content"]
+        return "" if content is None else text_of(content, name)
     if isinstance(value, list) and value and all(isinstance(p, Mapping) and "text" in p for p in value):
         return "".join(text_of(part["text"], name) for part in value)
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping) and "from" in value[-1]:
+        return text_of(value[-1].get("value"), name)
     if isinstance(value, Mapping):
-        for key in ("content", "text", "completion"):
-            if key in value:
-                return text_of(value[key], name)
+        for key in WRAPPERS:
+            inner = value.get(key)
+            if inner is not None:
+                return text_of(
+                    inner[0] if key == "choices" and isinstance(inner, list) and inner else inner, name
+                )
+        if value.get("role") == "assistant" and "content" in value:
+            return ""  # a turn of tool calls says nothing
     shown = {type(None): "null", dict: "an object", list: "a list", bool: "a boolean"}.get(
         type(value), "a number"
     )
@@ -175,6 +256,11 @@ def row_of(line: Mapping[str, Json], keys: FieldNames) -> dict[str, Json]:
     fields = line.get("fields")
     if isinstance(fields, Mapping):
         row.update(fields)
+    for holder in (line.get("doc"), line.get("metadata"), line.get("extra_info")):
+        if isinstance(
+            holder, Mapping
+        ):  # lm-eval, inspect, verl: columns of the row that the sample came from
+            row = {**holder, **row}
     if keys.answer is not None and keys.answer != "answer":
         answer = look_up(row, keys.answer)
         if answer is not None:

@@ -16,7 +16,7 @@ from typing import IO
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, Wanted, find_keys
 from grpo_cli.jobs.verify.flow import score_all
-from grpo_cli.jobs.verify.lines import read
+from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import ScoredLines, parse
 from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
@@ -47,6 +47,7 @@ class VerifySettings:
     jobs: int | None = None
     quiet: bool = False
     note: str = ""
+    rows: str | None = None
 
 
 def run(plan: ScoringPlan, settings: VerifySettings) -> int:
@@ -77,6 +78,7 @@ class VerifyJob:
         self._report = VerifyReport(plan.primary, list(plan.entries), "", self._tally.totals)
         writes_lines = not settings.as_json and settings.out is None
         self._progress = _Progress(settings.quiet, writes_lines)
+        self._rows = None if settings.rows is None else GoldRows(settings.rows)
         self._began = time.monotonic()
 
     def run(self) -> int:
@@ -100,7 +102,9 @@ class VerifyJob:
 
     def _score(self, source: str, verifiers: Mapping[str, Verifier]) -> None:
         name = "<stdin>" if source == "-" else source
-        lines = read(source)
+        lines = read_lines(source, self._settings.stream)
+        if self._rows is not None:
+            lines = map(self._rows.under, lines)
         start = self._find_keys(lines, name)
         if start.keys is None:
             return

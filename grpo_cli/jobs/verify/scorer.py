@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, group_of, prompt_of, row_of
 from grpo_cli.jobs.verify.golds import GoldCache
-from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.lines.numbered import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_verifiers.combine import (
     NoVerifier,
@@ -219,6 +219,8 @@ def parse(line: NumberedLine) -> dict[str, Any]:
     """
     if line.text is None:
         raise BadLine("longer than 64 MiB")
+    if isinstance(line.text, BrokenText):
+        raise BadLine(line.text.decode())
     try:
         value = json.loads(line.text.decode())
     except UnicodeDecodeError as err:

@@ -1,0 +1,165 @@
+"""Any file of completions as numbered lines of JSON: what other programs write is turned into the lines that are scored.
+
+    .csv .tsv .parquet   a row is a line, as `data` reads it      JSON array    an item is a line
+    one JSON object      its `samples` (an inspect log)           .eval         the samples of an inspect archive
+    anything else        JSON lines, plain, .gz, .zst or stdin
+
+`joined` lays rows with golds under lines without, by `custom_id`, another id, or the prompt's text.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+from grpo_cli.data.files import PACKED, TABLES, BrokenFile, Record, read_file
+from grpo_cli.errors import DataError
+from grpo_cli.jobs.verify.fields import PROMPT, ROW, BadLine, look_up, text_of
+from grpo_cli.jobs.verify.lines import read
+from grpo_cli.lines.numbered import BrokenText, NumberedLine
+from grpo_cli.text import Json
+
+SAMPLES = ("samples", "results", "rollouts", "completions")
+"""Keys under which a file that is one object keeps its list of samples."""
+
+
+def read_lines(source: str, stream: bool = False) -> Iterator[NumberedLine]:
+    """The lines of a file of completions, of whatever kind; with `stream` each is given before the next is read.
+
+    Raises:
+        UsageError, DataError, SetupError: it cannot be read at all.
+    """
+    kind = next((s for s in reversed(Path(source).suffixes) if s.lower() not in PACKED), "").lower()
+    if source != "-" and Path(source).is_file():
+        if kind in TABLES or kind == ".parquet":
+            return (_row(n, item) for n, item in enumerate(read_file(Path(source), source), start=1))
+        if kind == ".eval":
+            return _archive(source)
+    lines = read(source)
+    return lines if stream else _json_lines(lines, may_be_one=kind == ".json")
+
+
+def _row(number: int, item: Record | BrokenFile) -> NumberedLine:
+    if isinstance(item, BrokenFile):
+        return NumberedLine(number, BrokenText(item.why.encode()))
+    return NumberedLine(number, _line(item.fields))
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _json_lines(lines: Iterator[NumberedLine], may_be_one: bool) -> Iterator[NumberedLine]:
+    """The lines, or the items of what is one array or one object over all of them; only a first line that is no object of
+    its own is read on."""
+    first = next(lines, None)
+    if first is None:
+        return
+    text = first.text or b""
+    is_array = text.startswith(b"[")
+    if not is_array and not (may_be_one and text.startswith(b"{") and not _is_json(text)):
+        value = json.loads(text) if _holds_samples(text) else None
+        yield from _items(value, SAMPLES) if value is not None else (first,)
+        yield from lines
+        return
+    seen = [first]
+    try:
+        value = json.loads(b"\n".join(one.text or b"" for one in _kept(chain((first,), lines), seen)))
+    except (ValueError, RecursionError):
+        yield from seen
+        return
+    yield from _items(value, SAMPLES)
+
+
+def _kept(lines: Iterator[NumberedLine], seen: list[NumberedLine]) -> Iterator[NumberedLine]:
+    seen.clear()
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _holds_samples(text: bytes) -> bool:
+    """Whether a first line is a whole inspect log: cheap, since every file's first line is asked."""
+    return text.startswith(b"{") and b'"samples"' in text and b'"eval"' in text and _is_json(text)
+
+
+def _items(value: object, names: tuple[str, ...]) -> Iterator[NumberedLine]:
+    if isinstance(value, Mapping):
+        found = next((value[name] for name in names if isinstance(value.get(name), list)), None)
+        value = [value] if found is None else found
+    assert isinstance(value, list)
+    for number, item in enumerate(value, start=1):
+        yield NumberedLine(number, _line(item))
+
+
+def _archive(source: str) -> Iterator[NumberedLine]:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            names = sorted(n for n in archive.namelist() if n.startswith("samples/") and n.endswith(".json"))
+            for number, name in enumerate(names, start=1):
+                yield NumberedLine(number, archive.read(name).replace(b"\n", b" ").strip())
+    except (zipfile.BadZipFile, OSError, NotImplementedError) as err:
+        raise DataError(f"no readable inspect archive: {err}", place=source) from err
+
+
+class GoldRows:
+    """Rows of a file by their ids and prompts, to be laid under lines that hold completions only."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._by_id: dict[str, dict[str, object]] = {}
+        self._by_prompt: dict[str, dict[str, object]] = {}
+        for item in read_file(Path(source), source):
+            if isinstance(item, BrokenFile):
+                raise DataError(item.why, place=item.place)
+            for name in ROW:
+                if isinstance(item.fields.get(name), str | int):
+                    self._by_id.setdefault(str(item.fields[name]), item.fields)
+            if prompt := _prompt(item.fields):
+                self._by_prompt.setdefault(prompt, item.fields)
+
+    def under(self, line: NumberedLine) -> NumberedLine:
+        """The line with its row's columns beside its own, or with what is wrong with it."""
+        if isinstance(line.text, BrokenText):
+            return line
+        try:
+            value = json.loads(line.text or b"")
+        except (ValueError, RecursionError):
+            return line  # said where lines are parsed
+        if not isinstance(value, dict):
+            return line
+        ids = [str(value[name]) for name in ROW if isinstance(value.get(name), str | int)]
+        row = next((self._by_id[name] for name in ids if name in self._by_id), None)
+        row = row or self._by_prompt.get(_prompt(value))
+        if row is None:
+            shown = f"the id `{ids[0]}`" if ids else "this prompt"
+            return NumberedLine(line.number, BrokenText(f"no row of `{self.source}` has {shown}".encode()))
+        return NumberedLine(line.number, _line({**row, **value}))
+
+
+def _prompt(fields: Mapping[str, Json]) -> str:
+    """The last turn of the prompt, by which two files can be joined that spell the chat around it differently."""
+    for name in PROMPT:
+        value = look_up(fields, name)
+        turns = [turn for turn in value if not _is_assistant(turn)] if isinstance(value, list) else value
+        try:
+            if turns and (text := text_of(turns, name).strip()):
+                return text
+        except BadLine:
+            continue
+    return ""
+
+
+def _is_assistant(turn: object) -> bool:
+    return isinstance(turn, Mapping) and turn.get("role") == "assistant"
