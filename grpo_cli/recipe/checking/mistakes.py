@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from grpo_cli.recipe.checking.other_names import counterpart, why_none
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
 from grpo_cli.recipe.sections.at_path import inner_section, key_names, section
@@ -133,6 +134,10 @@ def _unknown_key(path: Path) -> RecipeFinding:
     where = f"`{dotted(parent)}`" if parent else "the recipe"
     names = key_names(model) if model else []
     hint = unknown(key, names, where)
+    if (other := counterpart(key)) and other != dotted(path):
+        return RecipeFinding(path, f"unknown key `{key}` in {where}", f"here it is `{other}`", at_key=True)
+    if reason := why_none(key):
+        return RecipeFinding(path, f"unknown key `{key}` in {where}", reason, at_key=True)
     elsewhere = [] if nearest(key, names) else _homes(key)
     if elsewhere:
         hint = (
