@@ -84,15 +84,13 @@ class Job:
 
     def _run_folder(self, resume: RunFolder | None, place: Workplace) -> RunFolder:
         """Rank 0 makes or opens it, the others look on."""
-        device = device_name(place.policy.device, self.ranks.world)
+        on = device_name(place.policy.device, self.ranks.world)
         if self.ranks.is_main:
-            made = resume or create_run(
-                self.recipe, place.judge, label=self.label, base=self.base, device=device
-            )
-            self.lock = hold(made.path)
-            checkpoint.clear_partial(made.path / "checkpoints")
-            self.ranks.agreed(str(made.path))
-            return made
+            run = resume or create_run(self.recipe, place.judge, label=self.label, base=self.base, device=on)
+            self.lock = hold(run.path)
+            checkpoint.clear_partial(run.path / "checkpoints")
+            self.ranks.agreed(str(run.path))
+            return run
         return SilentRun(Path(self.ranks.agreed("")))
 
     def _begin(
@@ -113,8 +111,7 @@ class Job:
         except Interrupted as stop:
             run.update_manifest(status="interrupted")
             display.note("warn", "stopped at once", hint=ending.resume_hint(run))
-            seconds = self.stopwatch.of(run)
-            return TrainResult(run, 0, seconds=seconds, code=stop.code, status="interrupted")
+            return TrainResult(run, 0, seconds=self.stopwatch.of(run), code=stop.code, status="interrupted")
 
     def _train(
         self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool
