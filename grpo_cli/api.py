@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe
     from grpo_verifiers import Outcome, Verdict
 
-__all__ = ["Scored", "evaluate", "load_recipe", "train", "verify"]
+__all__ = ["ScoredCompletion", "evaluate", "load_recipe", "train", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredCompletion:
     """One completion: every verifier's verdict, the outcome of the primary, and the reward (None: no verdict)."""
 
     verdicts: Mapping[str, Verdict]
@@ -103,7 +103,7 @@ def verify(
     rows: Sequence[Mapping[str, Any]],
     verifiers: Mapping[str, Mapping[str, Any]] | str | Path,
     prompts: Sequence[str] | None = None,
-) -> list[Scored]:
+) -> list[ScoredCompletion]:
     """Score completions against the rows of the same places.
 
     Args:
@@ -148,7 +148,7 @@ def verify(
         for verifier in started.values():
             verifier.close()
     return [
-        Scored(
+        ScoredCompletion(
             one,
             outcome(one, plan.terms, plan.rule) or Outcome.ERROR,
             combine(one, plan.terms, None, plan.rule),

@@ -13,7 +13,7 @@ import pytest
 from tests.architecture.source import PACKAGES, ROOT, circles, imports, modules, outside, tree
 
 FLOORS = (
-    "app __main__",
+    "app api __main__",
     "commands",
     "jobs",
     "train measure",

@@ -144,4 +144,6 @@ def build(kind: str, **options: object) -> Verifier:
         if option not in names:
             did = did_you_mean(option, names)
             raise BadOption(option, f"unknown option `{option}` of verifier `{kind}`{did}")
-    return cls(cls.Options(**options))
+    verifier = cls(cls.Options(**options))
+    verifier.kind = kind
+    return verifier

@@ -53,7 +53,7 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
         ]
         return [verdict.score for verdict in verifier.judge(samples)]
 
-    reward.__name__ = name or type(verifier).__name__
+    reward.__name__ = name or getattr(verifier, "kind", "") or type(verifier).__name__
     return reward
 
 
@@ -94,7 +94,7 @@ def as_rubric(verifier: Verifier, name: str | None = None) -> Callable[..., Awai
         text = completion_text(completion)
         return _score(await asyncio.to_thread(verifier.verify, text, row, completion_text(prompt)))
 
-    rubric.__name__ = name or type(verifier).__name__
+    rubric.__name__ = name or getattr(verifier, "kind", "") or type(verifier).__name__
     return rubric
 
 

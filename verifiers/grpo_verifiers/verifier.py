@@ -51,6 +51,9 @@ class Verifier(ABC):
     Options: ClassVar[type]
     """The dataclass of this kind's options; recipe models mirror it."""
 
+    kind: str = ""
+    """The name it was built by; reward functions made of it are called so."""
+
     columns: tuple[str, ...] = ("answer",)
     """Row fields that `compile` reads; a row without them is a data error."""
 
@@ -108,4 +111,8 @@ class Verifier(ABC):
 
     def verify(self, completion: str, row: Mapping[str, Any], prompt: str = "") -> Verdict:
         """One completion against one row: the short form for notebooks and tests."""
+        if not isinstance(row, Mapping):
+            raise TypeError(
+                f"the second argument is the row, such as {{'answer': {row!r}}}, not a {type(row).__name__}"
+            )
         return floored(self.judge([Sample(completion, self.compile(row), prompt)]), self.low)[0]

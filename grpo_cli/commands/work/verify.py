@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import typer
 
 from grpo_cli.commands import options
 from grpo_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from grpo_cli.reward.plan import ScoringPlan
 
 
 def verify(
@@ -45,22 +51,15 @@ def verify(
     """
     from grpo_cli.jobs.verify.fields import Wanted
     from grpo_cli.jobs.verify.job import VerifySettings, run
-    from grpo_cli.reward.plan import from_flags, from_recipe, recipe_beside
+    from grpo_cli.reward.plan import recipe_beside
 
     kinds = [kind for kind, is_on in (("math", math), ("code", code)) if is_on] + list(verifier or [])
     if recipe and (kinds or regex):
         raise UsageError("`--recipe` and verifier flags together", hint="leave one of them out")
     beside = None if kinds or regex or recipe else recipe_beside(files)
     if not (kinds or regex or recipe or beside):
-        from grpo_cli.jobs.verify.propose import proposal
-
-        raise UsageError("no verifier", hint=proposal(files[0], rows))
-    if named := recipe or beside:
-        plan = from_recipe(named, sets or [])
-    else:
-        plan = from_flags(
-            kinds, patterns=regex or [], options=option or [], weights=weight or [], primary=primary
-        )
+        raise _nothing_said(files[0], rows)
+    flags = VerifierFlags(kinds, regex or [], option or [], weight or [], primary)
     settings = VerifySettings(
         files=files,
         wanted=Wanted(completion_key, answer_key, prompt_key, group_key),
@@ -74,4 +73,35 @@ def verify(
         note=f"verifiers of `{beside}`" if beside else "",
         rows=rows,
     )
-    raise typer.Exit(run(plan, settings))
+    raise typer.Exit(run(_plan(recipe or beside, sets or [], flags), settings))
+
+
+@dataclass(frozen=True)
+class VerifierFlags:
+    """Verifiers as flags name them."""
+
+    kinds: list[str]
+    patterns: list[str]
+    options: list[str]
+    weights: list[str]
+    primary: str | None
+
+
+def _plan(recipe: str | None, sets: list[str], flags: VerifierFlags) -> ScoringPlan:
+    from grpo_cli.reward.plan import from_flags, from_recipe
+
+    if recipe:
+        return from_recipe(recipe, sets)
+    return from_flags(
+        flags.kinds,
+        patterns=flags.patterns,
+        options=flags.options,
+        weights=flags.weights,
+        primary=flags.primary,
+    )
+
+
+def _nothing_said(file: str, rows: str | None) -> UsageError:
+    from grpo_cli.jobs.verify.propose import proposal
+
+    return UsageError("no verifier", hint=proposal(file, rows))
