@@ -73,6 +73,10 @@ def packed_attention(
     if dropout or wanted:
         raise ValueError(f"attention with {', '.join(wanted) or 'dropout'}")
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    if torch.is_autocast_enabled(
+        q.device.type
+    ):  # torch's own attention casts; rotary embeddings leave float32
+        q = q.to(torch.get_autocast_dtype(q.device.type))
     k, v = shared(k.to(q.dtype), fields.keys), shared(v.to(q.dtype), fields.keys)
     window = (-1 if sliding_window is None else sliding_window - 1, 0)
     form = _at_once if q.is_cuda else _one_by_one
