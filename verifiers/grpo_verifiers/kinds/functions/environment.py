@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.kinds.functions.find import BadFunction
+from grpo_verifiers.kinds.functions.forms import derive
 
 LOADER = "load_environment"
 _OF_GROUPS = {"states", "prompts", "completions", "answers", "tasks", "infos"}
@@ -64,7 +65,8 @@ def reward_of(loader: Callable[..., Any], name: str, arguments: Mapping[str, Any
         asked = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
         if system and not any(m.get("role") == "system" for m in asked):
             asked = [{"role": "system", "content": system}, *asked]
-        have: dict[str, Any] = {"info": {}, "task": "default", "answer": "", **row}
+        have: dict[str, Any] = {"answer": "", **row}
+        derive(have, ("info", "task"))
         have |= {"prompt": asked, "completion": said}
         have["state"] = {
             "trajectory": [],
