@@ -5,7 +5,6 @@ Enumerations and named tuples are made as real ones, so that their values compar
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import importlib
 import types
@@ -273,6 +272,8 @@ def _made(name: str, parents: tuple[Any, ...], body: dict[str, Any]) -> Any:
 
 
 async def _drive(link: Value, number: int) -> Any:
+    import asyncio  # large, and whoever drives a coroutine has it
+
     try:
         while True:
             found = link.ask("costep", {"k": number})

@@ -1,0 +1,391 @@
+"""Programs that attack the test program they are judged by: forged answers, raw messages, state, steps of a lane."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_verifiers import BadGold, Sample
+from grpo_verifiers.program import CodeOptions, CodeVerifier
+from grpo_verifiers.program.compare import CompareRule, same
+from grpo_verifiers.program.task import Defaults, compile_task
+from grpo_verifiers.program.trial import _judge_line
+from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.lane import Lane, LaneFailed
+from grpo_verifiers.sandbox.lanes import Lanes
+
+sys.path.insert(0, str(Path(tiers.__file__).parent))  # as a lane has it
+
+from inside import frames, wire
+from inside.testing.ends import Stopped
+from inside.testing.link import Link
+
+LOOP_ROW = {
+    "entry_point": "double",
+    "tests": "def check(candidate):\n    for i in range(3):\n        for x in list(zip([i], [i])):\n"
+    "            assert candidate(x[0]) == 2 * x[1]\n    assert len(set([candidate(4), 8])) == 1\n",
+}
+HONEST = "def double(x):\n    return x * 2\n"
+NAMES = (
+    "range",
+    "zip",
+    "enumerate",
+    "list",
+    "set",
+    "len",
+    "isinstance",
+    "abs",
+    "all",
+    "print",
+    "candidate",
+    "__builtins__",
+)
+FORGE = """
+import json, os, struct
+def say(message):
+    data = json.dumps(message).encode()
+    os.write(3, struct.pack("<I", len(data)) + data)
+{what}
+def double(x):
+    return x
+"""
+STATE = """
+import builtins, math, sys, os, random
+math.floor = lambda x: 0
+builtins.range = lambda *a: []
+sys.setrecursionlimit(50)
+random.seed = lambda *a: None
+open("/tmp/left", "w").write("x") if os.access("/tmp", os.W_OK) else None
+def double(x):
+    raise SystemExit
+"""
+
+
+@pytest.fixture(scope="module", params=["namespaces", "landlock"])
+def verifier(request: pytest.FixtureRequest) -> Iterator[CodeVerifier]:
+    made = CodeVerifier(CodeOptions(lanes=1))
+    tier = tiers.try_tier(request.param)
+    assert isinstance(tier, tiers.Tier), tier
+    made.tier, made._lanes = tier, Lanes(request.param, 1)
+    yield made
+    made.close()
+
+
+def forged(name: str) -> list[str]:
+    """Programs that answer the question for names with one more, before it is asked, in each shape of an answer."""
+    return [
+        FORGE.format(what=f'say(["ok", {shape}])')
+        for shape in (
+            f'[["{name}", 0], ["double", 0]]',
+            f'{{"d": [["{name}", 0]]}}',
+            f'[[0], ["{name}"]]',
+            "[[0]]",
+            "[]",
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_forged_answer_binds_no_name_of_the_test_program(verifier: CodeVerifier, name: str) -> None:
+    for program in forged(name):
+        verdict = verifier.verify(program, LOOP_ROW)
+        assert verdict.score == 0.0, (program, verdict)
+
+
+def test_what_an_attack_leaves_is_gone_for_the_next_sample(verifier: CodeVerifier) -> None:
+    attacks = [
+        STATE,
+        *(p for n in NAMES for p in forged(n)),
+        FORGE.format(what="os._exit(0)"),
+        "def double(x): double(x)",
+    ]
+    gold = verifier.compile(LOOP_ROW)
+    patching = verifier.compile(
+        {"entry_point": "double", "tests": "import math\nmath.floor = lambda x: 7\nassert double(1) == 2"}
+    )
+    for attack in attacks:
+        first, second = verifier.judge([Sample(attack, patching), Sample(HONEST, gold)])
+        assert first.score == 0.0, (attack, first)
+        assert second.score == 1.0, (attack, second)
+    after = {
+        "entry_point": "double",
+        "tests": "import math\nxs = [1.5]\nassert math.floor(xs[0]) == 1 and double(1) == 2",
+    }
+    assert verifier.verify(HONEST, after).score == 1.0
+
+
+SINGLETON = """
+class Point:
+    made = None
+    def __new__(cls, *args):
+        if cls.made is None:
+            cls.made = object.__new__(cls)
+        return cls.made
+    def __init__(self, *args):
+        pass
+    def __eq__(self, other):
+        return True
+def f(x):
+    return Point()
+"""
+LIAR = """
+from dataclasses import dataclass
+@dataclass
+class Point:
+    x: int
+    y: int
+    {body}
+def f(x):
+    return Point(0, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        SINGLETON,
+        LIAR.format(body="def __post_init__(self): self.x = self.y = 0"),
+        LIAR.format(body="def __eq__(self, other): return True"),
+        LIAR.format(body="def __setattr__(self, name, value): object.__setattr__(self, name, 0)"),
+        "class f:\n    def __init__(self, x): pass\n    def __sub__(self, o): return 0\n    def __eq__(self, o): return True\nPoint = f",
+    ],
+)
+def test_objects_of_the_solution_are_not_equal_on_its_word(verifier: CodeVerifier, program: str) -> None:
+    row = {"entry_point": "f", "tests": "r = f(3)\nassert r == Point(1, 2)"}
+    verdict = verifier.verify(program, row)
+    assert verdict.score == 0.0, verdict
+
+
+def test_an_operator_with_a_value_of_the_test_says_untrusted(verifier: CodeVerifier) -> None:
+    program = "class N:\n    def __sub__(self, o): return 0.0\n    def __abs__(self): return 0.0\ndef f(x): return N()"
+    verdict = verifier.verify(program, {"entry_point": "f", "tests": "x = 3\nassert abs(f(x) - 9.5) < 1e-6"})
+    assert (verdict.score, verdict.reason) == (0.0, "untrusted_objects")
+    assert "trusted_objects: true" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "def helper():\n    assert f(1) == 1",
+        "if False:\n    assert f(1) == 1",
+        "if __name__ == 'other':\n    assert f(1) == 1",
+        "checks = [lambda: f(1) == 1]\nassert_ = 1",
+        "class Outer:\n    class TestInner:\n        def test_a(self):\n            assert f(1) == 1",
+    ],
+)
+def test_tests_that_nobody_runs_are_a_bad_row(verifier: CodeVerifier, tests: str) -> None:
+    with pytest.raises(BadGold, match=r"never run|asserts nothing"):
+        verifier.compile({"entry_point": "f", "tests": tests})
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "class TestF:\n    def test_a(self):\n        assert f(2) == 4",
+        "def test_f():\n    assert f(2) == 4",
+        "import unittest\nclass A(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(f(2), 4)",
+        "import pytest\n@pytest.mark.parametrize('x,y', [(2, 4), (3, 6)])\ndef test_f(x, y):\n    assert f(x) == y",
+        "import pytest\n@pytest.fixture\ndef two():\n    return 2\ndef test_f(two):\n    assert f(two) == 4",
+        "def verify():\n    assert f(2) == 4\nverify()",
+    ],
+)
+def test_tests_are_run_as_pytest_and_unittest_would(verifier: CodeVerifier, tests: str) -> None:
+    row = {"entry_point": "f", "tests": tests}
+    assert verifier.verify("def f(x):\n    return x * 2\n", row).score == 1.0
+    assert verifier.verify("def f(x):\n    return 0\n", row).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "name", ["sqrt", "deepcopy", "max", "sum", "gcd", "Counter", "isclose", "merge", "sorted"]
+)
+def test_an_entry_point_with_a_name_of_the_library_is_the_solutions(
+    verifier: CodeVerifier, name: str
+) -> None:
+    row = {
+        "entry_point": name,
+        "tests": f"x = 3\nassert {name}(x) == 'mine'",
+        "setup": "from math import *\nfrom heapq import merge\n",
+    }
+    assert verifier.verify(f"def {name}(x):\n    return 'mine'\n", row).score == 1.0
+    method = {**row, "tests": [{"args": [3], "expected": "mine"}], "style": "function_call"}
+    program = f"class Solution:\n    def {name}(self, x):\n        return 'mine'\n"
+    assert verifier.verify(program, method).score == 1.0
+    assert verifier.verify(program.replace("'mine'", "0"), method).score == 0.0
+
+
+def test_a_lane_that_is_out_of_step_is_closed() -> None:
+    lane = Lane("namespaces" if isinstance(tiers.try_tier("namespaces"), tiers.Tier) else "landlock")
+    lane._asked = 7  # an answer to another request than this side's last one
+    with pytest.raises(LaneFailed, match="out of step"):
+        _skew(lane)
+    assert not lane.is_open
+
+
+def _skew(lane: Lane) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    lane._socket.close()
+    lane._socket = ours
+    theirs.send(json.dumps({"id": 6, "status": 0}).encode())
+    try:
+        lane.receive(1.0)
+    finally:
+        theirs.close()
+        lane.process.kill()
+        lane.process.wait()
+
+
+def test_an_interrupt_in_a_run_leaves_no_lane_behind(
+    verifier: CodeVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gold = verifier.compile(LOOP_ROW)
+    real = Lane.receive
+
+    def interrupted(*args: Any) -> Any:
+        monkeypatch.setattr(Lane, "receive", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lane, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        verifier.judge([Sample(FORGE.format(what=""), gold)])
+    assert verifier.judge([Sample(HONEST, gold)])[0].score == 1.0
+
+
+TAGS = [
+    "i",
+    "t",
+    "d",
+    "s",
+    "f",
+    "b",
+    "B",
+    "c",
+    "r",
+    "e",
+    "D",
+    "Q",
+    "n",
+    "q",
+    "m",
+    "T",
+    "na",
+    "ns",
+    "h",
+    "hc",
+    "x",
+    "en",
+]
+TAGS += ["nt", "g", "ga", "co", "a", "L", "o", "cb", "it", "ob", "k", "P", "U", "mv", "zz"]
+ATOMS: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1 << 70,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "0x1",
+    "{'a': (1, 2",
+    "i4,i4",
+    "class",
+    "\ud800",
+]
+
+
+def message(draw: random.Random, depth: int = 0) -> Any:
+    """A message as no honest sender makes it, mostly."""
+    kind = draw.random()
+    if depth > 4 or kind < 0.3:
+        return draw.choice(ATOMS)
+    if kind < 0.5:
+        return [message(draw, depth + 1) for _ in range(draw.randrange(4))]
+    keys = (
+        "n",
+        "c",
+        "t",
+        "q",
+        "d",
+        "p",
+        "b",
+        "m",
+        "kind",
+        "e",
+        "args",
+        "fields",
+        "v",
+        "f",
+        "s",
+        "base",
+        "members",
+    )
+    if kind < 0.6:
+        return {k: message(draw, depth + 1) for k in draw.sample(keys, 5)}
+    return {draw.choice(TAGS): message(draw, depth + 1)}
+
+
+def wire_fuzz(count: int) -> None:
+    draw = random.Random(count)
+    task = compile_task(
+        {
+            "entry_point": "f",
+            "tests": ["assert f(1) == [1, {'a': (2, 3.5)}]", "assert f(2)", "assert abs(f(3) - 1.5) < 1e-6"],
+        },
+        Defaults("auto", "all", 4.0, 512, None),
+    )
+    for _ in range(count):
+        said = message(draw)
+        line = draw.choice([json.dumps({"v": said}), json.dumps(said), json.dumps(said)[:-1]]).encode()
+        for call in task.calls:
+            assert _judge_line(call, line, None).fate in ("passed", "failed", "limit")
+        for expected in (1, 2.5, "x", [1], (1,), {"a": 1}, {1}, b"x", None, 1 + 2j):
+            with contextlib.suppress(
+                RecursionError, ArithmeticError, TypeError, ValueError, LookupError, SyntaxError
+            ):  # `_judge_line` takes these for "differs"
+                same(expected, said, CompareRule(exact=draw.random() < 0.5, tolerance=1e-6))
+
+
+def link_fuzz(count: int) -> None:
+    draw = random.Random(count)
+    for _ in range(count):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            link = Link(ours.fileno(), {}, frozenset(), False)
+            head = draw.choice(["ok", "raise", "out", "call", "get", "input", "files", "next", 3, None])
+            for said in ([head, *[message(draw) for _ in range(draw.randrange(4))]], ["ok", message(draw)]):
+                frames.send(theirs.fileno(), said)
+            theirs.shutdown(socket.SHUT_WR)
+            try:
+                link.names(["f", "g"])
+                link.call(0, ([1],), {})
+            except Stopped:
+                assert link.is_dead or link.handles is not None
+            except Exception as err:  # noqa: BLE001 - an exception of the solution, as it may raise one
+                assert link.raiser.is_known(err) or isinstance(err, StopIteration | StopAsyncIteration)
+
+
+def test_no_message_raises_anything_but_a_verdict() -> None:
+    wire_fuzz(4_000)
+    link_fuzz(1_000)
+
+
+@pytest.mark.slow
+def test_no_message_of_a_hundred_thousand_raises_anything_but_a_verdict() -> None:
+    wire_fuzz(80_000)
+    link_fuzz(20_000)
+
+
+def test_the_wire_keeps_what_it_carries() -> None:
+    import uuid
+    from pathlib import PurePosixPath
+
+    for value in (uuid.UUID(int=5), PurePosixPath("a/b"), memoryview(b"xy"), {1: (2, [3])}):
+        assert wire.decode(json.loads(json.dumps(wire.encode(value)))) == value
