@@ -70,7 +70,9 @@ class Seen:
     weights: torch.Tensor = field(default_factory=lambda: torch.zeros(0))
 
 
-def judged(self: Judge, texts: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+def judged(
+    self: Judge, texts: Sequence[str], tasks: Sequence[Task], token_ids: object = None
+) -> list[Judgement]:
     """Right where a text is of odd length; the first group is dead, and one sample has no verdict."""
     found = []
     for i, text in enumerate(texts):
