@@ -75,8 +75,8 @@ def test_json_is_one_object_with_every_check(tmp_path: Path) -> None:
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     run(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from grpo_cli.recipe.reading.load import load; from grpo_cli.jobs.check.recipe import Check; "
-        "list(Check(load('r.yaml'), Path()).findings()); "
+        "import sys; from pathlib import Path; from grpo_cli.recipe.reading.load import load; from grpo_cli.jobs.check.recipe import RecipeCheck; "
+        "list(RecipeCheck(load('r.yaml'), Path()).findings()); "
         "print(sorted({'torch', 'transformers', 'trl', 'datasets', 'pandas', 'pyarrow'} & set(sys.modules)))"
     )
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}"}

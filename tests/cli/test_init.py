@@ -31,7 +31,8 @@ def test_check_passes_on_what_init_writes(tmp_path: Path, task: str) -> None:
     found = json.loads(done.stdout)
     levels = {one["check"]: one["level"] for one in found["checks"]}
     assert (done.returncode, done.stderr) == (0, "")
-    assert set(levels.values()) == {"ok"}, levels
+    no_golds = {"golds train", "golds eval"} if task == "regex" else set()
+    assert {name: level for name, level in levels.items() if level != "ok"} == dict.fromkeys(no_golds, "note")
 
 
 def test_init_names_its_files_and_the_next_command(tmp_path: Path) -> None:
