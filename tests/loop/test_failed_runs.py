@@ -24,7 +24,8 @@ def run_with(folder: Path, function: str, *sets: str, resume: bool = False) -> t
 def test_a_verifier_that_judges_nothing_ends_the_run_at_its_first_evaluation(tmp_path: Path) -> None:
     code, said, run = run_with(tmp_path, "def score(completion, answer):\n    return float('nan')\n")
     assert code == 5
-    assert "no held-out sample got a verdict: `python`: verifier_raised: BadReturn: returned nan" in said
+    assert "no held-out sample got a verdict: `python`: bad_return: BadReturn: `score` (" in said
+    assert "reward.py:1) returned nan" in said
     manifest = json.loads((run / "run.json").read_text())
     assert manifest["status"] == "failed" and "returned nan" in manifest["reason"]
     assert "returned nan" in (run / "train.log").read_text()

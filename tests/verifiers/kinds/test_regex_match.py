@@ -77,7 +77,7 @@ def test_group_and_gold_are_compared_as_asked(compare: str, answer: str, text: s
     assert (got.outcome is Outcome.RIGHT) == is_right
 
 
-@pytest.mark.parametrize("gold", [None, "", "  ", True, ["4"], {}])
+@pytest.mark.parametrize("gold", [None, "", "  ", True, [], {}])
 def test_a_gold_that_is_no_text_is_refused(gold: Any) -> None:
     with pytest.raises(BadGold):
         build("regex", pattern="(a)", match="answer_group").compile({"answer": gold})
