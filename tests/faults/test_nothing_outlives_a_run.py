@@ -55,7 +55,13 @@ def test_no_worker_or_sandbox_outlives_a_run_killed_while_it_judges(folder: Path
     text = recipe.read_text()
     recipe.write_text(text[: text.index("warmup:")])
     pid, said = warm.start(train(recipe, folder), folder)
-    wait_for(lambda: busy_workers(pid) > 0 or (not children(pid) and bool(said.read_text())))
+
+    def workers() -> int:
+        return sum("grpo_verifiers.processes.worker" in command(one) for one in descendants(pid))
+
+    wait_for(
+        lambda: (busy_workers(pid) > 0 and workers() >= 2) or (not children(pid) and bool(said.read_text()))
+    )
     below = [command(one) for one in descendants(pid)]
     assert sum("grpo_verifiers.processes.worker" in one for one in below) >= 2, said.read_text()
     assert sum("inside" in one for one in below) >= 1, below
