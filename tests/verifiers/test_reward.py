@@ -11,7 +11,7 @@ import pytest
 
 from grpo_verifiers import Sample, Verdict, Verifier, as_reward, build
 from grpo_verifiers.reward import NoVerdict, as_rubric, as_verl, completion_text
-from grpo_verifiers.verdict import error, right, wrong
+from grpo_verifiers.verdict import error, over_limit, right, wrong
 
 
 @dataclass(frozen=True)
@@ -83,3 +83,21 @@ def test_rubrics_are_async_and_read_chats() -> None:
 def test_no_verdict_raises_where_only_numbers_are_known() -> None:
     with pytest.raises(NoVerdict, match="down"):
         as_verl(Counting())("x", "fail", "4")
+
+
+def test_a_burst_limit_is_worth_no_more_than_the_worst_of_its_own_prompt() -> None:
+    class Signed(Verifier):
+        Options = NoOptions
+        columns = ("answer",)
+        low = None
+
+        def compile(self, row: Mapping[str, Any]) -> Any:
+            return row["answer"]
+
+        def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+            said = {"late": over_limit("timeout"), "bad": wrong(score=-1.0), "good": right()}
+            return [said[sample.completion] for sample in samples]
+
+    reward = as_reward(Signed(NoOptions()))
+    texts = ["bad", "late", "good", "late", "good"]
+    assert reward(texts, prompts=["a"] * 3 + ["b"] * 2, answer=["1"] * 5) == [-1.0, -1.0, 1.0, 0.0, 1.0]

@@ -7,9 +7,11 @@ rubrics know numbers only, so an `error` raises there instead of passing for a w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from grpo_verifiers.verdict import Verdict
+from grpo_verifiers.verdict import Verdict, floored
 from grpo_verifiers.verifier import Sample, Verifier
 
 
@@ -30,7 +32,9 @@ def completion_text(completion: Any) -> str:
 
 
 def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list[float | None]]:
-    """`f(completions=[B], **columns) -> [B]` scores in [0, 1] for TRL's `reward_funcs`; None where there is no verdict.
+    """`f(completions=[B], **columns) -> [B]` scores for TRL's `reward_funcs`; None where there is no verdict.
+
+    No answer and a burst limit are worth what `floored` says within the samples of one prompt, which stand in a row.
 
     Columns named in `verifier.columns` must reach the function as lists of length B, as TRL passes them. Equal rows,
     as the samples of one prompt are, are compiled once.
@@ -43,15 +47,24 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
         lists = {key: value for key, value in columns.items() if _is_column(value, size)}
         texts = [completion_text(prompt) for prompt in prompts] if prompts is not None else [""] * size
         golds: list[Any] = []
+        groups: list[int] = []  # of each sample: samples in a row with one prompt and one row of data
         last: dict[str, Any] | None = None
         for i in range(size):
             row = {key: value[i] for key, value in lists.items()}
-            golds.append(golds[-1] if last is not None and row == last else verifier.compile(row))
+            is_same = last is not None and row == last
+            golds.append(golds[-1] if is_same else verifier.compile(row))
+            goes_on = is_same and texts[i] == texts[i - 1]
+            groups.append((groups[-1] if groups else 0) + (not goes_on))
             last = row
         samples = [
             Sample(completion_text(c), g, p) for c, g, p in zip(completions, golds, texts, strict=True)
         ]
-        return [verdict.score for verdict in verifier.judge(samples)]
+        found = zip(groups, verifier.judge(samples), strict=True)
+        return [
+            verdict.score
+            for _, group in groupby(found, key=itemgetter(0))
+            for verdict in floored([verdict for _, verdict in group], verifier.low)
+        ]
 
     reward.__name__ = name or getattr(verifier, "kind", "") or type(verifier).__name__
     return reward
