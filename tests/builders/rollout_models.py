@@ -34,6 +34,26 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "SmolLM3": {"no_rope_layers": [1, 0], "use_sliding_window": False},
     "Mistral": {"sliding_window": None},
     "Granite": {"logits_scaling": 2.0},
+    "Mistral-window": {"sliding_window": 5},
+    "Gemma2": {
+        "head_dim": 16,
+        "sliding_window": 5,
+        "query_pre_attn_scalar": 16,
+        "attn_logit_softcapping": 3.0,
+    },
+    "Gemma3": {
+        "head_dim": 16,
+        "sliding_window": 5,
+        "query_pre_attn_scalar": 16,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "GptOss": {
+        "head_dim": 8,
+        "sliding_window": 5,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+    },
 }
 
 
@@ -41,7 +61,8 @@ def tiny(family: str = "Llama", seed: int = 0, **changes: Any) -> Any:
     """A fresh random model."""
     torch.manual_seed(seed)
     kind = family.split("-")[0]
-    config = getattr(transformers, f"{kind}Config")(**{**SMALL, **FAMILIES.get(family, {}), **changes})
+    named = f"{kind}TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    config = getattr(transformers, named)(**{**SMALL, **FAMILIES.get(family, {}), **changes})
     return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
 
 

@@ -117,8 +117,8 @@ def test_unknown_engines_are_refused():
         make_engine("grahp", tiny())
     with pytest.raises(SetupError, match="inside the trainer"):
         make_engine("vllm", tiny())
-    with pytest.raises(SetupError, match="sliding window"):
-        make_engine("graph", tiny("Mistral", sliding_window=8))
+    with pytest.raises(SetupError, match="rotary embedding `dynamic`"):
+        make_engine("graph", tiny(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}))
 
 
 def test_a_cache_cut_by_memory_is_kept_too():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from transformers import GenerationConfig
@@ -206,8 +208,6 @@ def test_samples_are_reported_before_the_call_ends():
 @pytest.mark.parametrize(
     ("family", "changes", "word"),
     [
-        ("Mistral", {"sliding_window": 8}, "sliding window"),
-        ("Gemma2", {"sliding_window": 8}, "sliding_attention"),
         ("Llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "dynamic"),
     ],
 )
@@ -218,6 +218,21 @@ def test_what_the_engine_cannot_drive_it_declares(family, changes, word):
     engine = make_engine("auto", model, end_ids=ENDS, say=said.append)
     assert engine.name == "transformers" and len(said) == 1 and word in said[0]
     assert engine.generate([Request([1, 2])], SamplingSettings(4, temperature=0))
+
+
+def test_layers_of_an_unknown_kind_are_declared():
+    model = tiny("Gemma2")
+    model.config.layer_types = ["chunked_attention", "full_attention"]
+    assert "`chunked_attention` layers" in str(supports(model))
+
+
+def test_a_model_that_keeps_its_window_to_itself_is_not_driven():
+    model = tiny("Mistral-window")
+    for layer in model.model.layers:
+        layer.self_attn.config = copy.deepcopy(model.config)
+        layer.self_attn.config.sliding_window = None
+    found = str(supports(model))
+    assert "a rehearsal differs" in found, found
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -65,7 +65,7 @@ def agree(model: Any, ids: Tensor, mask: Tensor, keep: int) -> None:
         torch.testing.assert_close(a, b, atol=2e-5 * max(1.0, float(b.abs().max())), rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"Granite"}))
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"Granite", "Gemma2"}))
 def test_scores_and_gradients_equal_trls(family: str) -> None:
     model = tiny(family)
     assert can_share(model)

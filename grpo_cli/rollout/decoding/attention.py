@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.decoding.cache import Decode, Phase
+from grpo_cli.rollout.decoding.cache import CacheProbe, Decode, Phase
+from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,38 +39,70 @@ def attend(
     **extras: object,
 ) -> tuple[Tensor, None]:
     """[batch, tokens, heads, width] out of [batch, heads, tokens, width]; causal, or one new token a row."""
-    unknown = [
-        name
-        for name in ("softcap", "s_aux", "position_bias", "sliding_window")
-        if extras.get(name) is not None
-    ]
-    if unknown:
-        raise ValueError(f"attention needs `{unknown[0]}`")
+    if extras.get("position_bias") is not None:
+        raise ValueError("attention needs `position_bias`")
+    form = AttentionForm.of(extras)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     phase = Current.phase
     if isinstance(phase, Decode):
         fused = phase.store.attention
         if fused is None:
-            return attend_one(query, key, value, phase.mask, scale), None
+            return attend_one(query, key, value, mask_of(phase, key.shape[2], form), scale, form), None
         layer = int(module.layer_idx)  # type: ignore[arg-type]
         keys, values = phase.store.keys[layer], phase.store.values[layer]
-        return fused(query, key, value, keys, values, phase.position, scale), None
-    return attend_causally(query, key, value, scale), None
+        return fused(query, key, value, keys, values, phase.position, scale, form=form), None
+    if isinstance(phase, CacheProbe):
+        phase.forms[int(module.layer_idx)] = form  # type: ignore[arg-type]
+    return attend_causally(query, key, value, scale, form), None
 
 
-def attend_causally(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+def attend_causally(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, form: AttentionForm = PLAIN
+) -> Tensor:
     """Prompts, padded on the right: no real token sees the padding, so the causal mask is all that is needed."""
+    import torch
     from torch.nn.functional import scaled_dot_product_attention
 
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    key = key.to(query.dtype)
-    out = scaled_dot_product_attention(query, key, value.to(query.dtype), is_causal=True, scale=scale)
-    return out.transpose(1, 2)
+    key, value = key.to(query.dtype), value.to(query.dtype)
+    seen = None if form.is_plain else form.seen(key.shape[2], key.device)
+    if form.cap is None and form.sinks is None:
+        out = scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, is_causal=seen is None, scale=scale
+        )
+        return out.transpose(1, 2)
+    assert seen is not None
+    mixed = []
+    for one, keys, values in zip(
+        query, key, value, strict=True
+    ):  # a prompt at a time bounds the scores' memory
+        scores = form.capped(one @ keys.transpose(1, 2) * scale).masked_fill(~seen, float("-inf"))
+        mixed.append(form.likelihood(scores).to(value.dtype) @ values)
+    return torch.stack(mixed).transpose(1, 2)
 
 
-def attend_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:
+    """What is added to the scores, [rows, 1, 1, columns]; within a window a row sees the last columns up to its own."""
+    import torch
+
+    if form.window is None:
+        return phase.mask
+    column, last = torch.arange(columns, device=phase.position.device), phase.position[:, None]
+    hidden = (column > last) | (column <= last - form.window)
+    shown = torch.zeros(hidden.shape, dtype=phase.store.layout.dtype, device=hidden.device)
+    return shown.masked_fill_(hidden, float("-inf"))[:, None, None]
+
+
+def attend_one(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    form: AttentionForm = PLAIN,
+) -> Tensor:
     """One query a row against its stored columns; `mask` is [rows, 1, 1, columns], added to the scores."""
     import torch
 
@@ -77,8 +110,13 @@ def attend_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, s
     kept, columns = key.shape[1], key.shape[2]
     grouped = (query * scale).to(key.dtype).reshape(rows * kept, heads // kept, width)
     scores = torch.bmm(grouped, key.flatten(0, 1).transpose(1, 2)).view(rows, kept, heads // kept, columns)
+    scores = form.capped(scores)
     if mask is not None:
         scores = scores + mask
-    likelihood = torch.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
+    if form.sinks is None:
+        likelihood = torch.softmax(scores, -1, dtype=torch.float32).to(value.dtype)
+    else:
+        of_head = scores.reshape(rows, heads, 1, columns)
+        likelihood = form.likelihood(of_head).to(value.dtype).view_as(scores)
     out = torch.bmm(likelihood.view(rows * kept, heads // kept, columns), value.flatten(0, 1))
     return out.view(rows, 1, heads, value.shape[-1]).to(query.dtype)

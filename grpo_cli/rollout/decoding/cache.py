@@ -4,8 +4,10 @@ column 0 on, without left padding, so that a row can be copied, moved and refill
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +46,8 @@ class FusedAttention(Protocol):
         values: Tensor,
         position: Tensor,
         scale: float,
+        *,
+        form: AttentionForm = PLAIN,
     ) -> Tensor:
         """[rows, 1, heads, width] out of query, key and value [rows, heads, 1, width] and the layer's buffers."""
 
@@ -131,9 +135,10 @@ class Decode:
 
 @dataclass(slots=True)
 class CacheProbe:
-    """Records what a model hands to its cache, and stores nothing."""
+    """Records what a model hands to its cache and how each layer attends, and stores nothing."""
 
-    seen: dict[int, tuple[Tensor, Tensor]]
+    seen: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    forms: dict[int, AttentionForm] = field(default_factory=dict)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Passes through."""

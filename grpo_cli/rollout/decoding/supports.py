@@ -1,4 +1,4 @@
-"""Which models the graph engine can drive. The last word has a rehearsal: three tokens and a fourth through the
+"""Which models the graph engine can drive. The last word has a rehearsal: a few tokens and one more through the
 engine's own cache must give the logits of one plain forward pass, whatever a config says.
 """
 
@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.rollout.decoding.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
+from grpo_cli.rollout.decoding.form import AttentionForm
 from grpo_cli.rollout.decoding.seat import Forward, seated
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from grpo_cli.policy.contract import CausalLM
+
+
+DRIVEN_LAYERS = {"full_attention", "sliding_attention"}
+QUICK_WINDOW = 1024
+"""Tokens that a rehearsal on a CPU takes at most."""
 
 
 def supports(model: nn.Module) -> str | None:
@@ -37,18 +44,9 @@ def _declared(model: nn.Module) -> str | None:
         return f"{kind} is an encoder-decoder"
     if getattr(base, "_is_stateful", False):
         return f"{kind} keeps a recurrent state"
-    layers = {str(kind_of) for kind_of in getattr(config, "layer_types", None) or []} - {"full_attention"}
+    layers = {str(kind_of) for kind_of in getattr(config, "layer_types", None) or []} - DRIVEN_LAYERS
     if layers:
         return f"{kind} has `{sorted(layers)[0]}` layers"
-    window = getattr(config, "sliding_window", None)
-    context = getattr(config, "max_position_embeddings", None)
-    if (
-        window
-        and not getattr(config, "layer_types", None)
-        and getattr(config, "use_sliding_window", True)
-        and (context is None or window < context)
-    ):
-        return f"{kind} attends in a sliding window"
     rope = getattr(config, "rope_parameters", None) or {}
     if isinstance(rope, dict) and rope.get("rope_type") in ("dynamic", "longrope"):
         return f"the rotary embedding `{rope['rope_type']}` depends on the longest row of the batch"
@@ -74,19 +72,39 @@ def _placed(base: CausalLM) -> str | None:
 
 def measure_layout(model: nn.Module) -> CacheLayout:
     """What the layers hand to their cache, seen on one token."""
-    import torch
-
-    base: Any = causal_model(model)
-    device = next(base.parameters()).device
-    probe = CacheProbe({})
-    with seated(base):
-        one = torch.zeros((1, 1), dtype=torch.long, device=device)
-        Forward(base)(probe, one, one)
+    probe, device = _probed(model)
     shapes = {(k.shape[1], k.shape[3], v.shape[1], v.shape[3], v.dtype) for k, v in probe.seen.values()}
     if len(shapes) != 1 or sorted(probe.seen) != list(range(len(probe.seen))):
         raise ValueError("its layers do not share one cache layout")
     heads, width, value_heads, value_width, dtype = shapes.pop()
     return CacheLayout(len(probe.seen), (heads, width), (value_heads, value_width), dtype, device)
+
+
+def measure_forms(model: nn.Module) -> list[AttentionForm]:
+    """How each layer attends, in their order, as it says to its attention function."""
+    probe, _ = _probed(model)
+    return [probe.forms[layer] for layer in sorted(probe.forms)]
+
+
+def _probed(model: nn.Module) -> tuple[CacheProbe, torch.device]:
+    import torch
+
+    base: Any = causal_model(model)
+    device = next(base.parameters()).device
+    probe = CacheProbe()
+    with seated(base):
+        one = torch.zeros((1, 1), dtype=torch.long, device=device)
+        Forward(base)(probe, one, one)
+    return probe, device
+
+
+def _rehearsal_tokens(base: Any, device: torch.device) -> int:
+    """Enough to leave the narrowest window, where that is quick: a layer may not say which window it has."""
+    config = base.config.get_text_config()
+    window, context = (getattr(config, name, None) for name in ("sliding_window", "max_position_embeddings"))
+    if not window or (context and context < window + 2):
+        return 4
+    return int(window) + 2 if device.type == "cuda" or window <= QUICK_WINDOW else 4
 
 
 def _rehearsed(model: nn.Module) -> str | None:
@@ -96,16 +114,20 @@ def _rehearsed(model: nn.Module) -> str | None:
     device = next(base.parameters()).device
     try:
         layout = measure_layout(base)
-        tokens = torch.arange(4, device=device)[None] % base.config.get_text_config().vocab_size
-        store = KeyValueStore(layout, 1, 4)
-        row, three = torch.zeros(1, dtype=torch.long, device=device), torch.full((1,), 3, device=device)
+        count = _rehearsal_tokens(base, device)
+        tokens = torch.arange(count, device=device)[None] % base.config.get_text_config().vocab_size
+        store = KeyValueStore(layout, 1, count)
+        row, last = (
+            torch.zeros(1, dtype=torch.long, device=device),
+            torch.full((1,), count - 1, device=device),
+        )
         with seated(base):
             forward = Forward(base)
-            positions = torch.arange(4, device=device)[None]
-            first = forward(Prefill(store, row, row), tokens[:, :3], positions[:, :3], three - 1).float()
-            second = forward(Decode(store, row, three, 4, None), tokens[:, 3:], three[:, None]).float()
+            positions = torch.arange(count, device=device)[None]
+            first = forward(Prefill(store, row, row), tokens[:, :-1], positions[:, :-1], last - 1).float()
+            second = forward(Decode(store, row, last, count, None), tokens[:, -1:], last[:, None]).float()
         with evaluating(base):
-            plain = base(input_ids=tokens, use_cache=False).logits.float()
+            plain = base(input_ids=tokens, use_cache=False).logits[:, -2:].float()
     # Any model can be handed in: whatever it raises means that it does not follow the interface, and `auto` goes on.
     except Exception as err:  # noqa: BLE001
         return (
@@ -113,5 +135,5 @@ def _rehearsed(model: nn.Module) -> str | None:
         )
     scale = plain.abs().max().item() + 1e-6
     bound = (1e-3 if layout.dtype == torch.float32 else 5e-2) * scale
-    error = max((first - plain[:, 2]).abs().max().item(), (second - plain[:, 3]).abs().max().item())
+    error = max((first - plain[:, -2]).abs().max().item(), (second - plain[:, -1]).abs().max().item())
     return None if error <= bound else f"a rehearsal differs from a plain forward pass by {error:.2g}"

@@ -13,17 +13,19 @@ import triton.language as tl  # type: ignore[import-not-found, unused-ignore]
 
 @triton.jit
 def attend_kernel(
-    query, new_key, new_value, cosine, sine, keys, values, position, out,
-    scale,
+    query, new_key, new_value, cosine, sine, keys, values, position, sinks, out,
+    scale, cap,
     query_row, query_head, key_row, key_head, value_row, value_head,
     keys_row, keys_head, keys_column, values_row, values_head, values_column,
     out_row, out_head,
     GROUP: tl.constexpr, PADDED: tl.constexpr,
     WIDTH: tl.constexpr, WIDE: tl.constexpr, VALUE_WIDTH: tl.constexpr, VALUE_WIDE: tl.constexpr,
     BLOCK: tl.constexpr, ROTATE: tl.constexpr,
+    WINDOW: tl.constexpr, CAPPED: tl.constexpr, SINKS: tl.constexpr,
 ):  # fmt: skip
     """One program a (row, key head): stores the new key and value, then one pass over the row's columns. `ROTATE` turns
-    query and key to the row's column first, by row `position` of the tables `cosine` and `sine` [columns, width]."""
+    query and key to the row's column first, by row `position` of the tables `cosine` and `sine` [columns, width].
+    `WINDOW` (0: none) starts that pass at the first column in sight; tanh(x) is 2 sigmoid(2x) - 1."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     group = tl.arange(0, PADDED)
@@ -63,17 +65,24 @@ def attend_kernel(
     tl.store(v_row + here * values_column + e, v_new, mask=e < VALUE_WIDTH)
 
     top = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], 1) * scale
+    if CAPPED:
+        top = cap * (2.0 * tl.sigmoid(2.0 * top / cap) - 1.0)
+    first = here * 0
+    if WINDOW > 0:
+        first = tl.maximum(here - WINDOW + 1, 0)
     total = tl.full([PADDED], 1.0, tl.float32)
     mixed = tl.zeros([PADDED, VALUE_WIDE], tl.float32) + v_new.to(tl.float32)[None, :]
-    for start in range(0, here, BLOCK):
+    for start in range(first // BLOCK * BLOCK, here, BLOCK):
         column = start + tl.arange(0, BLOCK)
-        live = column < here
+        live = (column < here) & (column >= first)
         k = tl.load(
             k_row + column[:, None] * keys_column + d[None, :],
             mask=live[:, None] & (d < WIDTH)[None, :],
             other=0.0,
         )
         score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        if CAPPED:
+            score = cap * (2.0 * tl.sigmoid(2.0 * score / cap) - 1.0)
         score = tl.where(live[None, :], score, float("-inf"))
         higher = tl.maximum(top, tl.max(score, 1))
         weight = tl.exp(score - higher[:, None])
@@ -86,6 +95,11 @@ def attend_kernel(
         mixed = mixed * keep[:, None] + tl.dot(weight.to(v.dtype), v, input_precision="ieee")
         total = total * keep + tl.sum(weight, 1)
         top = higher
+    if SINKS:
+        sink = tl.load(sinks + head * GROUP + group, mask=group < GROUP, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(top, sink)
+        mixed = mixed * tl.exp(top - higher)[:, None]
+        total = total * tl.exp(top - higher) + tl.exp(sink - higher)
     mixed = mixed / total[:, None]
     out_at = out + row * out_row + (head * GROUP + group)[:, None] * out_head + e[None, :]
     tl.store(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
 from grpo_cli.rollout.fused.blocks import block_of, warps_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def fused_attention(
     position: Tensor,
     scale: float,
     angles: tuple[Tensor, Tensor] | None = None,
+    *,
+    form: AttentionForm = PLAIN,
 ) -> Tensor:
     """Stores one new key and value a row and attends to the row's columns up to them, reading each once. With `angles`
     (cosine and sine, [columns, width] each) query and key come as they were before the rotary embedding."""
@@ -39,8 +42,8 @@ def fused_attention(
     group = heads // kept
     cosine, sine = angles if angles is not None else (query, query)
     attend_kernel[rows, kept](
-        query, key, value, cosine, sine, keys, values, position, out,
-        scale,
+        query, key, value, cosine, sine, keys, values, position, query if form.sinks is None else form.sinks, out,
+        scale, 1.0 if form.cap is None else form.cap,
         query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
         keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
         out.stride(0), out.stride(2),
@@ -52,6 +55,9 @@ def fused_attention(
         VALUE_WIDE=max(16, block_of(value_width)),
         BLOCK=ATTENTION_BLOCK,
         ROTATE=angles is not None,
+        WINDOW=form.window or 0,
+        CAPPED=form.cap is not None,
+        SINKS=form.sinks is not None,
         num_warps=ATTENTION_WARPS,
         num_stages=ATTENTION_STAGES,
     )  # fmt: skip

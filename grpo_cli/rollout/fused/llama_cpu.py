@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.rollout.decoding.attention import Current, attend_one
+from grpo_cli.rollout.decoding.attention import Current, attend_one, mask_of
 from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
+from grpo_cli.rollout.decoding.form import AttentionForm
 from grpo_cli.rollout.decoding.seat import Forward, seated
-from grpo_cli.rollout.decoding.supports import measure_layout
+from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 from grpo_cli.rollout.fused.swaps import Swap, swapped
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def proven_lean(model: nn.Module) -> list[Swap]:
     if any(p.dtype != torch.float32 or p.device.type != "cpu" for p in base.parameters()):
         return []
     try:
-        swaps = [Swap(base.base_model, "forward", LeanBackbone(base.base_model).forward)]
+        stand_in = LeanBackbone(base.base_model, measure_forms(base))
+        swaps = [Swap(base.base_model, "forward", stand_in.forward)]
         return swaps if _error(base, swaps) <= CLOSE else []
     # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
     except Exception:  # noqa: BLE001
@@ -39,10 +41,10 @@ def proven_lean(model: nn.Module) -> list[Swap]:
 class LeanBackbone:
     """Reads the weights where they lie. Calls that are no decode step go to the model's own forward."""
 
-    def __init__(self, backbone: Any) -> None:
+    def __init__(self, backbone: Any, forms: list[AttentionForm]) -> None:
         self.backbone, self.own = backbone, backbone.forward
         self.embed: Callable[[Tensor], Tensor] = backbone.embed_tokens
-        self.layers = [LeanLayer(layer) for layer in backbone.layers]
+        self.layers = [LeanLayer(*both) for both in zip(backbone.layers, forms, strict=True)]
         self.norm = _norm(backbone.norm)
         self._turns: tuple[Tensor, Tensor] | None = None
 
@@ -80,7 +82,8 @@ class LeanBackbone:
 class LeanLayer:
     """Norm, attention, norm, gated MLP, each with its residual."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, form: AttentionForm) -> None:
+        self.form = form
         attention, mlp = layer.self_attn, layer.mlp
         self.number, self.width, self.scale = attention.layer_idx, attention.head_dim, attention.scaling
         self.q, self.k, self.v = (
@@ -108,7 +111,8 @@ class LeanLayer:
         both = torch.addcmul(both * cos, both.roll(self.width // 2, -1), sin)[:, :, None]
         value = self.v(seen).view(rows, -1, 1, self.width)
         keys, values = phase.write(self.number, both[:, heads:], value)
-        attended = attend_one(both[:, :heads], keys, values, phase.mask, self.scale)
+        mask = mask_of(phase, keys.shape[2], self.form)
+        attended = attend_one(both[:, :heads], keys, values, mask, self.scale, self.form)
         states = self.add_attended(states, attended.view(rows, -1))
         seen = self.before_mlp(states)
         return self.add_gated(states, self.activate(self.gate(seen)).mul_(self.up(seen)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.rollout.decoding.attention import Current
 from grpo_cli.rollout.decoding.cache import Decode
+from grpo_cli.rollout.decoding.form import AttentionForm
 from grpo_cli.rollout.fused.launch import add_norm, fused_attention, gated, norm
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ PARTS = {
 class FusedBackbone:
     """Reads the weights where they lie. Calls that are no decode step go to the backbone's own forward, `own`."""
 
-    def __init__(self, backbone: Any, shadow: Shadow | None, half: torch.dtype | None) -> None:
+    def __init__(
+        self, backbone: Any, forms: list[AttentionForm], shadow: Shadow | None, half: torch.dtype | None
+    ) -> None:
         self.backbone, self.own = backbone, backbone.forward
-        self.layers = [FusedLayer(layer, shadow, half) for layer in backbone.layers]
+        self.layers = [
+            FusedLayer(layer, form, shadow, half) for layer, form in zip(backbone.layers, forms, strict=True)
+        ]
         self.half = half
         self._angles: tuple[Tensor, Tensor] | None = None
 
@@ -65,8 +70,11 @@ class FusedBackbone:
 class FusedLayer:
     """Norm, attention, norm, gated MLP; what each adds to the residual is added by the next norm."""
 
-    def __init__(self, layer: Any, shadow: Shadow | None, half: torch.dtype | None) -> None:
+    def __init__(
+        self, layer: Any, form: AttentionForm, shadow: Shadow | None, half: torch.dtype | None
+    ) -> None:
         _check_build(layer)
+        self.form = form
         attention, mlp = layer.self_attn, layer.mlp
         self.number, self.width, self.scale = attention.layer_idx, attention.head_dim, attention.scaling
         self.half = half
@@ -100,6 +108,7 @@ class FusedLayer:
             phase.position,
             self.scale,
             angles,
+            form=self.form,
         )
         attended = self.out(attended.view(rows, -1))
         both = self.gate_and_up(_normed(self.between, states, attended, self.half))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.decoding.attention import attend_one
 from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention
-from grpo_cli.rollout.decoding.supports import measure_layout
+from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
+from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,9 @@ def proven_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAtten
     try:
         from grpo_cli.rollout.fused.launch import fused_attention
 
-        error = attention_error(fused_attention, measure_layout(model), heads)
+        layout = measure_layout(model)
+        forms = {(f.window, f.cap, f.sinks is None): f for f in measure_forms(model)}
+        error = max(attention_error(fused_attention, layout, heads, form) for form in forms.values())
     # Building a kernel can fail in as many ways as compilers do; the plain code always works.
     except Exception as err:  # noqa: BLE001
         say(f"decoding without the fused attention: {type(err).__name__}: {str(err)[:80]}")
@@ -39,7 +42,9 @@ def proven_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAtten
     return fused_attention
 
 
-def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, columns: int = 200) -> float:
+def attention_error(
+    fused: FusedAttention, layout: CacheLayout, heads: int, form: AttentionForm = PLAIN
+) -> float:
     """Relative error against the plain attention in float32, on random keys, values and positions."""
     import torch
 
@@ -50,6 +55,7 @@ def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, colu
             device=layout.device, dtype=layout.dtype
         )
 
+    columns = 200 + (form.window or 0)
     rows, (kept, width), (_, value_width) = 7, layout.key, layout.value
     keys, values = draw(rows, kept, columns, width), draw(rows, kept, columns, value_width)
     query, key = draw(rows, heads, 1, width), draw(rows, kept, 1, width)
@@ -61,14 +67,17 @@ def attention_error(fused: FusedAttention, layout: CacheLayout, heads: int, colu
         key[:, :, 0].float(),
         value[:, :, 0].float(),
     )
-    hidden = torch.arange(columns, device=layout.device) > position[:, None]
+    column = torch.arange(columns, device=layout.device)
+    hidden = column > position[:, None]
+    if form.window is not None:
+        hidden |= column <= position[:, None] - form.window
     mask = torch.zeros(rows, columns, device=layout.device).masked_fill_(hidden, float("-inf"))[:, None, None]
-    expected = attend_one(query.float(), plain_keys, plain_values, mask, width**-0.5)
-    got = fused(query, key, value, keys, values, position, width**-0.5).float()
+    expected = attend_one(query.float(), plain_keys, plain_values, mask, width**-0.5, form)
+    got = fused(query, key, value, keys, values, position, width**-0.5, form=form).float()
     stored = torch.equal(keys[every, :, position], key[:, :, 0]) and torch.equal(
         values[every, :, position], value[:, :, 0]
     )
-    return float((got - expected).norm() / expected.norm()) if stored else float("inf")
+    return float(((got - expected).norm() / expected.norm()).detach()) if stored else float("inf")
 
 
 def proven_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
@@ -159,7 +168,7 @@ def proven_backbone(
     if attention is None or not swaps:
         return []
     try:
-        stand_in = FusedBackbone(base.base_model, shadow, autocast)
+        stand_in = FusedBackbone(base.base_model, measure_forms(base), shadow, autocast)
         found = [Swap(base.base_model, "forward", stand_in.forward)]
         error = backbone_error(base, attention, [*swaps, *(shadow.swaps() if shadow else [])], found)
     # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.

@@ -15,7 +15,7 @@ from tests.builders.rollout_models import FAMILIES, prompts, tiny
 
 ENDS = {3, 11}
 LAYOUT = CacheLayout(2, (3, 4), (2, 5), torch.float32, torch.device("cpu"))
-OWN_BUILD = {"Gemma", "SmolLM3"}
+OWN_BUILD = {"Gemma", "Gemma2", "Gemma3", "GptOss", "SmolLM3"}
 """Another norm, layers without rotation."""
 
 

@@ -25,7 +25,9 @@ def gradients(model, swaps, autocast):
 def test_gradients_stay_those_of_the_models_own_code(family, autocast):
     model = tiny(family, initializer_range=0.05)
     swaps = fused.update_swaps(model, torch.bfloat16 if autocast else None)
-    assert autocast == any(swap.owner is model.base_model.layers[0].mlp for swap in swaps)
+    assert (autocast and family != "GptOss") == any(
+        swap.owner is model.base_model.layers[0].mlp for swap in swaps
+    )
     own = gradients(model, [], autocast)
     ours = gradients(model, swaps, autocast)
     assert (ours - own).norm() <= (2e-2 if autocast else 1e-6) * own.norm()

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from grpo_cli.rollout.decoding.attention import attend_one
+from grpo_cli.rollout.decoding.form import PLAIN
 from grpo_cli.rollout.decoding.seat import Forward
-from grpo_cli.rollout.decoding.supports import measure_layout
+from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
 from grpo_cli.rollout.fused.merged_weights import Shadow
@@ -20,16 +21,18 @@ from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
 ENDS = {3, 11}
 
 
-def plain_fused(query, key, value, keys, values, position, scale):
+def plain_fused(query, key, value, keys, values, position, scale, *, form=PLAIN):
     """What the fused kernel does, in plain torch."""
     rows = torch.arange(len(position))
     keys[rows, :, position], values[rows, :, position] = key[:, :, 0], value[:, :, 0]
     live = slice(0, len(position))
     hidden = torch.arange(keys.shape[2]) > position[:, None]
+    if form.window is not None:
+        hidden |= torch.arange(keys.shape[2]) <= position[:, None] - form.window
     # The kernel never reads columns it does not need, so they may hold anything.
     safe = [buffer[live].masked_fill(hidden[:, None, :, None], 0) for buffer in (keys, values)]
     mask = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
-    return attend_one(query, *safe, mask, scale)
+    return attend_one(query, *safe, mask, scale, form)
 
 
 def captured(model, steps=8, **options):
@@ -119,12 +122,29 @@ def test_rows_are_captured_in_buckets():
 def test_the_stand_in_for_the_fused_attention_agrees_with_the_plain_one(family):
     model = tiny(family)
     heads = model.config.num_attention_heads
-    assert attention_error(plain_fused, measure_layout(model), heads) < 1e-5
+    for form in measure_forms(model):
+        assert attention_error(plain_fused, measure_layout(model), heads, form) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["Mistral-window", "Gemma2", "GptOss"])
+def test_a_fused_attention_that_forgets_windows_caps_or_sinks_is_caught(family):
+    def forgetful(*inputs, form):
+        return plain_fused(*inputs)
+
+    model = tiny(family)
+    heads = model.config.num_attention_heads
+    with torch.no_grad():
+        for module in model.modules():
+            if hasattr(module, "sinks"):
+                module.sinks.fill_(2.0)
+    for form in measure_forms(model):
+        if not form.is_plain:
+            assert attention_error(forgetful, measure_layout(model), heads, form) > 0.05
 
 
 def test_a_fused_attention_that_forgets_to_store_is_caught():
-    def forgetful(query, key, value, keys, values, position, scale):
-        return plain_fused(query, key, value, keys.clone(), values.clone(), position, scale)
+    def forgetful(query, key, value, keys, values, position, scale, *, form):
+        return plain_fused(query, key, value, keys.clone(), values.clone(), position, scale, form=form)
 
     assert attention_error(forgetful, measure_layout(tiny()), 4) == float("inf")
 
@@ -206,11 +226,11 @@ def test_weights_that_somebody_moves_on_are_read_where_they_are():
 
 def test_the_sum_and_the_norm_of_a_layer_outside_the_known_build_are_not_fused():
     model = tiny()
-    assert FusedBackbone(model.base_model, None, None).layers
+    assert FusedBackbone(model.base_model, measure_forms(model), None, None).layers
     model.model.layers[1].mlp.extra = torch.nn.Linear(2, 2)
     with pytest.raises(ValueError, match="`extra`"):
-        FusedBackbone(model.base_model, None, None)
+        FusedBackbone(model.base_model, measure_forms(model), None, None)
     with pytest.raises(ValueError, match="no rotary"):
-        FusedBackbone(tiny("SmolLM3").base_model, None, None)
+        FusedBackbone(tiny("SmolLM3").base_model, [PLAIN] * 2, None, None)
     with pytest.raises(ValueError, match="another activation"):
-        FusedBackbone(tiny(hidden_act="gelu").base_model, None, None)
+        FusedBackbone(tiny(hidden_act="gelu").base_model, [PLAIN] * 2, None, None)
