@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from grpo_cli.rollout.episode import Episode
+
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
 
@@ -37,13 +39,26 @@ class Request:
 class Completion:
     """Sampled ids, the end token included when there is one; `finish` is "length" when `max_tokens` cut it.
 
-    The first `kept` tokens were not generated but taken from an earlier completion (`reuse.py`).
+    The first `kept` tokens were not generated but taken from an earlier completion (`reuse.py`). Where the model spoke in
+    turns, `episode` says which tokens are its own.
     """
 
     token_ids: list[int]
     logps: list[float]
     finish: Finish
     kept: int = 0
+    episode: Episode | None = None
+
+    @property
+    def mask(self) -> list[int]:
+        """1 for each token that the model generated, 0 for one that an environment put between its turns."""
+        length = len(self.token_ids)
+        return [1] * length if self.episode is None else self.episode.mask(length)
+
+    @property
+    def spoken(self) -> int:
+        """Tokens that the model generated."""
+        return len(self.token_ids) if self.episode is None else self.episode.spoken
 
 
 @dataclass(frozen=True, slots=True)
