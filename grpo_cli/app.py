@@ -21,6 +21,7 @@ from grpo_cli.commands.look.watch import watch
 from grpo_cli.commands.work.audit import audit
 from grpo_cli.commands.work.check import check
 from grpo_cli.commands.work.eval import evaluate
+from grpo_cli.commands.work.pairs import pairs
 from grpo_cli.commands.work.probe import probe
 from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
@@ -56,6 +57,7 @@ app.command()(train)
 app.command("eval")(evaluate)
 app.command()(verify)
 app.command()(probe)
+app.command()(pairs)
 app.command()(check)
 app.add_typer(audit, name="audit")
 app.command()(watch)

@@ -125,3 +125,32 @@ ScoreFloor = Annotated[
 ]
 Processes = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default one a core.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors on stderr.")]
+
+# pairs
+PairSources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN|FILE|RECIPE", help="A run, files of judged samples, or a recipe that draws them."
+    ),
+]
+PairRecipe = Annotated[
+    str | None, typer.Option("--recipe", help="The recipe that the samples must be of; a run brings its own.")
+]
+PairsARow = Annotated[int, typer.Option("--pairs-a-row", min=1, help="Most pairs of one row.")]
+LengthGap = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="How far the lengths of a pair may differ, as a share of the longer one."
+    ),
+]
+Since = Annotated[
+    int, typer.Option(metavar="STEP", min=0, help="Of a run: leave out samples of earlier steps.")
+]
+Unpaired = Annotated[bool, typer.Option(help="Write every usable answer with its label, as KTO takes them.")]
+PairPrompts = Annotated[
+    int | None, typer.Option("--prompts", "-n", min=1, help="Of a recipe: training prompts; default all.")
+]
+PairSamples = Annotated[int, typer.Option("--samples", min=2, max=4096, help="Of a recipe: samples of each.")]
+PairsOut = Annotated[
+    Path | None, typer.Option(help="Where the pairs go; default pairs.jsonl in the run or here.")
+]

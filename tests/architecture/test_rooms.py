@@ -20,7 +20,7 @@ FLOORS = (
     "curriculum",
     "reward",
     "rollout resilience display",
-    "policy algorithm distributed findings",
+    "policy algorithm distributed findings preference",
     "recipe statistics",
     "data run starters",
     "grpo_verifiers",
@@ -29,7 +29,11 @@ FLOORS = (
 )
 """Rooms from the roof down; no arrow goes up, nor to a neighbour on the same floor."""
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}
-JOBS_FLOORS = ("train probe verify check audit report doctor explain evaluate export", "workplace", "rows")
+JOBS_FLOORS = (
+    "train probe pairs verify check audit report doctor explain evaluate export",
+    "workplace",
+    "rows",
+)
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 
 ONE_LAUNCH = {
