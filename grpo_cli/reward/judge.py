@@ -1,4 +1,5 @@
-"""One judge for all three jobs: the recipe's verifiers, their weights, and which of them says what right means.
+"""One judge for all jobs: the recipe's verifiers, their weights, and which of them says what right means; and the worlds
+that are acted in, where the recipe has an environment.
 
 A completion without a verdict has no reward; it is never scored 0 on the verifier's account.
 """
@@ -10,14 +11,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.environments.pool import Worlds
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of, without_skipped
 from grpo_verifiers.registry import kind_class
 from grpo_verifiers.verdict import floored
+from grpo_verifiers.verifier import Played
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe.sections.recipe import Combine, Recipe, Verify
+    from grpo_cli.recipe.sections.recipe import Combine, Environment, Recipe, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,18 @@ def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+def worlds_of(spec: Environment, base: Path | None) -> Worlds:
+    """The worlds that a recipe's `environment` describes, not started."""
+    return Worlds(
+        spec.python,
+        spec.options,
+        path=[] if base is None else [str(base)],
+        timeout_s=spec.timeout_s,
+        memory_mb=spec.memory_mb,
+        workers=spec.workers,
+    )
+
+
 def rule_of(how: Combine) -> Rule:
     """The rule that a recipe's `combine` describes."""
     if how.by is None or isinstance(how.by, str):
@@ -69,9 +84,15 @@ def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
 class Judge:
     """The verifiers of one recipe, ready to judge batches from any thread."""
 
-    def __init__(self, specs: Mapping[str, Verify], base: Path | None = None, rule: Rule = SUM) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, Verify],
+        base: Path | None = None,
+        rule: Rule = SUM,
+        worlds: Worlds | None = None,
+    ) -> None:
         """`base` is the recipe's folder: functions of the user's are also looked for there."""
-        self.specs, self.rule = dict(specs), rule
+        self.specs, self.rule, self.worlds = dict(specs), rule, worlds
         self.verifiers: dict[str, Verifier] = {}
         folders = [] if base is None else [str(base)]
         for name, spec in self.specs.items():
@@ -84,8 +105,8 @@ class Judge:
     @classmethod
     def of(cls, recipe: Recipe, base: Path | None = None) -> Judge:
         """The judge that a recipe describes."""
-        how = recipe.combine
-        return cls(recipe.verify, base, rule_of(how))
+        worlds = None if recipe.environment is None else worlds_of(recipe.environment, base)
+        return cls(recipe.verify, base, rule_of(recipe.combine), worlds)
 
     def start(self) -> None:
         """Start workers and sandboxes.
@@ -94,6 +115,8 @@ class Judge:
             RecipeError: an option that only shows on starting, such as a function that cannot be imported.
             SetupError: a verifier cannot run on this machine.
         """
+        if self.worlds is not None:
+            self.worlds.start()
         for name, verifier in self.verifiers.items():
             try:
                 verifier.start()
@@ -111,14 +134,18 @@ class Judge:
         """Stop workers and sandboxes."""
         for verifier in self.verifiers.values():
             verifier.close()
+        if self.worlds is not None:
+            self.worlds.close()
 
     def judge(
         self,
         completions: Sequence[str],
         tasks: Sequence[Task],
         token_ids: Sequence[Sequence[int]] | None = None,
+        played: Sequence[Played | None] | None = None,
     ) -> list[Judgement]:
-        """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names.
+        """Judge a batch; the order is kept. With `combine: by` each row goes to the verifier that it names. `played` is what
+        environments say of completions that are episodes.
 
         What `no_answer` and `over_limit` are worth is open until `settled` has seen all samples of a prompt.
         """
@@ -127,7 +154,11 @@ class Judge:
             mine = [i for i, task in enumerate(tasks) if self._judges(name, task)]
             samples = [
                 Sample(
-                    completions[i], tasks[i].golds[name], tasks[i].prompt, token_ids[i] if token_ids else None
+                    completions[i],
+                    tasks[i].golds[name],
+                    tasks[i].prompt,
+                    token_ids[i] if token_ids else None,
+                    played[i] if played else None,
                 )
                 for i in mine
             ]
@@ -162,7 +193,8 @@ class Judge:
     @property
     def printed(self) -> dict[str, int]:
         """Lines that code of the user's has printed, by verifier; those that printed none are left out."""
-        return {name: verifier.printed for name, verifier in self.verifiers.items() if verifier.printed}
+        found = {name: verifier.printed for name, verifier in self.verifiers.items() if verifier.printed}
+        return found | ({"environment": self.worlds.printed} if self.worlds and self.worlds.printed else {})
 
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
         """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""

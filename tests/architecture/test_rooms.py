@@ -23,6 +23,7 @@ FLOORS = (
     "policy algorithm distributed findings preference",
     "recipe statistics",
     "data run starters",
+    "environments",
     "grpo_verifiers",
     "lines",
     "errors text",

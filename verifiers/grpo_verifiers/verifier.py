@@ -33,16 +33,25 @@ class Unavailable(RuntimeError):
         self.hint = hint
 
 
+class Played(NamedTuple):
+    """What the environment of an episode says of it: any finite number, or no verdict (None) and why."""
+
+    outcome: float | None
+    reason: str = ""
+    problem: str = ""
+
+
 class Sample(NamedTuple):
     """One completion with the compiled gold of its row (and the prompt, for verifiers that want it).
 
-    `token_ids` are there only where the completion was sampled in this process.
+    `token_ids` are there only where the completion was sampled in this process, `played` where it is an episode.
     """
 
     completion: str
     gold: Any
     prompt: str = ""
     token_ids: Sequence[int] | None = None
+    played: Played | None = None
 
 
 class Verifier(ABC):

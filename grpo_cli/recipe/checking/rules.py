@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from grpo_cli.recipe.checking.episodes import check_episodes
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
 from grpo_cli.recipe.checking.strategy import check_strategy
 from grpo_cli.recipe.paths import Path
@@ -21,7 +22,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
     checks = (
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
         *(_evaluation, _gold, _gate, _nodes),
-        check_strategy,
+        *(check_strategy, check_episodes),
     )
     return [finding for check in checks for finding in check(recipe, said)]
 

@@ -22,6 +22,7 @@ from grpo_cli.recipe.sections.course import (
     Stop,
     WarmupPhase,
 )
+from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.fields import Section
 from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
 from grpo_cli.recipe.sections.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Reuse, Sample, Train
@@ -35,6 +36,7 @@ __all__ = [
     "Combine",
     "Data",
     "Demonstration",
+    "Environment",
     "Estimator",
     "Eval",
     "Gate",
@@ -76,6 +78,9 @@ class Recipe(Section):
     )
     """Terms of the reward that are no verdicts."""
     combine: Combine = Combine()
+    environment: Environment | None = None
+    """A world in which the model acts turn by turn; its outcome is a verifier named `environment`. Left out, a completion is
+    one answer."""
     sample: Sample = Sample()
     train: Train
     gate: Gate | None = None
@@ -106,6 +111,7 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
         model = out.get("model")
         lora = isinstance(model, dict) and isinstance(model.get("lora"), dict)
         out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
+    out = _with_outcome(out)
     verify = out.get("verify")
     if isinstance(verify, dict) and not any(
         isinstance(v, dict) and v.get("primary") for v in verify.values()
@@ -115,3 +121,13 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
                 out["verify"] = verify | {name: one | {"primary": True}}
                 break
     return out
+
+
+def _with_outcome(data: dict[str, Any]) -> dict[str, Any]:
+    """With a verifier for the outcome of the environment, where there is one and none is said."""
+    verify = data.get("verify", {})
+    if not isinstance(data.get("environment"), dict) or not isinstance(verify, dict):
+        return data
+    if any(isinstance(one, dict) and one.get("kind") == "environment" for one in verify.values()):
+        return data
+    return data | {"verify": verify | {"environment": {"kind": "environment"}}}

@@ -15,6 +15,8 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
     out = dict(data)
     if isinstance(out.get("model"), str):
         out["model"] = {"path": out["model"]}
+    if isinstance(out.get("environment"), str):
+        out["environment"] = {"python": out["environment"]}
     if isinstance(out.get("data"), dict):
         rows = out["data"] = dict(out["data"])
         for key in ("train", "eval"):

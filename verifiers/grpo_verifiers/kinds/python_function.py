@@ -221,7 +221,7 @@ class PythonVerifier(Verifier):
         if not isinstance(answer, Killed):
             self._log_once(answer.traceback)
         if isinstance(answer, Unanswered):
-            return error("unanswered", f"{answer.message[:300]}{_at(answer.traceback)}", answer.seconds)
+            return error("unanswered", f"{answer.message[:300]}{at_line(answer.traceback)}", answer.seconds)
         can_judge = self._blame.can_judge(sample)
         if isinstance(answer, Killed) and answer.reason != "died":
             if can_judge:
@@ -232,7 +232,7 @@ class PythonVerifier(Verifier):
         if isinstance(answer, Killed):
             what = "the worker died"
         else:
-            what = f"{answer.kind}: {answer.message[:300]}{_at(answer.traceback)}"
+            what = f"{answer.kind}: {answer.message[:300]}{at_line(answer.traceback)}"
         if can_judge:
             return wrong(None, "verifier_raised", answer.seconds, detail=what)
         return error("verifier_raised", f"{what} ({_HINT})", answer.seconds)
@@ -275,7 +275,7 @@ def _check_numbers(options: PythonOptions) -> None:
         raise BadOption("retries", "`retries` must be at least 0")
 
 
-def _at(traceback: str) -> str:
+def at_line(traceback: str) -> str:
     """` (reward.py:7)`, the innermost line of a traceback."""
     found = re.findall(r'File "([^"]+)", line (\d+)', traceback)
     return f" ({found[-1][0]}:{found[-1][1]})" if found else ""

@@ -1,0 +1,207 @@
+"""The host's side: episodes spread over killable workers, each under limits of its own, and what became of them in words.
+
+An episode stays with the worker that began it. Where that one had to be ended for another episode's fault, it is made anew
+in the next; a fault of its own ends the episode without a verdict. One fault of a kind is told, further ones are counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+from grpo_cli.environments.step import Step
+from grpo_cli.environments.worker import Ask, Play, digest
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_verifiers.kinds.functions.asking import Prints
+from grpo_verifiers.kinds.python_function import at_line
+from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result
+from grpo_verifiers.verifier import Unavailable
+
+log = logging.getLogger("grpo_verifiers")
+
+MOST_TOLD = 20
+"""Different faults that are told in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why an episode has no verdict: a short stable code, and one line for people."""
+
+    reason: str
+    text: str
+
+
+@dataclass(slots=True)
+class World:
+    """One episode's environment, as this process knows it."""
+
+    play: Play
+    row: Mapping[str, Any]
+    seed: int
+    actions: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+
+    def ask(self, what: Any, action: str | None = None) -> Ask:
+        """The question for its worker, `action` being the newest."""
+        actions = self.actions if action is None else (*self.actions, action)
+        return Ask(self.play, what, None, self.seed, actions)
+
+    def ask_again(self, ask: Ask) -> Ask:
+        """The same with all that it takes to make the environment anew."""
+        return replace(ask, row=self.row, heard=digest(list(self.said)), again=True)
+
+
+class Worlds:
+    """The environments of one recipe, in worker processes."""
+
+    def __init__(
+        self,
+        python: str,
+        options: Mapping[str, Any],
+        *,
+        path: Sequence[str] = (),
+        timeout_s: float = 5.0,
+        memory_mb: int = 1024,
+        workers: int | None = None,
+    ) -> None:
+        """`path`: more folders to import from; the limits are those of one step, memory that of a worker."""
+        self.name, self.workers = python, workers or allowed_cores()
+        self._prints, self._calls = Prints(python), 0
+        self._told: set[str] = set()
+        config = {"python": python, "options": dict(options), "path": list(path)}
+        limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
+        self._pools = [
+            Pool("grpo_cli.environments.worker:load", config, workers=1, limits=limits, on_print=self._prints)
+            for _ in range(self.workers)
+        ]
+        self.info: Mapping[str, Any] = {}
+
+    def start(self) -> None:
+        """Load the class in a first worker.
+
+        Raises:
+            RecipeError: it cannot be imported, made with the options, or acted in.
+            SetupError: no worker could be started.
+        """
+        try:
+            self.info = self._pools[0].start()
+        except LoadFailed as err:
+            said = err.message if err.kind == "BadFunction" else f"{err.kind}: {err.message.splitlines()[0]}"
+            what = said if err.kind == "BadFunction" else f"`{self.name}` cannot be imported: {said}"
+            raise RecipeError(what, place="`environment.python`") from err
+        except Unavailable as err:
+            raise SetupError(f"environment: {err}", hint=err.hint) from err
+
+    def close(self) -> None:
+        """End all workers."""
+        for pool in self._pools:
+            pool.close()
+
+    @property
+    def printed(self) -> int:
+        """Lines that environments have printed."""
+        return self._prints.count
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether the class has `demonstrate`, known once it was started."""
+        return bool(self.info.get("demonstrates"))
+
+    def open(self, rows: Sequence[tuple[Mapping[str, Any], int]]) -> list[tuple[World, str | Fault]]:
+        """A world for each row and seed, with what `reset` said."""
+        self._calls += 1
+        worlds = [World((self._calls, i), row, seed) for i, (row, seed) in enumerate(rows)]
+        asks = [replace(world.ask("reset"), row=world.row) for world in worlds]
+        opened: list[tuple[World, str | Fault]] = []
+        for world, found in zip(worlds, self._answers(worlds, asks, "reset"), strict=True):
+            if isinstance(found, Fault):
+                opened.append((world, found))
+                continue
+            world.said = (str(found["observation"]),)
+            opened.append((world, world.said[0]))
+        return opened
+
+    def step(self, acted: Sequence[tuple[World, str]]) -> list[Step | Fault]:
+        """What each action led to; all workers at once."""
+        worlds = [world for world, _ in acted]
+        answers = self._answers(worlds, [world.ask("step", action) for world, action in acted], "step")
+        out: list[Step | Fault] = []
+        for (world, action), found in zip(acted, answers, strict=True):
+            if isinstance(found, Fault):
+                out.append(found)
+                continue
+            step = Step(**found)
+            world.actions, world.said = (*world.actions, action), (*world.said, step.observation)
+            out.append(step)
+        return out
+
+    def score(self, worlds: Sequence[World]) -> list[float | Fault | None]:
+        """The outcome of each, which ends it; None where the environment says that there is none."""
+        answers = self._answers(worlds, [world.ask("score") for world in worlds], "score")
+        return [found if isinstance(found, Fault) else found["score"] for found in answers]
+
+    def demonstrate(self, worlds: Sequence[World]) -> list[str | Fault]:
+        """An action that may be taken now, for each."""
+        answers = self._answers(worlds, [world.ask("demonstrate") for world in worlds], "demonstrate")
+        return [found if isinstance(found, Fault) else str(found["action"]) for found in answers]
+
+    def _answers(
+        self, worlds: Sequence[World], asks: Sequence[Ask], what: str
+    ) -> list[Mapping[str, Any] | Fault]:
+        results = self._asked(asks)
+        gone = [i for i, one in enumerate(results) if isinstance(one, Done) and one.value.get("lost")]
+        for i in gone:
+            again = worlds[i].ask_again(asks[i])
+            results[i] = self._pool(again.play).run([again], [float(1 + len(again.actions))])[0]
+        return [self._read(one, what) for one in results]
+
+    def _asked(self, asks: Sequence[Ask]) -> list[Result]:
+        parts: dict[int, list[int]] = {}
+        for i, ask in enumerate(asks):
+            parts.setdefault(ask.play[1] % self.workers, []).append(i)
+        futures: list[tuple[list[int], Future[list[Result]]]] = [
+            (mine, self._pools[number].submit([asks[i] for i in mine])) for number, mine in parts.items()
+        ]
+        found: dict[int, Result] = {}
+        for mine, future in futures:
+            found |= zip(mine, future.result(), strict=True)
+        return [found[i] for i in range(len(asks))]
+
+    def _pool(self, play: Play) -> Pool:
+        return self._pools[play[1] % self.workers]
+
+    def _read(self, result: Result, what: str) -> Mapping[str, Any] | Fault:
+        if isinstance(result, Done):
+            found: Mapping[str, Any] = result.value
+            return found
+        fault = self._fault(result, what)
+        if fault.text not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(fault.text)
+            log.warning("environment: %s; further ones like it are only counted", fault.text)
+            if isinstance(result, Raised):
+                log.info("%s", result.traceback)
+        return fault
+
+    def _fault(self, result: Result, what: str) -> Fault:
+        name = f"`{what}` of `{self.name.rpartition(':')[2]}`"
+        if isinstance(result, Raised):
+            if result.kind == "BadReturn":
+                return Fault("bad_return", result.message)
+            message = " ".join(result.message.split())[:300]
+            return Fault(
+                "environment_raised", f"{name} raised {result.kind}: {message}{at_line(result.traceback)}"
+            )
+        assert not isinstance(result, Done)
+        said = {
+            "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
+            "memory": ("memory", f"{name} took more than `environment.memory_mb`"),
+            "died": ("worker_died", f"{name} ended its process"),
+        }
+        reason, text = said.get(
+            result.reason, ("worker_unavailable", "no process for environments could be started")
+        )
+        return Fault(reason, text)

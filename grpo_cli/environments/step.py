@@ -1,0 +1,138 @@
+"""What an environment says: the text protocol, read strictly, so that a slip of the pen is never a reward.
+
+    class Grid:                                       # any class; nothing of ours has to be imported
+        def reset(self, row: dict, seed: int) -> str | None       # added to the last user message; None adds nothing
+        def step(self, action: str) -> Step | dict | str          # one turn of the model; a text is the observation alone
+        def score(self) -> float | None                           # optional: the outcome; None is no verdict
+        def demonstrate(self) -> str                              # optional: an action that may be taken now, for a warm-up
+
+Without `score` the outcome is the sum of the steps' rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from grpo_verifiers.kinds.functions.value import BadReturn
+from grpo_verifiers.names import did_you_mean
+
+LONGEST = 65_536
+"""Characters of one observation or state. Longer ones would never fit into an episode and are the environment's mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one action led to.
+
+    `reward` is any finite number. `state` is equal where two situations are (left out: the observation); `milestone` names a
+    part of the task that is done now; `valid` is False for an action that means nothing here.
+    """
+
+    observation: str = ""
+    reward: float = 0.0
+    done: bool = False
+    state: str | None = None
+    milestone: str | None = None
+    valid: bool = True
+
+
+_FIELDS = tuple(field.name for field in fields(Step))
+
+
+def read_step(value: object, where: str) -> Step:
+    """The step that a return value means; `where` names the function in messages.
+
+    Raises:
+        BadReturn: it means none.
+    """
+    if isinstance(value, str) or value is None:
+        return Step(observation=read_text(value, where, "the observation"))
+    if isinstance(value, Mapping):
+        said = dict(value)
+    elif all(hasattr(value, name) for name in ("observation", "reward", "done")):
+        said = {name: getattr(value, name) for name in _FIELDS if hasattr(value, name)}
+    else:
+        raise BadReturn(f"{where} returned {_kind(value)}: return a text, a dict or a `Step`")
+    for name in said:
+        if name not in _FIELDS:
+            raise BadReturn(f"{where} returned an unknown key `{name}`{did_you_mean(str(name), _FIELDS)}")
+    return Step(
+        observation=read_text(said.get("observation"), where, "the observation"),
+        reward=read_number(said.get("reward", 0.0), where, "the reward"),
+        done=_switch(said.get("done", False), where, "done"),
+        state=_state(said.get("state"), where),
+        milestone=_milestone(said.get("milestone"), where),
+        valid=_switch(said.get("valid", True), where, "valid"),
+    )
+
+
+def read_text(value: object, where: str, what: str) -> str:
+    """A text; None is an empty one.
+
+    Raises:
+        BadReturn: it is none, or longer than `LONGEST`.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadReturn(f"{where} returned {_kind(value)} as {what}: return text")
+    if len(value) > LONGEST:
+        raise BadReturn(
+            f"{where} returned {len(value):,} characters as {what}, at most {LONGEST:,} are taken: cut it there"
+        )
+    return value.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
+
+
+def read_number(value: object, where: str, what: str) -> float:
+    """A finite number.
+
+    Raises:
+        BadReturn: it is none.
+    """
+    plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+    if isinstance(plain, bool | int | float):
+        number = float(plain)
+        if math.isfinite(number):
+            return number
+        raise BadReturn(f"{where} returned {number} as {what}: return a finite number")
+    raise BadReturn(f"{where} returned {_kind(value)} as {what}: return a finite number")
+
+
+def as_json(step: Step) -> dict[str, Any]:
+    """Plain data, for the way out of a worker."""
+    return asdict(step)
+
+
+def _switch(value: object, where: str, name: str) -> bool:
+    plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+    if isinstance(plain, bool):
+        return plain
+    raise BadReturn(f"{where} returned {_kind(value)} as `{name}`: return true or false")
+
+
+def _state(value: object, where: str) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return read_text(value, where, "`state`")
+    try:
+        hash(value)
+    except TypeError:
+        raise BadReturn(
+            f"{where} returned {_kind(value)} as `state`: return what can be hashed, such as a tuple"
+        ) from None
+    return read_text(repr(value), where, "`state`")
+
+
+def _milestone(value: object, where: str) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise BadReturn(f"{where} returned {_kind(value)} as `milestone`: return a name, or None")
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

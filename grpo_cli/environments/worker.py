@@ -1,0 +1,194 @@
+"""The worker's side: environments that live between the turns of their episodes.
+
+A worker may be killed for the fault of one episode and take others with it. Those are made anew from row, seed and the
+actions so far; one that then says something else than before does not repeat, and gets no verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpo_cli.environments.step import Step, as_json, read_number, read_step, read_text
+from grpo_verifiers.kinds.functions.find import BadFunction, find, place_of
+from grpo_verifiers.kinds.functions.value import BadReturn
+from grpo_verifiers.names import near_or_known
+
+WORLDS = {
+    name: f"grpo_cli.environments.worlds.{name}:{name.title()}" for name in ("keydoor", "guess", "calculator")
+}
+"""The worlds that are shipped."""
+Play = tuple[int, int]
+"""Which call of a run, and which episode of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One thing asked of one episode.
+
+    `actions` are all that were taken, the newest last. Where `again` is set the environment may be made anew and be brought to
+    where it was; `heard` is the digest of what it said until then.
+    """
+
+    play: Play
+    what: Literal["reset", "step", "score", "demonstrate"]
+    row: Mapping[str, Any] | None
+    seed: int
+    actions: tuple[str, ...] = ()
+    heard: str = ""
+    again: bool = False
+
+
+@dataclass(slots=True)
+class _Live:
+    """An environment under way: the actions it has taken, and the sum of the rewards it gave."""
+
+    inner: Any
+    taken: int = 0
+    earned: float = 0.0
+    said: list[str] = field(default_factory=list)
+
+
+class Worker:
+    """The environments of one worker process."""
+
+    def __init__(self, make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> None:
+        self.make, self.name, self.options = make, name, options
+        self.live: dict[Play, _Live] = {}
+
+    def work(self, ask: Ask) -> dict[str, Any]:
+        """The answer as plain data; `{"lost": true}` where the episode does not live here and may not be made anew."""
+        if ask.what == "reset":
+            for play in [play for play in self.live if play[0] != ask.play[0]]:
+                del self.live[play]  # its call ended without them
+            return self._reset(ask)
+        live = self._at(ask)
+        if live is None:
+            return {"lost": True}
+        if ask.what == "demonstrate":
+            return {"action": self._demonstrate(ask, live)}
+        if ask.what == "step":
+            return as_json(self._step(ask, live, ask.actions[-1]))
+        del self.live[ask.play]
+        return {"score": self._score(ask, live)}
+
+    def _at(self, ask: Ask) -> _Live | None:
+        """The environment before the newest action, or after it where only its score is asked."""
+        wanted = len(ask.actions) - (ask.what == "step")
+        live = self.live.get(ask.play)
+        if live is not None and live.taken == wanted:
+            return live
+        if not ask.again:
+            return None
+        self._reset(ask)
+        live = self.live[ask.play]
+        for action in ask.actions[:wanted]:
+            self._step(ask, live, action)
+        if digest(live.said) != ask.heard:
+            raise BadReturn(
+                f"`{self.name}` does not repeat: the same row, seed and actions led to other observations"
+                " when it was made anew after its worker was ended"
+            )
+        return live
+
+    def _reset(self, ask: Ask) -> dict[str, Any]:
+        fix_chance(ask.seed, 0)
+        live = self.live[ask.play] = _Live(self.make(**self.options))
+        where = self._where(live, "reset")
+        said = read_text(live.inner.reset(dict(ask.row or {}), ask.seed), where, "the first observation")
+        live.said.append(said)
+        return {"observation": said}
+
+    def _step(self, ask: Ask, live: _Live, action: str) -> Step:
+        fix_chance(ask.seed, live.taken + 1)
+        live.taken += 1
+        step = read_step(live.inner.step(action), self._where(live, "step"))
+        live.earned += step.reward
+        live.said.append(step.observation)
+        return step
+
+    def _score(self, ask: Ask, live: _Live) -> float | None:
+        score = getattr(live.inner, "score", None)
+        if score is None:
+            return live.earned
+        fix_chance(ask.seed, live.taken + 1)
+        found = score()
+        return None if found is None else read_number(found, self._where(live, "score"), "the score")
+
+    def _demonstrate(self, ask: Ask, live: _Live) -> str:
+        fix_chance(ask.seed, live.taken + 1)
+        return read_text(live.inner.demonstrate(), self._where(live, "demonstrate"), "an action")
+
+    def _where(self, live: _Live, method: str) -> str:
+        place = place_of(getattr(live.inner, method))
+        return f"`{method}` of `{self.name}`" + (f" ({place})" if place else "")
+
+
+def digest(said: list[str]) -> str:
+    """One short text for all that an environment said."""
+    found = hashlib.blake2b(digest_size=8)
+    for text in said:
+        found.update(b"%d:" % len(text) + text.encode())
+    return found.hexdigest()
+
+
+def fix_chance(seed: int, turn: int) -> None:
+    """Global chance from row and turn alone: episodes share a process, and must not draw each other's numbers."""
+    random.seed(f"{seed}/{turn}")
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed((seed + turn) % 2**32)
+
+
+def load(config: Mapping[str, Any]) -> tuple[Callable[[Ask], dict[str, Any]], dict[str, Any]]:
+    """Import the class and see that it can be made; the info tells what it has."""
+    for folder in reversed([*config["path"], os.getcwd()]):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    spec, options = config["python"], config["options"]
+    make = find(place_of_world(spec))
+    name = spec.rpartition(":")[2]
+    check(make, spec, options)
+    for method in ("reset", "step") if inspect.isclass(make) else ():
+        if not callable(getattr(make, method, None)):
+            raise BadFunction(
+                f"`{spec}` has no method `{method}`: an environment has `reset(row, seed)` and `step(action)`"
+            )
+    worker = Worker(make, name, options)
+    return worker.work, {
+        "place": place_of(make),
+        "demonstrates": hasattr(make, "demonstrate"),
+        "scores": hasattr(make, "score"),
+    }
+
+
+def place_of_world(spec: str) -> str:
+    """`module:class` of a world that is shipped (`environments:NAME`); any other spec is its own place.
+
+    Raises:
+        BadFunction: no such world.
+    """
+    room, _, name = spec.partition(":")
+    if room != "environments":
+        return spec
+    if name not in WORLDS:
+        raise BadFunction(f"unknown world `{spec}`{near_or_known(name, WORLDS)}")
+    return WORLDS[name]
+
+
+def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> None:
+    """Raises BadFunction where `environment.options` are not what it is made with."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as err:
+        raise BadFunction(f"`{spec}` cannot be made with the options {sorted(options)}: {err}") from err

@@ -1,0 +1,76 @@
+"""What an `environment` cannot go with, each with the reason and a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from grpo_cli.recipe.checking.mistakes import RecipeFinding
+from grpo_cli.recipe.paths import Path
+from grpo_cli.recipe.sections.recipe import Recipe
+
+
+def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+    """Sections that have no meaning for episodes of many turns, and the other way round."""
+    world = recipe.environment
+    if world is None:
+        for name, one in recipe.verify.items():
+            if one.kind == "environment":
+                yield RecipeFinding(
+                    ("verify", name),
+                    f"`verify.{name}` is the outcome of an environment, and the recipe has none",
+                    "add `environment: FILE.py:CLASS`",
+                    at_key=True,
+                )
+        return
+    if not all(world.python.rpartition(":")[::2]):
+        yield RecipeFinding(
+            ("environment", "python"),
+            f"`{world.python}` is not `FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
+        )
+    if world.history == "last":
+        yield RecipeFinding(
+            ("environment", "history"),
+            "`history: last` would make a row of each turn, and a row is one whole episode here",
+            "say `history: full`; what must be remembered can stand in the observation",
+        )
+    if world.turn_tokens is not None and world.turn_tokens > recipe.sample.max_tokens:
+        yield RecipeFinding(
+            ("environment", "turn_tokens"),
+            f"`environment.turn_tokens` is {world.turn_tokens}, `sample.max_tokens` of the whole episode only"
+            f" {recipe.sample.max_tokens}",
+        )
+    if recipe.data.plain:
+        yield RecipeFinding(
+            ("data", "plain"),
+            "`data.plain` has no turns: what the environment says is put between them by the chat template",
+            "leave it out",
+        )
+    yield from _generation(recipe)
+
+
+def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
+    sample = recipe.sample
+    if sample.engine == "transformers":
+        yield RecipeFinding(
+            ("sample", "engine"),
+            "the engine `transformers` draws all samples from one stream: the same episode would differ with its neighbours",
+            "say `engine: auto`, or leave it out",
+        )
+    if sample.engine == "vllm" and sample.vllm.get("mode", "colocate") == "server":
+        yield RecipeFinding(
+            ("sample", "vllm", "mode"),
+            "a vLLM server cannot be given a seed for each turn of an episode",
+            "say `mode: colocate`, or `engine: auto`",
+        )
+    if sample.reuse is not None:
+        yield RecipeFinding(
+            ("sample", "reuse"),
+            "`sample.reuse` keeps beginnings of completions, and an environment may answer an episode otherwise the next time",
+            "leave `reuse` out",
+        )
+    if recipe.train.select == "screen":
+        yield RecipeFinding(
+            ("train", "select"),
+            "`select: screen` plays part of a group and goes on with it later, which episodes cannot yet",
+            "choose another, such as `uniform`",
+        )

@@ -1,0 +1,68 @@
+"""What an `environment` may not stand beside, and the verifier that its outcome becomes."""
+
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe.reading.load import load
+from grpo_cli.recipe.sections.recipe import Recipe
+
+BASE = (
+    'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\n'
+    "environment: env.py:Grid\ntrain: {steps: 10}\n"
+)
+
+
+def read(tmp_path: Path, *sets: str, text: str = BASE) -> Recipe:
+    file = tmp_path / "r.yaml"
+    file.write_text(text)
+    return load(file, sets)
+
+
+def test_a_plain_word_is_the_class_and_its_outcome_is_what_right_means(tmp_path: Path) -> None:
+    recipe = read(tmp_path)
+    assert recipe.environment is not None
+    assert recipe.environment.python == "env.py:Grid"
+    assert {name: (one.kind, one.primary) for name, one in recipe.verify.items()} == {
+        "environment": ("environment", True)
+    }
+
+
+def test_a_verifier_beside_it_is_added_to_the_outcome_and_its_weight_may_be_said(tmp_path: Path) -> None:
+    recipe = read(tmp_path, "verify.regex.pattern=x")
+    assert [(name, one.primary) for name, one in recipe.verify.items()] == [
+        ("regex", True),
+        ("environment", False),
+    ]
+    recipe = read(tmp_path, "verify.outcome={kind: environment, weight: 2, right_at: 0.5}")
+    assert list(recipe.verify) == ["outcome"]
+    assert recipe.verify["outcome"].weight == 2
+
+
+def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="`verify` is missing"):
+        read(tmp_path, text=BASE.replace("environment: env.py:Grid\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("sets", "part"),
+    [
+        (["environment=Grid"], "is not `FILE.py:CLASS`"),
+        (["environment.history=last"], "a row is one whole episode"),
+        (["environment.turn_tokens=600"], "`sample.max_tokens` of the whole episode only 512"),
+        (["data.plain=true"], "has no turns"),
+        (["sample.engine=transformers"], "from one stream"),
+        (["sample.engine=vllm", "sample.vllm.mode=server"], "cannot be given a seed"),
+        (["sample.reuse={}"], "may answer an episode otherwise"),
+        (["train.select=screen"], "goes on with it later"),
+        (["environment.max_turn=3"], "unknown key `max_turn`"),
+        (["environment.max_turns=0"], "must be above 0"),
+        (["environment.role=system"], "must be one of user, tool"),
+        (["environment=null", "verify.e.kind=environment"], "and the recipe has none"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, sets: list[str], part: str) -> None:
+    with pytest.raises(RecipeError) as err:
+        read(tmp_path, *sets)
+    assert part in str(err.value)

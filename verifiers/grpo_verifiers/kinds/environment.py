@@ -1,0 +1,53 @@
+"""`environment`: what the environment of an episode says of it, as a verdict beside those of other verifiers.
+
+It judges nothing by itself: the score comes with the sample, from the world that was acted in (`environment:` in a recipe).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from grpo_verifiers.answers import Example
+from grpo_verifiers.verdict import Verdict, error, right, wrong
+from grpo_verifiers.verifier import Sample, Verifier
+
+
+@dataclass(frozen=True)
+class EnvironmentOptions:
+    """Options of `environment`."""
+
+    right_at: float = 1.0
+    """Outcome from which an episode counts as right (in a recipe `verify.NAME.right_at`)."""
+
+
+class EnvironmentVerifier(Verifier):
+    """The outcome of an episode: what the world's `score` says, else the sum of its rewards; any finite number."""
+
+    Options: ClassVar[type] = EnvironmentOptions
+    options: EnvironmentOptions
+    columns = ()
+    low = None
+
+    def compile(self, row: Mapping[str, Any]) -> bool:
+        """Every row will do: it is the world's to read."""
+        return True
+
+    def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
+        """Verdicts in order; an error where a sample was no episode, or its world gave no verdict."""
+        return [self._verdict(sample) for sample in samples]
+
+    def _verdict(self, sample: Sample) -> Verdict:
+        played = sample.played
+        if played is None:
+            return error("no_episode", "this text was not made in an environment")
+        if played.outcome is None:
+            return error(played.reason or "no_score", played.problem)
+        is_right = played.outcome >= self.options.right_at
+        return right(score=played.outcome) if is_right else wrong(score=played.outcome)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        """For `grpo explain environment`."""
+        return [Example("north", {}, "a text without an episode has no verdict")]
