@@ -159,6 +159,8 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
         parts.append(f"verifier errors {percent(get('error'))}")
     if get("tokens_per_s") is not None:
         parts.append(f"{number(get('tokens_per_s'))} tok/s")
+    if get("mfu") is not None:
+        parts.append(f"mfu {percent(get('mfu'))}")
     parts.append(timing(metrics))
     if get("eta_s") is not None:
         parts.append(f"eta {duration(get('eta_s'), '')}")

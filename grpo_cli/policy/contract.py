@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import nn
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from transformers.modeling_outputs import BaseModelOutputWithPast
 
 
@@ -42,7 +44,9 @@ class Tokenizer(Protocol):
         return_dict: bool,
         **options: object,
     ) -> Sequence[int]: ...
-    def batch_decode(self, token_ids: Sequence[Sequence[int]], *, skip_special_tokens: bool) -> list[str]: ...
+    def batch_decode(
+        self, token_ids: Sequence[NDArray[np.int64]], *, skip_special_tokens: bool
+    ) -> list[str]: ...
     def save_pretrained(self, folder: str | Path) -> object: ...
     def push_to_hub(self, repository: str) -> object: ...
 

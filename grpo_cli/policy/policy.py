@@ -64,7 +64,11 @@ class Policy:
 
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts without special tokens."""
-        texts: list[str] = self.tokenizer.batch_decode(token_ids, skip_special_tokens=True)
+        import numpy as np
+
+        # transformers looks at every number of a list, and takes an array as it is
+        arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
+        texts: list[str] = self.tokenizer.batch_decode(arrays, skip_special_tokens=True)
         return texts
 
 

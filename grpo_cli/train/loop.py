@@ -36,6 +36,7 @@ from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
 from grpo_cli.train.credit import Method
 from grpo_cli.train.step import Before, Learned, StepRecord, close, collect_and_credit
+from grpo_cli.train.utilisation import Utilisation
 
 ENOUGH = 64
 """Samples from which the share without a verdict may stop a run."""
@@ -58,6 +59,7 @@ class Loop:
         self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
         self.generation = self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
+        self.utilisation: Utilisation | None = None
 
     @classmethod
     def of(
@@ -82,7 +84,9 @@ class Loop:
         collect = judged_rollouts(
             recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks, reuse
         )
-        return cls(recipe, rows, collect, run, display, clock)
+        loop = cls(recipe, rows, collect, run, display, clock)
+        loop.utilisation = Utilisation.of(policy)
+        return loop
 
     @property
     def ranks(self) -> Ranks:
@@ -174,6 +178,7 @@ class Loop:
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= gpu_memory() | self._sampled(before) | self._drawn(before)
         phases, whole = self.clock.lap()
+        metrics |= self._utilised(before, phases["update"])
         metrics |= timing_stats(
             phases,
             metrics["tokens/drawn"],
@@ -186,6 +191,15 @@ class Loop:
         self.run.write_metrics(metrics)
         self.display.step(metrics, view_samples(records))
         return metrics
+
+    def _utilised(self, before: Before, seconds: float) -> dict[str, float]:
+        """`mfu` over the rows that have a gradient; every process has a card and an equal part of them."""
+        if self.utilisation is None or seconds <= 0:
+            return {}
+        trained = [g for g, has in zip(before.groups, before.credit.signal_P.tolist(), strict=True) if has]
+        lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
+        passes = self.recipe.train.inner_epochs
+        return {"mfu": self.utilisation.share(lengths, passes, seconds) / self.ranks.world}
 
     def _sampled(self, before: Before) -> dict[str, Any]:
         """How much was drawn, how sure the policy was, and what was kept of earlier samples."""

@@ -133,7 +133,9 @@ class Overheard:
         scored = self.scored
         scored.see(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
-        rows = tokens_B.new_tensor([len(tokens_B)])[0]
+        rows = tokens_B.new_full(
+            (), len(tokens_B)
+        )  # filled there: a copy from here would wait for the device
         size = torch.stack([tokens_B.sum(), rows, tokens_B.ne(0).sum().to(tokens_B)])
         if scored.objective.drop_dead and not scored.inputs["advantages"].any():
             size.zero_()  # a dead row that stayed for the sake of the graph

@@ -220,11 +220,13 @@ def timing(run: RunData) -> Figure | None:
             )
     steps, values = thin(run.step_numbers, run.curve("tokens_per_s"))
     traces.append(curve(steps, values, "tokens/s", PALETTE[3]) | {"xaxis": "x", "yaxis": "y2"})
+    known = [share for share in run.curve("mfu") if share is not None]
+    used = f" The update took {sum(known) / len(known):.0%} of the card's rate (MFU)." if known else ""
     layout = two_axes("seconds a step", "tokens/s") | {"xaxis": {"title": {"text": "step"}, "anchor": "y2"}}
     return Figure(
         "timing",
         "Where the time goes",
-        "Seconds of each step by phase; generated tokens a second below.",
+        f"Seconds of each step by phase; generated tokens a second below.{used}",
         traces,
         layout,
         420,

@@ -26,7 +26,7 @@ from grpo_cli.resilience import checkpoint
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.make import policy_engine
 from grpo_cli.rollout.reuse.engine import PrefixReuse
-from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
+from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, starting
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.train.agreement import check_agreement
@@ -169,8 +169,8 @@ def make_trainer(
     _check_whole(recipe, batch, ranks.world)
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(policy.model))
-    opened = openable(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
-    with opened, watched(parts.server):
+    started = starting(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
+    with started, watched(parts.server):
         trainer = Trainer(
             parts.loop,
             model=policy.model,

@@ -7,6 +7,8 @@ evaluation does not go through here. Its log-probs are vLLM's: TRL weighs the lo
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
+import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -101,6 +103,43 @@ def openable(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
             yield
         finally:
             base.name_or_path = name
+
+
+@contextmanager
+def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
+    """While TRL starts vLLM in this process.
+
+    Raises:
+        SetupError: vLLM does not start; in its own words, with the setting that helps.
+    """
+    without_flashinfer()
+    try:
+        with openable(model, tokenizer):
+            yield
+    except (ImportError, OSError, RuntimeError, ValueError, AssertionError) as err:
+        words = first_line(err)
+        raise SetupError(f"vLLM did not start: {words}", hint=_remedy(words)) from err
+
+
+def without_flashinfer() -> None:
+    """Has vLLM sample with kernels of its own where the package `flashinfer` is missing, unless that is set otherwise."""
+    if importlib.util.find_spec("flashinfer") is None:
+        os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
+
+
+def first_line(err: BaseException) -> str:
+    """The first line of what an error says, cut; the name of its class where it says nothing."""
+    lines = str(err).strip().splitlines()
+    return lines[0][:200] if lines else type(err).__name__
+
+
+def _remedy(words: str) -> str:
+    said = words.lower()
+    if "flashinfer" in said:
+        return "pip install flashinfer-python, or set the environment variable VLLM_USE_FLASHINFER_SAMPLER=0"
+    if "memory" in said or "kv cache" in said:
+        return "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
+    return "set `sample.engine: auto`"
 
 
 def check_vllm(mode: str, ranks: int, device: str) -> None:

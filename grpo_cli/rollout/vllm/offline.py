@@ -18,7 +18,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.graph.noise import sample_keys
-from grpo_cli.rollout.vllm.engine import is_installed
+from grpo_cli.rollout.vllm.engine import first_line, is_installed, without_flashinfer
 
 if TYPE_CHECKING:
     from vllm import LLM
@@ -131,6 +131,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
     os.environ.setdefault(
         "VLLM_ENABLE_V1_MULTIPROCESSING", "0"
     )  # in this process: what it takes ends with it
+    without_flashinfer()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     with _in_main_memory(policy), tempfile.TemporaryDirectory(prefix="grpo-vllm-") as folder:
@@ -146,7 +147,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
                 **{"gpu_memory_utilization": SHARE, **given},
             )
         except (ImportError, OSError, RuntimeError, ValueError) as err:
-            raise Unfit(_first_line(err)) from err
+            raise Unfit(first_line(err)) from err
     context = min((n for n in (policy.context, given.get("max_model_len")) if n is not None), default=None)
     return OfflineVllm(llm, policy.end_ids, context, policy.vocabulary)
 
@@ -179,8 +180,3 @@ def _completion(answer: CompletionOutput, end_ids: Sequence[int]) -> Completion:
     ids = list(answer.token_ids)
     logps = [float(at[token].logprob) for at, token in zip(answer.logprobs, ids, strict=True)]
     return Completion(ids, logps, "stop" if ids and ids[-1] in end_ids else "length")
-
-
-def _first_line(err: Exception) -> str:
-    lines = str(err).strip().splitlines()
-    return lines[0][:200] if lines else type(err).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.vllm import engine as vllm_engine
-from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable
+from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, openable, starting
 from grpo_cli.train.trl_config import Batching, vllm_fields
 from tests.builders.loss_bench import recipe
 
@@ -90,6 +91,44 @@ def test_vllm_opens_a_model_made_on_the_spot_from_a_copy() -> None:
     assert all(torch.equal(a, b) for a, b in zip(read.parameters(), model.parameters(), strict=True))
     assert model.name_or_path == ""
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "helps"),
+    [
+        (
+            ImportError("FlashInfer is not available, please install it\nand more"),
+            "VLLM_USE_FLASHINFER_SAMPLER=0",
+        ),
+        (
+            ValueError("Free memory on device is less than desired GPU memory utilization"),
+            "gpu_memory_utilization",
+        ),
+        (RuntimeError("Engine core initialization failed."), "sample.engine: auto"),
+    ],
+)
+def test_a_vllm_that_does_not_start_says_why_in_one_sentence(said: Exception, helps: str) -> None:
+    model = tiny_llama(byte_tokenizer(), 0)
+    model.name_or_path = "some/model"
+    with pytest.raises(SetupError) as caught, starting(model, None):
+        raise said
+    assert str(caught.value).startswith(f"vLLM did not start: {str(said).splitlines()[0]}")
+    assert "and more" not in str(caught.value)
+    assert helps in caught.value.hint
+
+
+@pytest.mark.parametrize(("here", "left"), [(None, "0"), (SimpleNamespace(), None)])
+def test_vllm_samples_by_itself_where_flashinfer_is_missing(
+    monkeypatch: pytest.MonkeyPatch, here: Any, left: str | None
+) -> None:
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: here)
+    vllm_engine.without_flashinfer()
+    assert os.environ.get(name) == left
+    monkeypatch.setenv(name, "1")
+    vllm_engine.without_flashinfer()
+    assert os.environ[name] == "1"
 
 
 def test_a_model_with_a_name_is_opened_by_it() -> None:
