@@ -96,6 +96,7 @@ class CapturedGraph:
         gc.collect()  # passes that only a cycle still holds, with all that they keep
         try:
             self._warm(parameters)
+            torch.cuda.empty_cache()  # what the eager passes took would stay beside the graphs' own memory
             self.logps, self.entropies = self._record(parameters)
         except torch.OutOfMemoryError:
             raise
