@@ -94,7 +94,8 @@ def cold_start(
     began = time.perf_counter()
     total = sum(phase.steps for phase, _ in phases)
     model = policy.model
-    made = [demonstrations(policy, phase, rows, seed + i) for i, (phase, rows) in enumerate(phases)]
+    encoded: dict[int, list[int]] = {}
+    made = [demonstrations(policy, phase, rows, seed + i, encoded) for i, (phase, rows) in enumerate(phases)]
     plans = [Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases]
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)
@@ -121,8 +122,13 @@ def cold_start(
     return ColdStart(total, time.perf_counter() - began, count, False)
 
 
-def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed: int) -> list[WarmupText]:
-    """One demonstration a row; where there are several templates each row draws one by weight."""
+def demonstrations(
+    policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed: int, encoded: dict[int, list[int]]
+) -> list[WarmupText]:
+    """One demonstration a row; where there are several templates each row draws one by weight.
+
+    `encoded`: prompts that another phase has encoded, by the identity of their row; this phase's are added.
+    """
     try:
         templates = [parse(d.template) for d in phase.demonstration]
     except TemplateError as err:
@@ -138,7 +144,9 @@ def demonstrations(policy: Policy, phase: WarmupPhase, rows: Sequence[Row], seed
         except FillError as err:
             raise DataError(f"`warmup.demonstration`: {err}", place=row.place) from err
         completion = list(tokenizer(text, add_special_tokens=False).input_ids)
-        found.append(WarmupText(policy.encode(row), [*completion, end]))
+        if id(row) not in encoded:
+            encoded[id(row)] = policy.encode(row)
+        found.append(WarmupText(encoded[id(row)], [*completion, end]))
     return found
 
 

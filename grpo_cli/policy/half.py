@@ -1,9 +1,12 @@
-"""Whether half precision is faster than float32 on this CPU: measured, since flags of instruction sets do not say it."""
+"""Whether half precision is faster than float32 on this CPU: measured, since flags of instruction sets do not say it.
+
+A measurement may fall differently in another process; where several have to compute alike one of them measures, and its
+answer is settled for all.
+"""
 
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,12 +16,26 @@ WIDTH = 256
 TRIES = 4
 GAIN = 1.5
 """By how much a product in bfloat16 must be faster. Where it is, it is by far (2.5 times and more with AMX); where it is
-emulated it is 25 times slower: so the answer is the same each time it is asked on a machine."""
+emulated it is 25 times slower."""
+
+_settled: list[bool] = []
+"""The answer of this process, once it has one."""
 
 
-@cache
 def half_pays() -> bool:
-    """Whether bfloat16 pays on this CPU: the best of a few products of 256 x 256 in each type. Measured once a process."""
+    """Whether bfloat16 is used on this CPU: what was settled, else what is measured at the first call."""
+    if not _settled:
+        settle_half(measure_half())
+    return _settled[0]
+
+
+def settle_half(pays: bool) -> None:
+    """From now on this process answers so: the other ranks, or the run that is resumed, compute as it says."""
+    _settled[:] = [pays]
+
+
+def measure_half() -> bool:
+    """Whether the best of a few products of 256 x 256 is faster in bfloat16 than in float32, by `GAIN`."""
     import torch
 
     full = _seconds(torch.float32, TRIES)

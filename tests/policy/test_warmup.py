@@ -77,11 +77,12 @@ def test_half_precision_is_taken_where_it_is_measured_to_be_faster(
     half_s: float, pays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(half, "_seconds", lambda dtype, tries: 1.0 if dtype == torch.float32 else half_s)
-    half.half_pays.cache_clear()
-    try:
-        assert half.half_pays() is pays
-    finally:
-        half.half_pays.cache_clear()
+    monkeypatch.setattr(half, "_settled", [])
+    assert half.half_pays() is pays
+    monkeypatch.setattr(half, "_seconds", lambda dtype, tries: 1.0 if dtype == torch.bfloat16 else 9.0)
+    assert half.half_pays() is pays  # one answer a process
+    half.settle_half(not pays)
+    assert half.half_pays() is not pays
 
 
 def test_a_builtin_model_learns_a_demonstration() -> None:

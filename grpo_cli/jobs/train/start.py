@@ -8,6 +8,7 @@ from pathlib import Path
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
+from grpo_cli.policy.half import half_pays, measure_half, settle_half
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -15,6 +16,32 @@ from grpo_cli.reward.judge import Judge, proxy_warnings
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import RewardSource, RunInfo
+
+HALF = "cpu_bfloat16"
+"""In `run.json`: whether the run takes bfloat16 on its CPU; not there for a run on GPUs."""
+
+
+def agree_on_half(resume: RunFolder | None, ranks: Ranks, display: Display) -> None:
+    """On a CPU all ranks compute in the numbers that rank 0 measured to be faster, and a resumed run in those it began with.
+
+    A run of an older version, which did not note them, is measured as it was then.
+    """
+    chosen = None
+    if ranks.is_main:
+        measured = measure_half()
+        noted = resume.manifest().get(HALF) if resume is not None else None
+        chosen = measured if noted is None else bool(noted)
+        if chosen and not measured:
+            display.note(
+                "warn",
+                "the run began with bfloat16, which is slow on this CPU; it goes on in the same numbers",
+            )
+    settle_half(bool(ranks.agreed(chosen)))
+
+
+def note_half(run: RunFolder) -> None:
+    """In `run.json`, for processes that resume the run."""
+    run.update_manifest(**{HALF: half_pays()})
 
 
 def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, device: str) -> RunFolder:
