@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+ROUTER = "router_aux_loss_coef"
+
 NEUTRAL = {
     "entropy_coef": 0,
     "use_adaptive_entropy": False,
     "top_entropy_quantile": 1,
-    "router_aux_loss_coef": 0,
+    ROUTER: 0,
 }
 """What each of them says where it does nothing. Left out they are that, also the router's: a model's own coefficient
 counts only where it is asked for with null."""
@@ -34,5 +36,5 @@ def whole_only(trl: Mapping[str, Any]) -> list[str]:
 
 def _acts(name: str, said: Any, neutral: Any) -> bool:
     if said is None:
-        return name == "router_aux_loss_coef"
+        return name == ROUTER
     return bool(said != neutral)

@@ -21,7 +21,7 @@ from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.recipe.whole_batch import whole_only
+from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, whole_only
 from grpo_cli.resilience import checkpoint
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.make import policy_engine
@@ -135,8 +135,20 @@ def _reuse(engine: Engine, policy: Policy, place: Workplace, display: Display) -
     return PrefixReuse(engine, policy.model, asked.lenience, autocast=policy.autocast)
 
 
-def _check_whole(recipe: Recipe, batch: Batching, world: int) -> None:
-    """What is exact only over a whole step is refused where that is in parts."""
+def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -> None:
+    """What is exact only over a whole step is refused where that is in parts; a router's loss, which is by definition one
+    of the rows that go through the model together, is let through and said.
+
+    Raises:
+        RecipeError: a term that would be another one in parts.
+    """
+    if ROUTER in acts_on_every_row(recipe.train.trl) and batch.accumulate * world > 1:
+        display.note(
+            "warn",
+            f"`train.trl.{ROUTER}`: the router's loss is taken over {batch.micro} completions at a time, of"
+            f" {batch.micro * batch.accumulate * world} a step; with another `sample.micro_batch` or number of processes"
+            " the run trains on another one",
+        )
     for name in whole_only(recipe.train.trl):
         if batch.accumulate > 1 or (world > 1 and recipe.train.trl.get("entropy_coef")):
             raise RecipeError(
@@ -166,7 +178,7 @@ def make_trainer(
     )  # a CPU takes the batch as a whole
     longest = max((len(policy.encode(row)) for row in seen), default=0)
     batch = batching(recipe, policy.device, longest, ranks.world)
-    _check_whole(recipe, batch, ranks.world)
+    check_whole(recipe, batch, ranks.world, place.display)
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(policy.model))
     started = starting(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
