@@ -18,6 +18,7 @@ from tests.reference.formulas import (
     group_advantages,
     is_clipped,
     is_dead,
+    kept_places,
     kl,
     mean,
     normalise_then_sum,
@@ -42,6 +43,9 @@ class Case:
     """Of the verifiers, in order."""
     normalises: bool = False
     """`reward_combine: normalise_then_sum`."""
+    keep: int | None = None
+    """Samples of a group that `train.prune` leaves, chosen by `by`."""
+    by: str = "advantage"
     drops: bool = False
     """Dead rows are not forwarded: entropy and clip shares are then of the rest."""
 
@@ -73,7 +77,9 @@ class Case:
             t.mask_truncated,
             tuple(spec.weight for spec in recipe.verify.values()),
             t.reward_combine == "normalise_then_sum",
-            t.dead_groups != "keep",
+            t.prune.keep if t.prune else None,
+            t.prune.by if t.prune else "advantage",
+            t.dead_groups != "keep" or t.prune is not None,
         )
 
 
@@ -107,11 +113,11 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
         said = [one for seen in ranks for one in seen.said[batch]]
         old = model.take(updates[0].weights).logps(said)
         ref = model.take(start).logps(said)
-        advantages = _advantages(said, old, ref, ranks[0].records[batch], case, errors)
+        advantages, pruned = _advantages(said, old, ref, ranks[0].records[batch], case, errors)
         for at, update in enumerate(updates):
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
-            answers = _answers(model, said, old, ref, advantages, ranks[0].ends, case)
+            answers = _answers(model, said, old, ref, advantages, pruned, ranks[0].ends, case)
             want = model.gradient(_loss(answers, micro, case.method))
             for seen in ranks:
                 got = [u for u in seen.updates if u.batch == batch][at].gradients
@@ -150,8 +156,8 @@ def _advantages(
     records: list[dict[str, Any]],
     case: Case,
     errors: Errors,
-) -> list[float]:
-    """By the formulas, from the texts; compared with what the run wrote down."""
+) -> tuple[list[float], list[bool]]:
+    """By the formulas, from the texts, and who is pruned; the first compared with what the run wrote down."""
     texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
     parts = [
         [*scores(text, record["kind"])[: len(case.weights)], _shaping(one, case)]
@@ -173,6 +179,10 @@ def _advantages(
             for r, lp, base in zip(rewards, old, ref, strict=True)
         ]
     starts = range(0, len(rewards), size)
+    pruned = [False] * len(rewards)
+    if case.keep is not None and case.by == "variance":
+        pruned = _pruned([rewards[i : i + size] for i in starts], case)
+        rewards = [math.nan if out else r for r, out in zip(rewards, pruned, strict=True)]
     if case.normalises:
         grouped = normalise_then_sum([parts[i : i + size] for i in starts], weights, method)
     else:
@@ -180,10 +190,21 @@ def _advantages(
     if method.scale == "group":  # a group whose judged rewards are equal teaches nothing, whatever its KL is
         dead = [is_dead(group, method.floor, method.ddof) and not case.normalises for group in judged]
         grouped = [[0.0] * size if d else group for d, group in zip(dead, grouped, strict=True)]
-    found = [a for group in grouped for a in group]
+    if case.keep is not None and case.by == "advantage":
+        pruned = _pruned(grouped, case)
+    found = [
+        0.0 if out else a for a, out in zip((a for group in grouped for a in group), pruned, strict=True)
+    ]
     for advantage, record in zip(found, records, strict=True):
         errors.take("advantage", abs(record["advantage"] - advantage))
-    return found
+    return found, pruned
+
+
+def _pruned(groups: Sequence[Sequence[float]], case: Case) -> list[bool]:
+    """For each sample, whether `train.prune` leaves it out."""
+    assert case.keep is not None
+    kept = [kept_places(group, case.keep, case.by) for group in groups]
+    return [i not in places for group, places in zip(groups, kept, strict=True) for i in range(len(group))]
 
 
 def _shaping(one: Said, case: Case) -> float:
@@ -196,15 +217,16 @@ def _answers(
     old: list[list[float]],
     ref: list[list[float]],
     advantages: list[float],
+    pruned: list[bool],
     ends: list[int],
     case: Case,
 ) -> list[Answer]:
     found = []
-    for one, o, r, a in zip(said, old, ref, advantages, strict=True):
+    for one, o, r, a, out in zip(said, old, ref, advantages, pruned, strict=True):
         lp, entropy = model.tokens(one)
         cut = one.answer[-1] not in ends
-        counts = not (case.mask_truncated and cut)
-        found.append(Answer(list(lp), o, r, a, list(entropy), counts))
+        counts = not (case.mask_truncated and cut) and not out
+        found.append(Answer(list(lp), o, r, a, list(entropy), counts, out))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -59,7 +60,7 @@ def is_dead(rewards: Sequence[float], floor: float, ddof: int) -> bool:
 def group_advantages(groups: Sequence[Sequence[float]], method: Method) -> list[list[float]]:
     """Advantages of each sample of each group.
 
-    GRPO: (r - mean) / std of the group (DeepSeekMath, arXiv 2402.03300, section 4.1.2). Dr. GRPO: r - mean (arXiv
+    GRPO: (r - mean) / std of the group (DeepSeekMath, arXiv 2402.03300, outcome supervision). Dr. GRPO: r - mean (arXiv
     2503.20783). REINFORCE++-baseline: r - mean of the group, over the std of the whole batch (arXiv
     2501.03262). RLOO: r - mean of the other samples (arXiv 2402.14740).
     """
@@ -93,7 +94,7 @@ def _leave_one_out(rewards: Sequence[float], method: Method) -> list[float]:
 def normalise_then_sum(
     groups: Sequence[Sequence[Sequence[float]]], weights: Sequence[float], method: Method
 ) -> list[list[float]]:
-    """GDPO (arXiv 2601.05242, equations 4 to 6): each reward normalised in its group, summed by weight, then over the batch.
+    """GDPO (arXiv 2601.05242): each reward normalised in its group, summed by weight, then over the batch.
 
     A sample that lacks a verdict of any part has no total, so it is in none of the parts' means either.
     """
@@ -113,8 +114,29 @@ def normalise_then_sum(
     return [[0.0 if math.isnan(t) else (t - centre) / spread for t in total] for total in totals]
 
 
+def kept_places(values: Sequence[float], keep: int, by: str) -> set[int]:
+    """Which samples of a group pruning leaves: the largest advantages (CPPO, arXiv 2503.22342), the earlier of equals, or
+    the subset whose rewards vary most (PODS, arXiv 2504.13818); of such subsets the one with the most high rewards, of
+    equal rewards the earlier low and the later high ones."""
+    if by == "advantage":
+        return set(sorted(range(len(values)), key=lambda i: (-abs(values[i]), i))[:keep])
+    known = sorted((i for i, v in enumerate(values) if not math.isnan(v)), key=lambda i: values[i])
+    lost = [i for i in range(len(values)) if i not in known]
+    size = min(keep, len(known))
+    if not size:
+        return set(lost[:keep])
+
+    def spread(places: Sequence[int]) -> float:
+        return round(deviation([values[i] for i in places], 0), 9)
+
+    ends = [known[: size - high] + known[len(known) - high :] for high in range(size + 1)]
+    best = max(reversed(ends), key=spread)
+    assert spread(best) == max(spread(places) for places in combinations(known, size))
+    return set(best) | set(lost[: keep - size])
+
+
 def overlong(tokens: int, most: int, cache: float) -> float:
-    """DAPO's soft penalty (arXiv 2503.14476, equation 13): 0, then linear to -1 over the last `cache` of the cap."""
+    """DAPO's soft overlong punishment (arXiv 2503.14476): 0, then linear to -1 over the last `cache` of the cap."""
     room = cache * most
     if tokens <= most - room:
         return 0.0
@@ -122,7 +144,7 @@ def overlong(tokens: int, most: int, cache: float) -> float:
 
 
 def kl(estimator: str, lp: Tensor, ref: float, ratio: Tensor | float) -> Tensor:
-    """KL at one token: k1, k2, k3 (Schulman 2020; k3 is DeepSeekMath's equation 4), k3 times the ratio (DeepSeek-V3.2, equation 7)."""
+    """KL at one token: k1, k2, k3 (Schulman 2020; k3 is DeepSeekMath's estimator), k3 times the ratio (DeepSeek-V3.2's unbiased one)."""
     apart = lp - ref
     if estimator in ("k1_loss", "k1_reward"):
         return apart
@@ -142,14 +164,16 @@ class Answer:
     advantage: float
     entropy: list[Tensor] = field(default_factory=list)
     counts: bool = True
-    """False for a cut answer under `mask_truncated` (DAPO's overlong filtering, section 3.4): its tokens leave the loss."""
+    """False for a cut answer under `mask_truncated` (DAPO's overlong filtering): its tokens leave the loss."""
+    pruned: bool = False
+    """Left out as if it had not been sampled: neither in the loss nor in the number of answers."""
 
 
 def ratios(answer: Answer, method: Method) -> list[Tensor]:
     """The ratio that each token is weighed with.
 
-    A token's own (PPO, arXiv 1707.06347, equation 6), the whole answer's, length-normalised (GSPO, arXiv 2507.18071,
-    equation 7), or GSPO-token's (equation 14), whose value is the answer's and whose gradient is the token's.
+    A token's own (PPO, arXiv 1707.06347), the whole answer's, length-normalised (GSPO, arXiv 2507.18071), or that of its
+    token variant, whose value is the answer's and whose gradient is the token's.
     """
     logs = [lp - old for lp, old in zip(answer.lp, answer.old, strict=True)]
     if method.ratio == "token":
@@ -164,13 +188,21 @@ def token_losses(answer: Answer, method: Method) -> list[Tensor]:
     """What each token of an answer adds, before any mean: policy term and KL term."""
     found, a = [], answer.advantage
     for ratio, lp, ref in zip(ratios(answer, method), answer.lp, answer.ref, strict=True):
-        if method.loss == "cispo":  # MiniMax-M1, arXiv 2506.13585, equations 4 and 5; no lower bound
+        if method.loss == "cispo":  # CISPO in MiniMax-M1, arXiv 2506.13585; no lower bound
             assert method.cap is not None
             term = -min(float(ratio.detach()), method.cap) * a * lp
-        elif method.loss == "sapo":  # arXiv 2511.20347, equations 5 and 6
+        elif method.loss == "sapo":  # the soft gate of arXiv 2511.20347
             tau = 1.0 if a > 0 else 1.05
             term = -a * torch.sigmoid(tau * (ratio - 1)) * 4 / tau
-        else:  # PPO's clip, arXiv 1707.06347, equation 7; DAPO's two bounds, arXiv 2503.14476, equation 8
+        elif (
+            method.loss == "vespo"
+        ):  # arXiv 2602.10693: w^k exp(k' (1 - w)) of the whole answer's ratio, without a gradient
+            w = math.exp(
+                math.fsum(float(now.detach()) - then for now, then in zip(answer.lp, answer.old, strict=True))
+            )
+            k, decay = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
+            term = -(w**k) * math.exp(decay * (1 - w)) * a * lp
+        else:  # PPO's clipped surrogate, arXiv 1707.06347; DAPO's two bounds, arXiv 2503.14476
             low, high = 1 - method.clip_low, 1 + method.clip_high
             r = float(ratio.detach())
             bounded = min(max(r, low), high)
@@ -198,11 +230,11 @@ def weight(
 ) -> float:
     """What a token of `answer` is multiplied with before everything is summed.
 
-    grpo, sapo, gspo: mean over answers of the mean over tokens (DeepSeekMath, equation 3). dapo, cispo: mean over all
-    tokens (DAPO, equation 8). dr_grpo: a constant length (Dr. GRPO, appendix A). luspo: mean over answers of their sum.
+    grpo, sapo, gspo: mean over answers of the mean over tokens (DeepSeekMath). dapo, cispo, vespo: mean over all tokens
+    (DAPO). dr_grpo: a constant length (Dr. GRPO). luspo: mean over answers of their sum (LUSPO, arXiv 2602.05261).
     bnpo: mean over the tokens of its micro-batch (`mates`), of which there are `batches`.
     """
-    n = len(batch)
+    n = sum(not b.pruned for b in batch)
     if method.loss in ("grpo", "sapo"):
         return 1 / (n * len(answer.lp))
     if method.loss == "luspo":

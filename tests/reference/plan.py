@@ -88,6 +88,15 @@ def _advantages() -> Iterator[Planned]:
     for scale in ("group", "batch"):
         train = {"scale": scale, "kl": {"beta": 0.05, "estimator": "k1_reward"}, "inner_epochs": 2}
         yield _run("advantages", "k1_reward", scale, train=train)
+    for loss in ("vespo", "luspo"):
+        ratio = {"luspo": "sequence", "vespo": "token"}[loss]
+        for dead, micro in (("keep", BATCH), ("drop", 4)):
+            train = {"loss": loss, "ratio": ratio, "inner_epochs": 2, "dead_groups": dead}
+            yield _run("advantages", loss, dead, f"mb{micro}", train=train, sample={"micro_batch": micro})
+    for by in ("advantage", "variance"):
+        for loss in ("dapo", "grpo"):
+            train = {"loss": loss, "prune": {"keep": 2, "by": by}, "inner_epochs": 2}
+            yield _run("advantages", "prune", by, loss, train=train, sample={"micro_batch": 4})
     for micro in (1, 4, BATCH):
         train = {"dead_groups": "keep", "trl": {"entropy_coef": 0.1}}
         yield _run("advantages", "entropy_coef", f"mb{micro}", train=train, sample={"micro_batch": micro})

@@ -13,6 +13,7 @@ from tests.reference.formulas import (
     Method,
     group_advantages,
     is_clipped,
+    kept_places,
     kl,
     normalise_then_sum,
     overlong,
@@ -102,6 +103,21 @@ def test_capped_weights_lose_no_token() -> None:
 @pytest.mark.parametrize(("advantage", "slope"), [(1.0, -0.940015 * 1.5), (-1.0, 0.934140 * 1.5)])
 def test_the_soft_gate_decays_smoothly(advantage: float, slope: float) -> None:
     assert loss([math.log(1.5)], advantage, Method(loss="sapo"))[1] == pytest.approx([slope], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("advantage", "slope"), [(1.0, -(1.2**2) * math.exp(-0.6)), (-1.0, 1.2**3 * math.exp(-0.4))]
+)
+def test_the_soft_weight_is_of_the_whole_answer(advantage: float, slope: float) -> None:
+    _, gradients = loss([math.log(2.0), math.log(0.6)], advantage, Method(loss="vespo"))
+    assert gradients == pytest.approx([slope / 2] * 2)
+
+
+def test_pruning_keeps_the_largest_advantages_or_the_most_varied_rewards() -> None:
+    assert kept_places([0.5, -0.5, 1.0, -1.0], 2, "advantage") == {2, 3}
+    assert kept_places([0.0, 0.0, 0.0, 0.0], 2, "advantage") == {0, 1}
+    assert kept_places([0.2, 1.0, 0.6, 0.0], 2, "variance") == {1, 3}
+    assert kept_places([NAN, 1.0, NAN, NAN], 2, "variance") == {0, 1}
 
 
 @pytest.mark.parametrize(
