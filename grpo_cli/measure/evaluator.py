@@ -12,9 +12,12 @@ from grpo_cli.distributed.ranks import Alone, Shared
 from grpo_cli.measure.evaluation import Evaluation, Measured, measure
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
+from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.reward.judge import Judge, Judgement, Task
 from grpo_cli.reward.record import sample_record
+from grpo_cli.reward.spoken import judge_spoken, texts_of
 from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
+from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.run.records import SampleRecord
 
 
@@ -30,9 +33,13 @@ class Evaluator:
         policy: Policy,
         sampling: SamplingSettings,
         shared: Shared | None = None,
+        environment: Environment | None = None,
     ) -> None:
-        """`sampling` holds for all that `spec` leaves open; its seed is that of every round."""
+        """`sampling` holds for all that `spec` leaves open; its seed is that of every round. With an `environment` each sample
+        is an episode in one of the judge's worlds.
+        """
         self.spec, self.rows, self.judge = spec, split.rows, judge
+        self.episodes = Episodes.where_asked(environment, judge.worlds, engine, policy)
         self.engine, self.policy, self.shared = engine, policy, shared or Alone()
         self.sampling = replace(
             sampling,
@@ -43,7 +50,7 @@ class Evaluator:
             Task({name: of[i] for name, of in split.golds.items()}, row.prompt)
             for i, row in enumerate(split.rows)
         ]
-        self.prompt_ids = [policy.encode(row) for row in split.rows]
+        self.prompt_ids = [] if self.episodes else [policy.encode(row) for row in split.rows]
 
     def run(
         self, step: int, on_progress: Callable[[int, int], None] = lambda done, total: None
@@ -74,15 +81,10 @@ class Evaluator:
         self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
     ) -> Measured:
         began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
-        groups = self.engine.generate(
-            [Request(ids, samples) for ids in self.prompt_ids[rank:n:world]],
-            settings,
-            on_progress=lambda done, _: on_progress(done),
-        )
-        flat = [completion for group in groups for completion in group]
-        texts = self.policy.decode([c.token_ids for c in flat])
+        flat = self._completions(slice(rank, n, world), samples, settings, on_progress)
+        texts = texts_of(flat, self.policy.decode)
         tasks = [task for task in self.tasks[rank:n:world] for _ in range(samples)]
-        found = self.judge.judge(texts, tasks, [c.token_ids for c in flat])
+        found = judge_spoken(self.judge, flat, texts, tasks)
         judgements = [
             j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])
         ]
@@ -92,6 +94,22 @@ class Evaluator:
         return measure(
             records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
         )
+
+    def _completions(
+        self, some: slice, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
+    ) -> list[Completion]:
+        """`samples` of each of some rows, one row after the other."""
+
+        def progressed(done: int, _: int) -> None:
+            on_progress(done)
+
+        if self.episodes is not None:
+            play = self.episodes.open(self.rows[some], samples, settings.seed or 0)
+            groups = play.generate(settings, on_progress=progressed)
+        else:
+            asked = [Request(ids, samples) for ids in self.prompt_ids[some]]
+            groups = self.engine.generate(asked, settings, on_progress=progressed)
+        return [completion for group in groups for completion in group]
 
     def _records(
         self,

@@ -63,7 +63,8 @@ def sample_probe(
     seed, began = recipe.train.seed if seed is None else seed, time.perf_counter()
     places = sorted(random.Random(seed).sample(range(len(train.rows)), min(size.prompts, len(train.rows))))
     spec, sampling = Eval(samples=size.samples, k=[1], greedy=False), SamplingSettings.of(recipe.sample, seed)
-    evaluator = Evaluator(spec, train.take(places), judge, engine, policy, sampling, shared)
+    rows, world = train.take(places), recipe.environment
+    evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, shared, world)
     records = evaluator.run(0, on_progress).sampled.records
     probe = summarise(
         records,

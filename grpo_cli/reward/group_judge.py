@@ -9,6 +9,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judge, Judgement, Task
 from grpo_cli.reward.pay import Pay
+from grpo_cli.reward.spoken import judge_spoken, texts_of
 from grpo_cli.reward.streaming import EarlyJudge
 from grpo_cli.rollout.collect import Call, Sampled
 from grpo_cli.rollout.engine import OnFinish
@@ -37,7 +38,7 @@ class GroupJudge:
     def groups(self, sampled: Sequence[Sampled], call: Call) -> list[Group]:
         """A judged group for each sampled row, in order."""
         flat = [completion for s in sampled for completion in s.completions]
-        texts = iter(self.decode([completion.token_ids for completion in flat]))
+        texts = iter(texts_of(flat, self.decode))
         said = [[next(texts) for _ in s.completions] for s in sampled]
         found = iter(self._judgements(sampled, said))
         return [
@@ -49,8 +50,8 @@ class GroupJudge:
         if self.early is not None:
             return self.early.judgements([len(own) for own in said])
         tasks = [self.tasks[s.row] for s in sampled for _ in s.completions]
-        token_ids = [completion.token_ids for s in sampled for completion in s.completions]
-        return self.judge.judge([text for own in said for text in own], tasks, token_ids)
+        completions = [completion for s in sampled for completion in s.completions]
+        return judge_spoken(self.judge, completions, [text for own in said for text in own], tasks)
 
     def _group(self, sampled: Sampled, texts: list[str], judged: list[Judgement], call: Call) -> Group:
         judged, completions = self.judge.settled(judged), sampled.completions

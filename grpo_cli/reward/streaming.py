@@ -27,9 +27,13 @@ class EarlyJudge:
 
     @classmethod
     def where_it_pays(cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> EarlyJudge | None:
-        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together."""
+        """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together.
+
+        Episodes end together, after their environments have spoken: nothing is early.
+        """
         pays = any(verifier.runs_elsewhere for verifier in judge.verifiers.values())
-        return cls(judge, decode) if pays and not judge.wants_whole_batch else None
+        early = pays and not judge.wants_whole_batch and judge.worlds is None
+        return cls(judge, decode) if early else None
 
     @contextmanager
     def listening(self, tasks: Sequence[Task]) -> Iterator[OnFinish]:

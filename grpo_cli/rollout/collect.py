@@ -15,6 +15,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.engine import Completion, Engine, OnFinish, Request, SamplingSettings
+from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.rollout.reuse.engine import PrefixReuse
 
 Encode = Callable[[Row], list[int]]
@@ -75,8 +76,11 @@ class Collect(Generic[G]):
         progress: Progress,
         ranks: Ranks | None = None,
         reuse: PrefixReuse | None = None,
+        episodes: Episodes | None = None,
     ) -> None:
+        """`episodes`: what plays them, where a recipe has an environment; each sample is one then."""
         self.recipe, self.rows, self.engine, self.judges = recipe, rows, engine, judges
+        self.episodes = episodes
         self.encode, self.progress, self.ranks, self.reuse = encode, progress, ranks or Ranks(), reuse
 
     def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[G]:
@@ -94,20 +98,30 @@ class Collect(Generic[G]):
 
     def sample(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Sampled]:
         """`size` completions for each of this rank's rows, its samples from `first` on."""
-        prompts = [self.encode(self.rows[row]) for row in rows]
-        total = len(rows) * size
+        total, settings = len(rows) * size, self.settings(call)
         self.progress.phase("generate", 0, total)
-        generate = self.engine.generate
-        if self.reuse is not None:
-            generate = partial(self.reuse.generate, self.reuse.past.drafts(rows, first))
         with self.progress.timed("generate"), self.judges.listening(rows) as on_finish:
+            prompts, generate = self._opened(rows, size, settings, first)
             found = generate(
-                [Request(ids, size) for ids in prompts],
-                self.settings(call),
+                settings,
                 on_finish=on_finish,
                 on_progress=lambda done, _: self.progress.phase("generate", done, total),
             )
         return [Sampled(*each) for each in zip(rows, prompts, found, strict=True)]
+
+    def _opened(
+        self, rows: Sequence[int], size: int, settings: SamplingSettings, first: int
+    ) -> tuple[list[list[int]], Callable[..., list[list[Completion]]]]:
+        """The prompts of these rows, and what samples each of them `size` times under settings."""
+        if self.episodes is not None:
+            assert settings.seed is not None
+            play = self.episodes.open([self.rows[row] for row in rows], size, settings.seed, first)
+            return play.prompts, play.generate
+        prompts = [self.encode(self.rows[row]) for row in rows]
+        generate = self.engine.generate
+        if self.reuse is not None:
+            generate = partial(self.reuse.generate, self.reuse.past.drafts(rows, first))
+        return prompts, partial(generate, [Request(ids, size) for ids in prompts])
 
     def settings(self, call: Call) -> SamplingSettings:
         """The recipe's sampling with a seed of this call's own: no global random state is used."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grpo_verifiers.verifier import Played
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -48,11 +50,28 @@ class Episode:
     """The token budget ended it, not the environment nor `max_turns`."""
     problem: str = ""
     """Why there is no verdict, in one line."""
+    reason: str = ""
+    """The same as a short stable code."""
 
     @property
     def spoken(self) -> int:
         """Tokens that the model generated."""
         return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def played(self) -> Played:
+        """What a verifier is told of it."""
+        return Played(self.outcome, self.reason, self.problem)
+
+    @property
+    def transcript(self) -> str:
+        """The episode as text: each turn under who spoke."""
+        lines = []
+        for turn in self.turns:
+            lines.append(f"[assistant] {turn.text}")
+            if turn.observation:
+                lines.append(f"[environment] {turn.observation}")
+        return "\n".join(lines)
 
     def mask(self, length: int) -> list[int]:
         """1 for each of the completion's `length` tokens that the model generated, 0 for the environment's."""

@@ -34,6 +34,9 @@ class Clock:
         """Seconds by phase and of the whole step; `update` is what is in no other phase."""
         whole = now() - self.began - self.seconds.get("pause", Spent())
         phases = {name: self.seconds.get(name, Spent()) for name in ("generate", "verify")}
+        if "environment" in self.seconds:  # it acts while the engine waits
+            phases["environment"] = self.seconds["environment"]
+            phases["generate"] = (phases["generate"] - phases["environment"]).least(0.0)
         if "monitor" in self.seconds:
             phases["monitor"] = self.seconds["monitor"]
         phases["update"] = (whole - sum(phases.values(), Spent())).least(0.0)

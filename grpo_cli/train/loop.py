@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from grpo_cli.curriculum.drawing import Chosen
@@ -27,6 +28,7 @@ from grpo_cli.reward.group_judge import GroupJudge
 from grpo_cli.reward.judge import Judge, Task
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
+from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
 from grpo_cli.rollout.reuse.past import Past
 from grpo_cli.rollout.vllm.server import ServerLost
@@ -257,7 +259,10 @@ def judged_rollouts(
     """
     tasks = [Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)]
     judges = GroupJudge(recipe, judge, tasks, policy.decode)
-    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse)
+    episodes = Episodes.where_asked(
+        recipe.environment, judge.worlds, engine, policy, partial(progress.timed, "environment")
+    )
+    return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
 
 
 def sampled_entropy(groups: Sequence[Group]) -> float | None:

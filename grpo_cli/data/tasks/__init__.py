@@ -17,6 +17,9 @@ Split = Literal["train", "test"]
 TASKS: dict[str, str] = {
     "addition3": "grpo_cli.data.tasks.addition3",
     "metamath": "grpo_cli.data.tasks.metamath",
+    "keydoor": "grpo_cli.environments.worlds.keydoor",
+    "guess": "grpo_cli.environments.worlds.guess",
+    "calculator": "grpo_cli.environments.worlds.calculator",
 }
 
 

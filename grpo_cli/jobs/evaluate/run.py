@@ -35,6 +35,12 @@ def _measure(place: Place, display: Display, seed: int, noun: str) -> Evaluation
         assert opened.held_out is not None
         sampling = SamplingSettings(recipe.sample.max_tokens, recipe.sample.temperature, seed=seed)
         evaluator = Evaluator(
-            recipe.eval, opened.held_out, opened.judge, opened.engine, opened.policy, sampling
+            recipe.eval,
+            opened.held_out,
+            opened.judge,
+            opened.engine,
+            opened.policy,
+            sampling,
+            environment=recipe.environment,
         )
         return evaluator.run(0, lambda done, total: display.progress(noun, done, total))

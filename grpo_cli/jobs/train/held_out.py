@@ -22,7 +22,14 @@ class HeldOut:
         sample, self.running = place.recipe.sample, running
         sampling = SamplingSettings(sample.max_tokens, sample.temperature, seed=place.recipe.train.seed)
         self.evaluator = Evaluator(
-            place.recipe.eval, place.held_out, place.judge, engine, place.policy, sampling, running.ranks
+            place.recipe.eval,
+            place.held_out,
+            place.judge,
+            engine,
+            place.policy,
+            sampling,
+            running.ranks,
+            place.recipe.environment,
         )
 
     def measure(self, step: int) -> None:

@@ -1,0 +1,82 @@
+"""keydoor: fetch a key on a grid, then walk to the door; one letter a turn, one signal at the end.
+
+The prompt says where key and door are, an observation whether the key is had and where one stands (`k0x3y4`: 6 bytes, for
+the embedded model counts bytes). A random walk gets there now and then; what a milestone adds is that the key is half the way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+OPTIONS = ("size", "test_size", "seed", "grid")
+MOVES = {"n": (0, -1), "s": (0, 1), "e": (1, 0), "w": (-1, 0)}
+
+
+def rows(
+    split: str, size: int = 2_000, test_size: int = 256, seed: int = 7, grid: int = 6
+) -> Iterator[dict[str, Any]]:
+    """`size` training layouts, or the `test_size` held-out ones, of a grid of `grid` x `grid`; none stands in both."""
+    cells = [(x, y) for y in range(grid) for x in range(grid)]
+    layouts = [(a, b, c) for a in cells for b in cells for c in cells if len({a, b, c}) == 3]
+    random.Random(f"{seed}/{grid}").shuffle(layouts)
+    wanted = islice(layouts, test_size) if split == "test" else islice(layouts, test_size, test_size + size)
+    for start, key, door in wanted:
+        yield {
+            "question": f"key x{key[0]}y{key[1]} door x{door[0]}y{door[1]} ",
+            "grid": grid,
+            "start": list(start),
+            "key": list(key),
+            "door": list(door),
+        }
+
+
+class Keydoor:
+    """One layout. `picture` shows the grid instead of the place: longer, and easier to read for a person."""
+
+    def __init__(self, picture: bool = False) -> None:
+        self.picture = picture
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str:
+        """Back to the start, without the key."""
+        self.grid = int(row["grid"])
+        self.at, self.key, self.door = tuple(row["start"]), tuple(row["key"]), tuple(row["door"])
+        self.has_key = False
+        return self._seen()
+
+    def step(self, action: str) -> dict[str, Any]:
+        """A letter of n, s, e, w; a wall leaves one where one is."""
+        move = MOVES.get(action.strip())
+        if move is None:
+            return {"observation": self._seen(), "state": self._place(), "valid": False}
+        self.at = self._after(move)
+        found = self.at == self.key and not self.has_key
+        self.has_key = self.has_key or found
+        is_there = self.has_key and self.at == self.door
+        return {
+            "observation": self._seen(),
+            "state": self._place(),
+            "reward": float(is_there),
+            "done": is_there,
+            "milestone": "key" if found else None,
+        }
+
+    def demonstrate(self) -> str:
+        """Any move that is not into a wall: the form of an action, and nothing about the way."""
+        return random.choice([name for name, move in MOVES.items() if self._after(move) != self.at])
+
+    def _after(self, move: tuple[int, int]) -> tuple[int, ...]:
+        x, y = self.at[0] + move[0], self.at[1] + move[1]
+        return (x, y) if 0 <= x < self.grid and 0 <= y < self.grid else self.at
+
+    def _place(self) -> str:
+        return f"k{int(self.has_key)}x{self.at[0]}y{self.at[1]}"
+
+    def _seen(self) -> str:
+        if not self.picture:
+            return self._place()
+        marks = {self.door: "D", **({} if self.has_key else {self.key: "K"}), self.at: "@"}
+        lines = ["".join(marks.get((x, y), ".") for x in range(self.grid)) for y in range(self.grid)]
+        return "\n".join(lines) + ("\nkey" if self.has_key else "")

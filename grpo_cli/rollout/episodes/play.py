@@ -1,0 +1,209 @@
+"""Episodes of many turns: all that run take a turn at once, then the environment answers each, until none is left.
+
+    ids = prompt | a1 | o1 | a2 | o2 | … | an        what the model said, and what was said to it between its turns
+
+Ids are appended and never encoded again. Each request has a seed of row, sample and turn alone, so that an episode is the
+same whoever plays beside it, on one process or many. The last observation is never appended: an episode ends on a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+from grpo_cli.data.rows import Row
+from grpo_cli.environments.pool import Fault, Worlds
+from grpo_cli.errors import DataError, SetupError
+from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.turns import Suffixes
+from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.rollout.engine import Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
+from grpo_cli.rollout.episodes.running import LiveEpisode, mixed
+
+Timed = Callable[[], AbstractContextManager[None]]
+"""Counts the seconds that environments take."""
+
+
+class Episodes:
+    """Plays episodes of a recipe's environment with an engine."""
+
+    def __init__(
+        self,
+        spec: Environment,
+        worlds: Worlds,
+        engine: Engine,
+        policy: Policy,
+        suffixes: Suffixes,
+        timed: Timed = nullcontext,
+    ) -> None:
+        """Raises SetupError where the engine cannot play."""
+        if engine.one_stream:
+            raise SetupError(
+                f"the engine `{engine.name}` draws all samples from one stream, so an episode would differ with its neighbours",
+                hint="only the engine `graph` and vLLM in the same process play episodes, and `graph` does not drive this model",
+            )
+        self.spec, self.worlds, self.engine = spec, worlds, engine
+        self.policy, self.suffixes, self.timed = policy, suffixes, timed
+
+    @classmethod
+    def where_asked(
+        cls,
+        spec: Environment | None,
+        worlds: Worlds | None,
+        engine: Engine,
+        policy: Policy,
+        timed: Timed = nullcontext,
+    ) -> Episodes | None:
+        """For a recipe with an environment, whose worlds have started; None for another.
+
+        Raises:
+            SetupError: the engine, or the chat template, does not go on turn by turn.
+        """
+        if spec is None or worlds is None:
+            return None
+        name = str(getattr(policy.model, "name_or_path", "")) or "the model"
+        suffixes = Suffixes.of(policy.tokenizer, policy.end_ids, spec.role, name, policy.chat)
+        return cls(spec, worlds, engine, policy, suffixes, timed)
+
+    def open(self, rows: Sequence[Row], size: int, seed: int, first: int = 0) -> Play:
+        """`size` episodes of each row, from sample `first` on, with what their worlds said at the start.
+
+        Raises:
+            DataError: a row that the environment cannot begin with, or whose prompt leaves no room.
+        """
+        seeds = [mixed(seed, row.id) for row in rows]
+        with self.timed():
+            opened = self.worlds.open(
+                [(row.fields, number) for row, number in zip(rows, seeds, strict=True) for _ in range(size)]
+            )
+        running = []
+        for r, row in enumerate(rows):
+            mine = opened[r * size : (r + 1) * size]
+            said = begun_alike(row, [found for _, found in mine])
+            prompt = self.policy.encode(with_observation(row, said))
+            running += [
+                LiveEpisode(r, first + s, world, prompt, said, f"{seed}/{row.id}/{first + s}")
+                for s, (world, _) in enumerate(mine)
+            ]
+        return Play(self, rows, running, first)
+
+
+@dataclass(slots=True)
+class Play:
+    """Episodes that were opened together."""
+
+    of: Episodes
+    rows: Sequence[Row]
+    running: list[LiveEpisode]
+    first: int
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """The prompt of each row, with what its world said at the start."""
+        found = {episode.row: episode.prompt for episode in self.running}
+        return [found[r] for r in range(len(self.rows))]
+
+    def generate(
+        self,
+        settings: SamplingSettings,
+        on_finish: OnFinish | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Completion]]:
+        """One completion an episode, by row.
+
+        Raises:
+            DataError: a prompt and an episode do not fit the model's context.
+        """
+        self._check_room(settings.max_tokens)
+        total, done = len(self.running), 0
+        for turn in range(self.of.spec.max_turns):
+            live = [episode for episode in self.running if not episode.is_over]
+            if not live:
+                break
+            self._speak(live, turn, settings)
+            self._act(live, turn, settings.max_tokens)
+            now = sum(episode.is_over for episode in self.running)
+            if on_progress and now > done:
+                on_progress(now, total)
+            done = now
+        found: list[list[Completion]] = [[] for _ in self.rows]
+        for episode, completion in zip(self.running, self._completions(), strict=True):
+            found[episode.row].append(completion)
+            if on_finish:
+                on_finish(episode.row, episode.sample - self.first, completion)
+        return found
+
+    def _check_room(self, budget: int) -> None:
+        context = self.of.policy.context
+        for row, prompt in zip(self.rows, self.prompts, strict=True):
+            if context is not None and len(prompt) + budget > context:
+                raise DataError(
+                    f"the prompt has {len(prompt)} tokens with what the environment says at the start; with"
+                    f" {budget} of `sample.max_tokens` that is more than the model's context of {context}",
+                    place=row.place,
+                    hint="lower `sample.max_tokens`, or take a model with a longer context",
+                )
+
+    def _speak(self, live: Sequence[LiveEpisode], turn: int, settings: SamplingSettings) -> None:
+        """A turn of each. Those that are near the end of their budget are asked apart: their turns are shorter."""
+        longest = self.of.spec.turn_tokens or settings.max_tokens
+        room = [(e, settings.max_tokens - len(e.ids)) for e in live]
+        wide = replace(settings, max_tokens=longest)
+        self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
+        self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
+        for episode in live:
+            is_stopped = episode.ids[-1] in self.of.suffixes.ends
+            if len(episode.ids) >= settings.max_tokens and not is_stopped:
+                episode.cut()
+
+    def _ask(
+        self, some: Sequence[LiveEpisode], turn: int, settings: SamplingSettings, *, is_whole: bool
+    ) -> None:
+        """`is_whole`: the limit of tokens is that of the episode, not of the turn."""
+        if not some:
+            return
+        requests = [
+            Request(
+                e.prompt if is_whole else e.prompt + e.ids,
+                1,
+                mixed(e.seed, turn),
+                tuple(e.ids) if is_whole else (),
+            )
+            for e in some
+        ]
+        for episode, (completion,) in zip(some, self.of.engine.generate(requests, settings), strict=True):
+            episode.say(completion)
+
+    def _act(self, spoken: Sequence[LiveEpisode], turn: int, budget: int) -> None:
+        """What the environment makes of the newest turn of each; a turn that the budget cut off is not shown to it."""
+        texts = self.of.policy.decode([e.ids[e.turns[-1].start :] for e in spoken])
+        acting = [(e, text) for e, text in zip(spoken, texts, strict=True) if not e.is_over]
+        for episode, text in zip(spoken, texts, strict=True):
+            episode.note(text)
+        with self.of.timed():
+            steps = self.of.worlds.step([(e.world, text) for e, text in acting])
+        for (episode, text), step in zip(acting, steps, strict=True):
+            if isinstance(step, Fault):
+                episode.fail(step)
+                continue
+            episode.note(text, step, self.of.spec.invalid_penalty)
+            if step.done or turn + 1 == self.of.spec.max_turns:
+                episode.is_over = True
+                continue
+            suffix = self.of.suffixes(step.observation, episode.ids[-1])
+            if len(episode.ids) + len(suffix) + 1 > budget:
+                episode.cut()
+            else:
+                episode.hear(suffix)
+
+    def _completions(self) -> list[Completion]:
+        whole = [episode for episode in self.running if episode.fault is None]
+        with self.of.timed():
+            found = self.of.worlds.score([episode.world for episode in whole])
+        scores: dict[tuple[int, int], float | Fault | None] = {
+            episode.place: score for episode, score in zip(whole, found, strict=True)
+        }
+        penalty = self.of.spec.invalid_penalty
+        return [e.completion(scores.get(e.place, e.fault), penalty) for e in self.running]
