@@ -132,6 +132,7 @@ def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Work
     """
     recipe, display = rows.recipe, rows.display
     policy = replace(policy, chat=chat_options(recipe))
+    policy = policy.without(recipe.sample.ban, can_stop=bool(recipe.sample.stop))
     fitting = {
         which: fit_split(recipe, split, which, policy, display, served if which == "train" else None)
         for which, split in rows.splits.items()

@@ -17,6 +17,7 @@ import torch
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
+from grpo_cli.policy.ban import lifted
 from grpo_cli.policy.model import cache_root
 from grpo_cli.policy.muon import orthogonal_dtype
 from grpo_cli.policy.policy import Policy
@@ -58,17 +59,29 @@ def warm_up(
     """
     if not recipe.warmup:
         return None
+    with lifted(policy.model):
+        return _warmed(recipe, recipe.warmup, policy, rows, base, on_progress)
+
+
+def _warmed(
+    recipe: Recipe,
+    asked: Sequence[WarmupPhase],
+    policy: Policy,
+    rows: Sequence[Row],
+    base: Path | None,
+    on_progress: Callable[[int, int], None],
+) -> ColdStart:
     phases = [
         (phase, load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base))
         if phase.data is not None
         else (phase, rows)
-        for phase in recipe.warmup
+        for phase in asked
     ]
     device = policy.device.type
     threads = torch.get_num_threads() if device == "cpu" else 0
     # other numbers than those of torch's Muon, which older versions kept under the same key
     kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
-    muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase in recipe.warmup) else ""
+    muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase in asked) else ""
     return cold_start(
         policy,
         phases,

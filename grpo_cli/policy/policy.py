@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.errors import RecipeError
+from grpo_cli.policy.ban import ban, banned_ids
 from grpo_cli.policy.half import half_pays
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.tokens import encode, end_tokens
@@ -26,8 +28,8 @@ class Policy:
     """A model on its device, with its tokenizer.
 
     `autocast` is what forward passes compute in, in training and generation alike (None: in the weights' own type);
-    any of `end_ids` ends a completion; `chat` are options of the chat template. `is_pretrained` is False for random
-    weights.
+    any of `end_ids` ends a completion; `chat` are options of the chat template; tokens in `banned` have probability 0 in
+    all that the model says. `is_pretrained` is False for random weights.
     """
 
     model: CausalLM
@@ -37,6 +39,7 @@ class Policy:
     end_ids: frozenset[int]
     is_pretrained: bool = True
     chat: Mapping[str, Any] = field(default_factory=dict)
+    banned: frozenset[int] = frozenset()
 
     @classmethod
     def of(
@@ -57,6 +60,23 @@ class Policy:
     def vocabulary(self) -> int:
         """How many token ids the model knows."""
         return int(causal_model(self.model).get_input_embeddings().num_embeddings)
+
+    def without(self, texts: Sequence[str], *, can_stop: bool) -> Policy:
+        """The policy that never says the tokens of these texts; `can_stop`: samples end otherwise than with an end token too.
+
+        Raises:
+            RecipeError: a text is no single token, or nothing would be left to end a sample.
+            SetupError: the model's head does not take it.
+        """
+        found = banned_ids(texts, self.tokenizer)
+        if self.end_ids and self.end_ids <= set(found.values()) and not can_stop:
+            raise RecipeError(
+                "it takes every token away that ends a completion: all would be cut at `sample.max_tokens`",
+                place="`sample.ban`",
+                hint="leave one of them, or say with `sample.stop` what ends a completion",
+            )
+        ban(self.model, sorted(set(found.values())))
+        return replace(self, banned=frozenset(found.values()))
 
     def encode(self, row: Row) -> list[int]:
         """The token ids of a row's prompt."""

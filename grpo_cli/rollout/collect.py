@@ -134,16 +134,7 @@ class Collect(Generic[G]):
 
 def sampling(recipe: Recipe, seed: int | None = None) -> SamplingSettings:
     """How a recipe samples."""
-    s = recipe.sample
-    return SamplingSettings(
-        max_tokens=s.max_tokens,
-        temperature=s.temperature,
-        top_p=s.top_p,
-        top_k=s.top_k,
-        min_p=s.min_p,
-        repetition_penalty=s.repetition_penalty,
-        seed=seed,
-    )
+    return SamplingSettings.of(recipe.sample, seed)
 
 
 def step_seed(seed: int, step: int) -> int:

@@ -63,7 +63,8 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How to sample. temperature 0 is greedy; top_p 1, top_k 0, min_p 0, repetition_penalty 1 switch each rule off."""
+    """How to sample. temperature 0 is greedy; top_p 1, top_k 0, min_p 0, repetition_penalty 1 switch each rule off. A sample
+    ends with an end token, at `max_tokens`, or with the token that completes one of the texts in `stop`."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -72,9 +73,10 @@ class SamplingSettings:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     seed: int | None = None
+    stop: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, sample: Sample, seed: int) -> SamplingSettings:
+    def of(cls, sample: Sample, seed: int | None = None) -> SamplingSettings:
         """What a recipe's `sample` says."""
         return cls(
             max_tokens=sample.max_tokens,
@@ -84,7 +86,13 @@ class SamplingSettings:
             min_p=sample.min_p,
             repetition_penalty=sample.repetition_penalty,
             seed=seed,
+            stop=tuple(sample.stop),
         )
+
+    @classmethod
+    def measuring(cls, sample: Sample, seed: int) -> SamplingSettings:
+        """The same for held-out rows: the policy's own distribution, whatever training leaves out of it."""
+        return cls(sample.max_tokens, sample.temperature, seed=seed, stop=tuple(sample.stop))
 
     @property
     def greedy(self) -> bool:

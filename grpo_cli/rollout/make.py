@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from grpo_cli.policy.contract import Tokenizer
     from grpo_cli.policy.policy import Policy
     from grpo_cli.recipe.sections.method import Sample
 
@@ -25,7 +26,7 @@ NAMES = ("auto", "graph", "transformers", "vllm")
 def make_engine(
     name: str,
     model: nn.Module,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     *,
     end_ids: Iterable[int] | None = None,
     pad_id: int | None = None,
@@ -49,14 +50,14 @@ def make_engine(
     if name != "transformers":
         reason = supports(model)
         if reason is None:
-            return _graph(model, ends, max_rows, autocast, say or (lambda _: None))
+            return _graph(model, ends, tokenizer, max_rows, autocast, say or (lambda _: None))
         if name == "graph":
             raise SetupError(
                 f"the engine `graph` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
             )
         if say:
             say(f"generating with `transformers`, not `graph`: {reason}")
-    return TransformersEngine(model, ends, pad_id=pad_id)
+    return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)
 
 
 def policy_engine(name: str, policy: Policy, say: Callable[[str], None]) -> Engine:
@@ -96,6 +97,7 @@ def measuring_engine(sample: Sample, policy: Policy, say: Callable[[str], None])
 def _graph(
     model: nn.Module,
     ends: set[int],
+    tokenizer: Tokenizer | None,
     max_rows: int | None,
     autocast: torch.dtype | None,
     say: Callable[[str], None],
@@ -117,7 +119,8 @@ def _graph(
 
     if next(model.parameters()).device.type != "cuda":
         swaps = proven_lean(model) if autocast is None else []
-        return GraphEngine(model, ends, max_rows=max_rows or CPU_ROWS, autocast=autocast, swaps=swaps)
+        rows = max_rows or CPU_ROWS
+        return GraphEngine(model, ends, max_rows=rows, autocast=autocast, swaps=swaps, tokenizer=tokenizer)
     with numerics(model, autocast):
         shadow, attention = proven_shadow(model, autocast, say), proven_attention(model, say)
         swaps = proven_swaps(model, say)
@@ -133,6 +136,7 @@ def _graph(
         "max_rows": rows,
         "prefill_tokens": CUDA_PREFILL,
         "autocast": autocast,
+        "tokenizer": tokenizer,
         **fused,
     }
     engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)

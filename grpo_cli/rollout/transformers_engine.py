@@ -11,9 +11,12 @@ from grpo_cli.errors import TrainingError
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT, check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.stop_words import StopWords, completion, stop_words
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from grpo_cli.policy.contract import Tokenizer
 
 
 class TransformersEngine:
@@ -22,8 +25,15 @@ class TransformersEngine:
     name = "transformers"
     can_continue, exact_logps, one_stream, is_live = False, False, True, True
 
-    def __init__(self, model: nn.Module, end_ids: Collection[int], *, pad_id: int | None = None) -> None:
-        self.model, self.end_ids = model, sorted(end_ids)
+    def __init__(
+        self,
+        model: nn.Module,
+        end_ids: Collection[int],
+        *,
+        pad_id: int | None = None,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        self.model, self.end_ids, self.tokenizer = model, sorted(end_ids), tokenizer
         self.pad_id = pad_id if pad_id is not None else (self.end_ids[0] if self.end_ids else 0)
         base: Any = causal_model(model)
         self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
@@ -56,7 +66,8 @@ class TransformersEngine:
             for q in requests
             for _ in range(q.n)
         ]
-        watch = SampleWatch(places, longest, set(self.end_ids), settings, on_finish, on_progress)
+        stops = stop_words(settings.stop, self.tokenizer)
+        watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
         devices = [device] if device.type == "cuda" else []
         with evaluating(base), torch.random.fork_rng(devices, enabled=settings.seed is not None):
             if settings.seed is not None:
@@ -70,8 +81,8 @@ class TransformersEngine:
                 synced_gpus=False,  # these weights are whole: under ZeRO-3 transformers would wait for other ranks
             )
         done: list[list[Completion]] = [[] for _ in requests]
-        for (request, _), completion in zip(places, watch.completions(), strict=True):
-            done[request].append(completion)
+        for (request, _), found in zip(places, watch.completions(), strict=True):
+            done[request].append(found)
         return done
 
     def release(self) -> None:
@@ -99,18 +110,19 @@ class SampleWatch:
     def __init__(
         self,
         places: list[tuple[int, int]],
-        longest: int,
         end_ids: set[int],
         settings: SamplingSettings,
+        stops: StopWords | None,
         on_finish: OnFinish | None,
         on_progress: OnProgress | None,
     ) -> None:
-        self.places, self.longest, self.end_ids, self.settings = places, longest, end_ids, settings
+        self.places, self.end_ids, self.settings, self.stops = places, end_ids, settings, stops
         self.on_finish, self.on_progress = on_finish, on_progress
         self.raw: Tensor | None = None
         self.tokens: list[list[int]] = [[] for _ in places]
         self.logps: list[list[float]] = [[] for _ in places]
         self.open = set(range(len(places)))
+        self.stopped: set[int] = set()
 
     def processors(self) -> list[Any]:
         """The recorder, then the rules in the order Hugging Face applies them."""
@@ -138,7 +150,7 @@ class SampleWatch:
         return scores
 
     def stop(self, input_ids: Tensor, _: Tensor, **__: object) -> Tensor:
-        """Called after each token: takes it down with its log-prob. Never stops a row itself."""
+        """Called after each token: takes it down with its log-prob. (rows,), True where a stop word has ended the row."""
         import torch
 
         assert self.raw is not None
@@ -151,7 +163,13 @@ class SampleWatch:
                 continue
             self.tokens[row].append(token)
             self.logps[row].append(logps[row])
-            if token in self.end_ids or len(self.tokens[row]) == self.settings.max_tokens:
+            if self.stops is not None and self.stops.end_with(self.tokens[row]):
+                self.stopped.add(row)
+            if (
+                token in self.end_ids
+                or row in self.stopped
+                or len(self.tokens[row]) == self.settings.max_tokens
+            ):
                 ended.append(row)
         for row in ended:
             self.open.discard(row)
@@ -159,11 +177,11 @@ class SampleWatch:
                 self.on_finish(*self.places[row], self._completion(row))
         if self.on_progress and ended:
             self.on_progress(len(self.places) - len(self.open), len(self.places))
-        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+        return torch.tensor([row in self.stopped for row in range(len(self.places))], device=input_ids.device)
 
     def _completion(self, row: int) -> Completion:
-        finish = "stop" if self.tokens[row][-1] in self.end_ids else "length"
-        return Completion(self.tokens[row], self.logps[row], finish)  # type: ignore[arg-type]
+        is_stopped = row in self.stopped
+        return completion(self.tokens[row], self.logps[row], self.end_ids, is_stopped=is_stopped)
 
     def completions(self) -> list[Completion]:
         """One for each place."""

@@ -52,6 +52,7 @@ from grpo_cli.train.trl_hooks import (
     LogProbSource,
     Prompt,
     Samples,
+    leave_out_cut,
     reward,
     swapped_source,
 )
@@ -124,6 +125,8 @@ class Trainer(ShardedTrainer):
         samples = self.samples
         with self.reading(self._rollout(samples) if self.takes_logps else self.source):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
+        if self.loop.recipe.train.mask_truncated:
+            leave_out_cut(out, samples.completions, self.accelerator)
         self.before = self._measured(self.before, out, samples)
         return self._credited(self.before, out, samples.places)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 from grpo_cli.distributed.sharding import set_precision, trainer_fields
 from grpo_cli.errors import SetupError
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.vllm.engine import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
 
 GPU_TOKENS_A_FORWARD = (
@@ -90,7 +92,12 @@ def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: i
 
 
 def grpo_config(
-    recipe: Recipe, folder: Path, batch: Batching, device: torch.device, half: bool
+    recipe: Recipe,
+    folder: Path,
+    batch: Batching,
+    device: torch.device,
+    half: bool,
+    banned: Collection[int] = (),
 ) -> GRPOConfig:
     """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
     train, on_cpu = recipe.train, device.type == "cpu"
@@ -114,7 +121,6 @@ def grpo_config(
         "importance_sampling_level": "sequence" if train.ratio == "sequence" else "token",
         "epsilon": train.clip.low,
         "epsilon_high": train.clip.high if train.clip.cap is None else train.clip.cap,
-        "mask_truncated_completions": train.mask_truncated,
         # TRL's own default is the model's coefficient: a term that rows left out for a zero advantage would miss
         "router_aux_loss_coef": 0.0,
         "logging_steps": 1,
@@ -134,19 +140,24 @@ def grpo_config(
         "ignore_data_skip": True,
     }
     if recipe.sample.engine == "vllm":
-        fields |= vllm_fields(recipe)
+        fields |= vllm_fields(recipe, banned)
     strategy = recipe.launch.strategy
     config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
     set_precision(config, strategy, half)
     return config
 
 
-def vllm_fields(recipe: Recipe) -> dict[str, Any]:
+def vllm_fields(recipe: Recipe, banned: Collection[int] = ()) -> dict[str, Any]:
     """What TRL needs to start vLLM and to sample with it."""
     sample, vllm = recipe.sample, dict(recipe.sample.vllm)
     if vllm.get("server_base_url"):  # with a slash at its end TRL would look for the server for ever
         vllm["server_base_url"] = address(vllm)
-    rules = {name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
+    rules: dict[str, Any] = {
+        name: getattr(sample, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")
+    }
+    more = stop_and_ban(sample.stop, banned)
+    if more:
+        rules["generation_kwargs"] = more
     return {"use_vllm": True, **rules, **{f"vllm_{name}": value for name, value in vllm.items()}}
 
 

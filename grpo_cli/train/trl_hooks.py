@@ -179,6 +179,17 @@ def score(trainer: Scoring, out: Batch, rows: int | None = None) -> Tensor:
     return logps
 
 
+def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Accelerator) -> None:
+    """Take cut completions out of the loss (DAPO's overlong filtering). TRL's own switch knows end tokens only, and would take
+    one that a stop word ended for cut."""
+    whole_B = torch.tensor([c.finish == "stop" for c in completions], device=accelerator.device)
+    counted_BT = out["completion_mask"] * whole_B[:, None].int()
+    out["completion_mask"] = counted_BT
+    if "tool_mask" in out:
+        counted_BT = counted_BT * out["tool_mask"]
+    out["num_items_in_batch"] = accelerator.gather(counted_BT.sum()).sum()
+
+
 @dataclass(frozen=True)
 class Samples:
     """This rank's stretch of a batch; a group may go on on the next rank."""

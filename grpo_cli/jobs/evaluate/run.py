@@ -33,7 +33,7 @@ def _measure(place: Place, display: Display, seed: int, noun: str) -> Evaluation
         recipe, place.base, display, splits=["eval"], load=lambda device: open_model(place, device)
     ) as opened:
         assert opened.held_out is not None
-        sampling = SamplingSettings(recipe.sample.max_tokens, recipe.sample.temperature, seed=seed)
+        sampling = SamplingSettings.measuring(recipe.sample, seed)
         evaluator = Evaluator(
             recipe.eval,
             opened.held_out,

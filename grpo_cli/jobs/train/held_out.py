@@ -19,8 +19,8 @@ class HeldOut:
 
     def __init__(self, running: Running, place: Workplace, engine: Engine) -> None:
         assert place.held_out is not None
-        sample, self.running = place.recipe.sample, running
-        sampling = SamplingSettings(sample.max_tokens, sample.temperature, seed=place.recipe.train.seed)
+        self.running = running
+        sampling = SamplingSettings.measuring(place.recipe.sample, place.recipe.train.seed)
         self.evaluator = Evaluator(
             place.recipe.eval,
             place.held_out,

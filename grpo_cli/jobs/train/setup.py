@@ -186,7 +186,9 @@ def make_trainer(
         trainer = Trainer(
             parts.loop,
             model=policy.model,
-            args=grpo_config(recipe, partial, batch, policy.device, policy.autocast is not None),
+            args=grpo_config(
+                recipe, partial, batch, policy.device, policy.autocast is not None, policy.banned
+            ),
             tokenizer=policy.tokenizer,
             callbacks=callbacks,
             on_checkpoint=on_checkpoint,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole
+from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
 Estimator = Literal["k1_loss", "k1_reward", "k2", "k3", "k3_corrected"]
@@ -51,6 +51,10 @@ class Sample(Section):
     """Leave out tokens less likely than this share of the likeliest; above 0 training is off-policy."""
     repetition_penalty: Above0 = 1.0
     """Make repeated tokens less likely; other than 1 training is off-policy."""
+    stop: list[Words] = Field(default_factory=list)
+    """Texts that end a completion. The token that completes one is its last, and it counts as whole, not as truncated."""
+    ban: list[Words] = Field(default_factory=list)
+    """Tokens that are never drawn, each by its text. Training scores without them too, so it stays on-policy."""
     engine: Literal["auto", "graph", "transformers", "vllm"] = "auto"
     """Who generates; `auto` takes graph where it can drive the model, else transformers. vllm must be asked for."""
     micro_batch: Whole | None = None

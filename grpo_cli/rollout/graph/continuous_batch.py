@@ -13,6 +13,8 @@ from grpo_cli.rollout.decoding.state import Batch, accept
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request
 from grpo_cli.rollout.graph.schedule import Schedule, Start, chunk_by_tokens, plan_moves, worth_refilling
 from grpo_cli.rollout.graph.stepper import Stepper
+from grpo_cli.rollout.graph.stops import Looks
+from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,9 +34,11 @@ class ContinuousBatch:
         stepper: Stepper,
         requests: Sequence[Request],
         schedule: Schedule,
+        stops: StopWords | None = None,
     ) -> None:
         self.batch, self.forward, self.stepper = batch, forward, stepper
         self.requests, self.schedule = requests, schedule
+        self.looks = Looks(stops) if stops is not None else None
         self.device = batch.store.layout.device
         self.running: list[int] = []
         self.fed: list[int] = []
@@ -117,6 +121,8 @@ class ContinuousBatch:
         for start in starts:
             column = len(self.requests[start.request].ids)
             for sample in start.samples:
+                if self.looks is not None:
+                    self.looks.begin(sample, self.requests[start.request].begun)
                 if len(rows) < len(idle):
                     row = idle[len(rows)]
                     self.running[row], self.fed[row] = sample, column
@@ -152,6 +158,7 @@ class ContinuousBatch:
     def _collect(self) -> list[int]:
         """The samples that just ended, taken out of their rows."""
         sink = self.batch.out.sink
+        self._stop()
         now: list[int] = self.batch.rows.sample[: len(self.running)].tolist()
         ended = [row for row, sample in enumerate(self.running) if sample != IDLE and now[row] == sink]
         if not ended:
@@ -164,13 +171,24 @@ class ContinuousBatch:
         self._close()
         return samples
 
+    def _stop(self) -> None:
+        """Takes samples that a stop word has ended off their rows."""
+        if self.looks is None:
+            return
+        ended = self.looks.look(self.batch.out, [sample for sample in self.running if sample != IDLE])
+        rows = [row for row, sample in enumerate(self.running) if sample in ended]
+        if rows:
+            self.batch.rows.idle(self._tensor(rows), self.batch.out.sink)
+
     def _completions(self, samples: list[int]) -> list[Completion]:
         out, index = self.batch.out, self._tensor(samples)
-        counts = out.count[index].tolist()
+        cut = self.looks.cut if self.looks is not None else {}
+        counts = [cut.get(s, n) for s, n in zip(samples, out.count[index].tolist(), strict=True)]
         longest = max(counts)
         tokens, logps = out.tokens[index, :longest].tolist(), out.logps[index, :longest].tolist()
-        last = out.tokens[index, out.count[index] - 1]
-        stopped = self.batch.is_end[last].tolist()
+        last = out.tokens[index, self._tensor(counts) - 1]
+        is_end = self.batch.is_end[last].tolist()
+        stopped = [end or sample in cut for end, sample in zip(is_end, samples, strict=True)]
         made = []
         begun = [len(self.requests[self.schedule.request_of[sample]].begun) for sample in samples]
         for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):

@@ -24,10 +24,13 @@ from grpo_cli.rollout.graph.noise import sample_keys, uniforms
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.graph.schedule import Schedule
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
+from grpo_cli.rollout.stop_words import stop_words
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+    from grpo_cli.policy.contract import Tokenizer
 
 COLUMN_STEP = 64
 KEPT_SETTINGS = 4
@@ -54,8 +57,9 @@ class GraphEngine:
         swaps: Sequence[Swap] = (),
         accept: Callable[[Batch, Tensor], None] | None = None,
         shadow: Shadow | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
-        self.model, self.end_ids = model, sorted(end_ids)
+        self.model, self.end_ids, self.tokenizer = model, sorted(end_ids), tokenizer
         self.max_rows, self.prefill_tokens, self.cache_bytes = max_rows, prefill_tokens, cache_bytes
         self.autocast, self.attention, self.swaps, self.accept = autocast, attention, swaps, accept
         self.shadow = shadow
@@ -88,7 +92,8 @@ class GraphEngine:
             self.shadow.refresh()
         with numerics(self.model, self.autocast), seated(self.model), swapped(self._all_swaps()):
             batch = self._batch(requests, settings, schedule.total)
-            run = ContinuousBatch(batch, self.forward, self.stepper, requests, schedule)
+            stops = stop_words(settings.stop, self.tokenizer)
+            run = ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
         done: list[list[Completion]] = [[] for _ in requests]
         for sample, completion in enumerate(finished):
@@ -119,7 +124,7 @@ class GraphEngine:
         longest = max(len(request.prompt_ids) for request in requests)  # `begun` is within `max_tokens`
         self._make_room(self._layout, min(total, self.max_rows), longest + settings.max_tokens - 1)
         self._make_outputs(self._layout.device, total, settings.max_tokens)
-        batch = self._made_for(dataclasses.replace(settings, seed=None))
+        batch = self._made_for(dataclasses.replace(settings, seed=None, stop=()))
         seed = settings.seed
         if seed is None:
             seed = int(torch.randint(2**62, ()).item())

