@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from grpo_cli.policy.coldstart import ColdStart
+    from grpo_cli.policy.warmup import WarmupText
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,16 @@ class Workplace:
             self.train.rows,
             self.base,
             lambda n, total: progress("warm-up", n, total),
+            None if self.recipe.environment is None else self._shown,
         )
+
+    def _shown(self, rows: Sequence[Row], seed: int) -> list[WarmupText]:
+        """Episodes in which the environment says how to act."""
+        from grpo_cli.rollout.episodes.demonstrate import demonstrations
+
+        world, worlds = self.recipe.environment, self.judge.worlds
+        assert world is not None and worlds is not None
+        return demonstrations(world, worlds, self.policy, rows, seed, self.recipe.sample.max_tokens)
 
 
 @contextmanager

@@ -9,10 +9,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from grpo_cli.policy.contract import Tokenizer
-from grpo_cli.policy.tiny import CHAT_TEMPLATE, SIZES, byte_level
+from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level, sizes
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+def byte_tokenizer(context: int | None = None) -> PreTrainedTokenizerFast:
     """The tokenizer of `tiny.byte_level` as transformers wants it."""
     return PreTrainedTokenizerFast(
         tokenizer_object=byte_level(),
@@ -20,16 +20,16 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
         eos_token="<|end|>",
         padding_side="left",
         chat_template=CHAT_TEMPLATE,
-        model_max_length=SIZES["max_position_embeddings"],
+        model_max_length=sizes(context)["max_position_embeddings"],
     )
 
 
-def tiny_llama(tokenizer: Tokenizer, seed: int) -> LlamaForCausalLM:
+def tiny_llama(tokenizer: Tokenizer, seed: int, context: int | None = None) -> LlamaForCausalLM:
     """Three layers of width 96, tied embeddings, float32, seeded."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
-            **SIZES,
+            **sizes(context),
             bos_token_id=None,
             pad_token_id=tokenizer.pad_token_id,
             eos_token_id=tokenizer.eos_token_id,

@@ -27,6 +27,9 @@ from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 if TYPE_CHECKING:
     from torch import nn
 
+PlayRows = Callable[[Sequence[Row], int], list[WarmupText]]
+"""Demonstrations that an environment gives of these rows, with this seed."""
+
 WEIGHTS = "weights.pt"
 
 
@@ -51,8 +54,10 @@ def warm_up(
     rows: Sequence[Row],
     base: Path | None,
     on_progress: Callable[[int, int], None],
+    play: PlayRows | None = None,
 ) -> ColdStart | None:
-    """The recipe's warm-up on a policy, whose weights it changes; None where it has none.
+    """The recipe's warm-up on a policy, whose weights it changes; None where it has none. `play` is asked for phases that say no
+    demonstration of their own.
 
     Raises:
         RecipeError, DataError: as `cold_start` and `load_rows`.
@@ -60,7 +65,7 @@ def warm_up(
     if not recipe.warmup:
         return None
     with lifted(policy.model):
-        return _warmed(recipe, recipe.warmup, policy, rows, base, on_progress)
+        return _warmed(recipe, recipe.warmup, policy, rows, base, on_progress, play)
 
 
 def _warmed(
@@ -70,6 +75,7 @@ def _warmed(
     rows: Sequence[Row],
     base: Path | None,
     on_progress: Callable[[int, int], None],
+    play: PlayRows | None,
 ) -> ColdStart:
     phases = [
         (phase, load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base))
@@ -85,9 +91,11 @@ def _warmed(
     return cold_start(
         policy,
         phases,
-        model_key=f"{recipe.model.model_dump_json()}/{device}/{threads}{muon}",
+        # a longer context changes no weight
+        model_key=f"{recipe.model.model_dump_json(exclude={'context'})}/{device}/{threads}{muon}",
         seed=recipe.train.seed,
         on_progress=on_progress,
+        play=play,
     )
 
 
@@ -98,6 +106,7 @@ def cold_start(
     model_key: str,
     seed: int,
     on_progress: Callable[[int, int], None],
+    play: PlayRows | None = None,
 ) -> ColdStart:
     """Train the policy in place on demonstrations, or load the same result from the cache.
 
@@ -108,7 +117,12 @@ def cold_start(
     total = sum(phase.steps for phase, _ in phases)
     model = policy.model
     encoded: dict[int, list[int]] = {}
-    made = [demonstrations(policy, phase, rows, seed + i, encoded) for i, (phase, rows) in enumerate(phases)]
+    made = [
+        demonstrations(policy, phase, rows, seed + i, encoded)
+        if phase.demonstration or play is None
+        else play(rows[: phase.limit], seed + i)
+        for i, (phase, rows) in enumerate(phases)
+    ]
     plans = [Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases]
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)

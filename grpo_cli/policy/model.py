@@ -55,8 +55,8 @@ def load_model(spec: Model, *, device: torch.device, seed: int, training: bool =
     dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None)
     is_pretrained = True
     if path == "builtin:tiny":
-        tokenizer = byte_tokenizer()
-        model = tiny_llama(tokenizer, seed)
+        tokenizer = byte_tokenizer(spec.context)
+        model = tiny_llama(tokenizer, seed, spec.context)
         is_pretrained = False
     elif path.startswith("builtin:"):
         if path != "builtin:smollm2-135m":

@@ -31,6 +31,11 @@ SIZES: dict[str, Any] = {
 }
 
 
+def sizes(context: int | None = None) -> dict[str, Any]:
+    """`SIZES`, with another context where one is said."""
+    return SIZES if context is None else SIZES | {"max_position_embeddings": context}
+
+
 def byte_level() -> Any:
     """256 bytes, five role tokens and five structural ones (266 ids): any text encodes."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers

@@ -30,10 +30,12 @@ IGNORED = -100  # label of tokens that are not learned: prompt and padding
 
 @dataclass(frozen=True)
 class WarmupText:
-    """Token ids of one prompt and of the completion to imitate (end token included)."""
+    """Token ids of one prompt and of the completion to imitate (end token included); `mask` is 1 where it is imitated, None
+    is everywhere."""
 
     prompt_ids: list[int]
     completion_ids: list[int]
+    mask: list[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,8 @@ def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, tor
         ids[row, :end] = torch.tensor(demo.prompt_ids + demo.completion_ids)
         mask[row, :end] = 1
         labels[row, start:end] = torch.tensor(demo.completion_ids)
+        if demo.mask is not None:
+            labels[row, start:end][torch.tensor(demo.mask) == 0] = IGNORED
     return ids, mask, labels
 
 
@@ -163,7 +167,8 @@ def content_key(
     digest.update(json.dumps(head, sort_keys=True).encode())
     for part in demonstrations:
         for demo in part:
-            digest.update(repr((demo.prompt_ids, demo.completion_ids)).encode())
+            parts = (demo.prompt_ids, demo.completion_ids)
+            digest.update(repr(parts if demo.mask is None else (*parts, demo.mask)).encode())
         digest.update(b"|")
     return digest.hexdigest()[:24]
 

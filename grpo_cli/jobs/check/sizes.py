@@ -49,9 +49,9 @@ class Sizes:
 def read_sizes(model: Model, files: ModelFiles) -> Sizes | None:
     """The sizes, or None where no `config.json` lies here or it is of a kind we cannot add up."""
     if model.path == "builtin:tiny":
-        from grpo_cli.policy.tiny import SIZES
+        from grpo_cli.policy.tiny import sizes
 
-        return _sizes(SIZES, None, "its definition")
+        return _sizes(sizes(model.context), None, "its definition")
     config = files.json("config.json")
     if config is None:
         return None

@@ -13,6 +13,16 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
     """Sections that have no meaning for episodes of many turns, and the other way round."""
     world = recipe.environment
     if world is None:
+        for i, phase in enumerate(recipe.warmup or []):
+            if not phase.demonstration:
+                path: Path = (
+                    ("warmup", i, "demonstration") if said(("warmup", i, "demonstration")) else ("warmup", i)
+                )
+                yield RecipeFinding(
+                    path,
+                    f"`warmup[{i}].demonstration` is missing",
+                    "a template over columns: what a good completion looks like",
+                )
         for name, one in recipe.verify.items():
             if one.kind == "environment":
                 yield RecipeFinding(

@@ -154,6 +154,12 @@ def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
     if m.gguf_file and m.path.endswith(".gguf"):
         yield RecipeFinding(("model", "gguf_file"), "`model.path` names the GGUF file already")
+    if m.context is not None and m.path != "builtin:tiny":
+        yield RecipeFinding(
+            ("model", "context"),
+            f"`model.context` is that of `builtin:tiny`; `{m.path}` was made with one of its own",
+            "leave it out",
+        )
     local = m.path.startswith("builtin:") or m.path.endswith(".gguf")
     if m.revision and local:
         yield RecipeFinding(("model", "revision"), f"`model.revision` means nothing for `{m.path}`")

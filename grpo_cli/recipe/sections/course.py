@@ -151,8 +151,9 @@ class WarmupPhase(Section):
 
     data: Source | None = None
     """Rows; left out, the training rows."""
-    demonstration: list[Demonstration] = Field(min_length=1)
-    """What a good completion looks like: a template, or several with weights."""
+    demonstration: list[Demonstration] = Field(default_factory=list)
+    """What a good completion looks like: a template, or several with weights. Left out with an `environment`: episodes in
+    which the environment itself says how to act (`demonstrate`)."""
     steps: Whole
     """Optimizer steps of this phase."""
     lr: Above0

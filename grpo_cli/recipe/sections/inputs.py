@@ -41,6 +41,8 @@ class Model(Section):
     """Name of the GGUF file inside the folder or repository `path`."""
     revision: Words | None = None
     """Commit, tag or branch of a hub model."""
+    context: Annotated[int, Field(ge=16, le=65_536)] | None = None
+    """`builtin:tiny` only: most tokens of prompt and completion together; left out, 512."""
 
 
 class Source(Section):

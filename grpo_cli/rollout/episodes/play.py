@@ -24,28 +24,24 @@ from grpo_cli.rollout.episodes.running import LiveEpisode, mixed
 
 Timed = Callable[[], AbstractContextManager[None]]
 """Counts the seconds that environments take."""
+Speak = Callable[[Sequence[LiveEpisode], Sequence[Request], SamplingSettings], list[Completion]]
+"""A turn of each of these episodes, as the requests ask for it."""
 
 
 class Episodes:
-    """Plays episodes of a recipe's environment with an engine."""
+    """Plays episodes of a recipe's environment; `speak` says what is said in them."""
 
     def __init__(
         self,
         spec: Environment,
         worlds: Worlds,
-        engine: Engine,
         policy: Policy,
         suffixes: Suffixes,
+        speak: Speak,
         timed: Timed = nullcontext,
     ) -> None:
-        """Raises SetupError where the engine cannot play."""
-        if engine.one_stream:
-            raise SetupError(
-                f"the engine `{engine.name}` draws all samples from one stream, so an episode would differ with its neighbours",
-                hint="only the engine `graph` and vLLM in the same process play episodes, and `graph` does not drive this model",
-            )
-        self.spec, self.worlds, self.engine = spec, worlds, engine
-        self.policy, self.suffixes, self.timed = policy, suffixes, timed
+        self.spec, self.worlds, self.policy, self.suffixes = spec, worlds, policy, suffixes
+        self.speak, self.timed = speak, timed
 
     @classmethod
     def where_asked(
@@ -63,9 +59,7 @@ class Episodes:
         """
         if spec is None or worlds is None:
             return None
-        name = str(getattr(policy.model, "name_or_path", "")) or "the model"
-        suffixes = Suffixes.of(policy.tokenizer, policy.end_ids, spec.role, name, policy.chat)
-        return cls(spec, worlds, engine, policy, suffixes, timed)
+        return cls(spec, worlds, policy, suffixes_of(spec, policy), with_engine(engine), timed)
 
     def open(self, rows: Sequence[Row], size: int, seed: int, first: int = 0) -> Play:
         """`size` episodes of each row, from sample `first` on, with what their worlds said at the start.
@@ -154,8 +148,7 @@ class Play:
         self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
         self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
         for episode in live:
-            is_stopped = episode.ids[-1] in self.of.suffixes.ends
-            if len(episode.ids) >= settings.max_tokens and not is_stopped:
+            if len(episode.ids) >= settings.max_tokens and not episode.has_stopped:
                 episode.cut()
 
     def _ask(
@@ -173,7 +166,7 @@ class Play:
             )
             for e in some
         ]
-        for episode, (completion,) in zip(some, self.of.engine.generate(requests, settings), strict=True):
+        for episode, completion in zip(some, self.of.speak(some, requests, settings), strict=True):
             episode.say(completion)
 
     def _act(self, spoken: Sequence[LiveEpisode], turn: int, budget: int) -> None:
@@ -207,3 +200,33 @@ class Play:
         }
         penalty = self.of.spec.invalid_penalty
         return [e.completion(scores.get(e.place, e.fault), penalty) for e in self.running]
+
+
+def suffixes_of(spec: Environment, policy: Policy) -> Suffixes:
+    """What stands between the turns of this policy.
+
+    Raises:
+        SetupError: its chat template does not go on turn by turn.
+    """
+    name = str(getattr(policy.model, "name_or_path", "")) or "the model"
+    return Suffixes.of(policy.tokenizer, policy.end_ids, spec.role, name, policy.chat)
+
+
+def with_engine(engine: Engine) -> Speak:
+    """The model speaks, through an engine.
+
+    Raises:
+        SetupError: its samples have no seeds of their own.
+    """
+    if engine.one_stream:
+        raise SetupError(
+            f"the engine `{engine.name}` draws all samples from one stream, so an episode would differ with its neighbours",
+            hint="only the engine `graph` and vLLM in the same process play episodes, and `graph` does not drive this model",
+        )
+
+    def speak(
+        some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings
+    ) -> list[Completion]:
+        return [completion for (completion,) in engine.generate(requests, settings)]
+
+    return speak

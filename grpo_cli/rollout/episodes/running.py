@@ -26,6 +26,7 @@ class LiveEpisode:
     logps: list[float] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     fault: Fault | None = None
+    has_stopped: bool = False
     is_over: bool = False
     is_cut: bool = False
 
@@ -36,7 +37,7 @@ class LiveEpisode:
 
     def say(self, completion: Completion) -> None:
         """A turn of the model."""
-        start = len(self.ids)
+        start, self.has_stopped = len(self.ids), completion.finish == "stop"
         self.ids += completion.token_ids
         self.logps += completion.logps
         self.turns.append(Turn(start, len(self.ids), state=self.seen))

@@ -59,6 +59,11 @@ def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
         (["environment.max_turn=3"], "unknown key `max_turn`"),
         (["environment.max_turns=0"], "must be above 0"),
         (["environment.role=system"], "must be one of user, tool"),
+        (
+            ["environment=null", "verify.regex.pattern=x", "warmup={steps: 1, lr: 1}"],
+            "demonstration` is missing",
+        ),
+        (["model.context=1024"], "`model.context` is that of `builtin:tiny`"),
         (["environment=null", "verify.e.kind=environment"], "and the recipe has none"),
     ],
 )

@@ -11,7 +11,7 @@ from grpo_cli.environments.pool import Fault, World
 from grpo_cli.environments.step import Step
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
-from grpo_cli.rollout.episodes.play import Episodes
+from grpo_cli.rollout.episodes.play import Episodes, with_engine
 
 END = 1
 
@@ -82,7 +82,7 @@ class Sevens:
 
 def episodes(engine: Speaker, worlds: Scripted, **spec: Any) -> Episodes:
     made = Environment.model_validate({"python": "a:B", **spec})
-    return Episodes(made, worlds, engine, Numbers(), Sevens())  # type: ignore[arg-type]
+    return Episodes(made, worlds, Numbers(), Sevens(), with_engine(engine))  # type: ignore[arg-type]
 
 
 def row(name: str = "a") -> Row:
