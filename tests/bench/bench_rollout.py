@@ -36,10 +36,19 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 3,
         "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
     },
+    "qwen2.5-1.5b": {
+        "vocab_size": 151936,
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "attention_bias": True,
+    },
 }
 
 
-SIZES = (64, 128, 256, 512, 1024)
+SIZES, LONG_SIZES = (64, 128, 256, 512, 1024), (512, 1024, 2048, 4096)
 
 
 def build_model(shape: str, device: str, dtype: torch.dtype) -> LlamaForCausalLM:
@@ -141,6 +150,11 @@ def main() -> None:
     parser.add_argument(
         "--table", action="store_true", help="also the engine alone at 64 to 1024 samples and tokens"
     )
+    parser.add_argument(
+        "--long",
+        action="store_true",
+        help="the engine alone at 512 to 4096 tokens, beside the memory floor (CUDA)",
+    )
     parser.add_argument("--engine-only", action="store_true")
     args = parser.parse_args()
     dtype = getattr(torch, args.dtype or ("bfloat16" if args.device == "cuda" else "float32"))
@@ -185,6 +199,8 @@ def main() -> None:
             for samples, new in [(s, args.new) for s in SIZES]
             + [(args.prompts * args.group, n) for n in SIZES]
         ]
+    if args.long:
+        report["long"] = [long_samples(engine, args, vocabulary, new) for new in LONG_SIZES]
     engine.release()
     if not args.engine_only:
         trl_default(model, requests, ends, min(args.new, 4), args.autocast)
@@ -213,6 +229,19 @@ def scale(engine: Any, args: argparse.Namespace, vocabulary: int, samples: int, 
         args.device,
     )
     return {"samples": samples, "new": new, **call}
+
+
+def long_samples(engine: Any, args: argparse.Namespace, vocabulary: int, new: int) -> dict[str, float]:
+    """`scale` at this length, and how far above the memory floor a step at half of it is: growth beyond the floor's shows
+    as a ratio that rises."""
+    found = scale(engine, args, vocabulary, args.prompts * args.group, new)
+    step = decode_steps(engine, SamplingSettings(new))
+    times = step["milliseconds"] / step["floor_milliseconds"]
+    return {
+        **found,
+        **{key: step[key] for key in ("milliseconds", "floor_milliseconds")},
+        "times_floor": times,
+    }
 
 
 def profile(call: Any, device: str) -> None:

@@ -37,8 +37,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"kind": "llama", "sizes": (300, 64, 96, 2, 4, 2), "micro": 8},
     "smollm2-135m": {"kind": "llama", "sizes": (49152, 576, 1536, 30, 9, 3), "micro": 64},
     "qwen2.5-1.5b": {"kind": "qwen2", "sizes": (151936, 1536, 8960, 28, 12, 2), "micro": 32},
+    "qwen2.5-7b-lora": {"kind": "qwen2", "sizes": (152064, 3584, 18944, 28, 28, 4), "micro": 16, "lora": 16},
 }
-"""Vocabulary, width, width of the MLP, layers, heads, key heads; completions a forward pass."""
+"""Vocabulary, width, width of the MLP, layers, heads, key heads; completions a forward pass; rank of the adapters."""
 
 
 def root() -> Path:
@@ -143,10 +144,12 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
             trainer.add_callback(clock.callback())
             return trainer
 
+    rank = SHAPES[settings["shape"]].get("lora")
     recipe = Recipe.model_validate(
         {
             "grpo": 1,
-            "model": {"path": str(folder / "model"), "dtype": "bfloat16"},
+            "model": {"path": str(folder / "model"), "dtype": "bfloat16"}
+            | ({"lora": {"r": rank, "alpha": 2 * rank}} if rank else {}),
             "data": {
                 "train": str(folder / "rows.jsonl"),
                 "prompt": "{prompt}",
@@ -178,6 +181,7 @@ def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate:
             __import__("vllm_stub")  # packages that vLLM only imports, where they are missing
     import torch
     from datasets import load_dataset
+    from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
 
@@ -189,7 +193,10 @@ def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate:
         settings["micro"],
         settings["device"] != "cuda",
     )
+    rank = SHAPES[settings["shape"]].get("lora")
+    adapters = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear") if rank else None
     trainer = GRPOTrainer(
+        peft_config=adapters,
         model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.bfloat16),
         processing_class=AutoTokenizer.from_pretrained(folder / "model", padding_side="left"),
         reward_funcs=as_reward(build("regex", pattern=PATTERN)),
@@ -207,9 +214,9 @@ def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate:
             report_to=[],
             use_cpu=on_cpu,
             bf16=True,
-            gradient_checkpointing=False,
             use_liger_kernel=liger,
             disable_tqdm=True,
+            gradient_checkpointing=bool(rank),
             **(
                 {
                     "use_vllm": True,
