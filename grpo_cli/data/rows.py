@@ -37,7 +37,7 @@ from grpo_cli.errors import DataError, Mistake, RecipeError
 @dataclass(frozen=True, slots=True)
 class Row:
     """One prompt with its gold; `messages` is None where `data.plain` asks for bare text. `place` is where it came from,
-    `tools` what the row offers the model to call."""
+    `tools` what the row offers the model to call, `prefill` the beginning of its answer."""
 
     id: str
     prompt: str
@@ -45,6 +45,7 @@ class Row:
     fields: dict[str, Any]
     place: str = field(default="", compare=False)
     tools: list[dict[str, Any]] | None = None
+    prefill: str = ""
 
 
 class DataLike(Protocol):
@@ -58,6 +59,8 @@ class DataLike(Protocol):
     def system(self) -> str | None: ...
     @property
     def prompt(self) -> str: ...
+    @property
+    def prefill(self) -> str | None: ...
     @property
     def answer(self) -> str | None: ...
     @property
@@ -122,6 +125,7 @@ class RowLayout:
     columns: dict[str, Template]
     system: Template | None
     plain: bool
+    prefill: Template | None = None
     where: Where | None = None
     drops_null: bool = False
 
@@ -150,10 +154,12 @@ class RowLayout:
             },
             system=None if data.system is None else read("system", data.system, loose=True),
             plain=data.plain,
+            prefill=None if data.prefill is None else read("prefill", data.prefill, loose=True),
             where=None if data.where is None else read_where(data.where, mistakes),
             drops_null=data.on_null == "drop",
         )
-        mistakes += [Mistake("data.system", why) for why in told_golds(layout.system, layout.answer)]
+        for key, told in (("data.system", layout.system), ("data.prefill", layout.prefill)):
+            mistakes += [Mistake(key, why) for why in told_golds(told, layout.answer)]
         if mistakes:
             raise RecipeError(mistakes)
         return layout
@@ -173,12 +179,13 @@ class RowLayout:
         fields.update((name, template.value(record.fields)) for name, template in self.columns.items())
         value = self.prompt.value(record.fields)
         system = self._system(record.fields)
+        prefill = self.prefill.fill(record.fields) if self.prefill is not None else ""
         if isinstance(value, list):
             messages = read_messages(value, system)
             if self.plain:
                 raise BadMessages("the prompt is a list of messages, but `data.plain` wants text")
             tools = read_tools(record.fields.get("tools"), is_chat=True)
-            return Row(row_id, prompt_text(messages), messages, fields, record.place, tools)
+            return Row(row_id, prompt_text(messages), messages, fields, record.place, tools, prefill)
         try:
             prompt = as_text(value)
         except FilterError as err:
@@ -186,9 +193,10 @@ class RowLayout:
         if not prompt.strip():
             raise NullValue("the prompt is empty")
         if self.plain:
-            return Row(row_id, f"{system}\n\n{prompt}" if system else prompt, None, fields, record.place)
+            text = f"{system}\n\n{prompt}" if system else prompt
+            return Row(row_id, text, None, fields, record.place, prefill=prefill)
         tools = read_tools(record.fields.get("tools"), is_chat=False)
-        return Row(row_id, prompt, as_chat(prompt, system), fields, record.place, tools)
+        return Row(row_id, prompt, as_chat(prompt, system), fields, record.place, tools, prefill)
 
     def _system(self, fields: Mapping[str, Any]) -> str | None:
         """The system turn of a row; a template that a row fills with nothing gives none."""
@@ -198,12 +206,13 @@ class RowLayout:
         return text if text.strip() or not self.system.columns else None
 
 
-def told_golds(system: Template | None, answer: Template | None) -> list[str]:
-    """What is wrong with a system message that names the column of the gold: it would tell the model the answer."""
+def told_golds(told: Template | None, answer: Template | None) -> list[str]:
+    """What is wrong with words to the model that name the column of the gold: they would tell it the answer."""
     golds = {"answer"} if answer is None else {path.partition(".")[0] for path in answer.columns} | {"answer"}
-    told = [] if system is None else [path for path in system.columns if path.partition(".")[0] in golds]
+    paths = [] if told is None else [path for path in told.columns if path.partition(".")[0] in golds]
     return [
-        f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces" for path in told
+        f"would tell the gold: `{{{path}}}` is its column; write `{{{{{path}}}}}` for braces"
+        for path in paths
     ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo_cli.data.audit import audit_golds
 from grpo_cli.data.overlong import drop_overlong
@@ -13,8 +14,14 @@ from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.prompts.doubles import doubles
+from grpo_cli.policy.tokens import prompts_of, special_tokens, tag_tokens
+from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.contract import Tokenizer
 
 MOST_TOKENS_A_BYTE = 11
 """No token is shorter than a byte, and a normaliser (NFKC) makes at most 11 bytes of one."""
@@ -37,6 +44,28 @@ def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, di
         said = f"{which}: {len(audit.doubtful)} of {len(rows)} golds read like none"
         display.note("warn", f"{said}, first {first.place}: {first.message}")
     return Split(audit.rows, audit.golds)
+
+
+def takes_rows(recipe: Recipe, splits: Mapping[Which, Split]) -> Callable[[Tokenizer], None]:
+    """Refuses a tokenizer whose chat template does not render the rows, before weights are loaded for nothing."""
+
+    def accept(tokenizer: Tokenizer) -> None:
+        prompts = prompts_of(tokenizer, chat_options(recipe))
+        for split in splits.values():
+            prompts.refuse(split.rows)
+
+    return accept
+
+
+def prompt_warnings(policy: Policy, rows: Sequence[Row]) -> list[str]:
+    """What would stand twice in prompts, and template arguments that nothing reads."""
+    special = special_tokens(policy.tokenizer)
+    tags = tag_tokens(policy.tokenizer)
+    unread = [
+        f"`model.template_args.{name}` has no effect: the model's chat template does not read it"
+        for name in policy.prompts.unread_args()
+    ]
+    return unread + doubles(rows, special, tags, policy.encode)
 
 
 def fit_split(
@@ -68,6 +97,7 @@ class Lengths:
         template = None if _has_tools(row) else self.template.get(_turns(row))
         if template is not None and self.limit is not None:
             texts = [m["content"] for m in row.messages] if row.messages else [row.prompt]
+            texts.append(row.prefill)
             most = template + MOST_TOKENS_A_BYTE * sum(len(text.encode()) for text in texts)
             if most <= self.limit:
                 return most

@@ -17,7 +17,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
-from grpo_cli.jobs.rows import fit_split, load_split
+from grpo_cli.jobs.rows import fit_split, load_split, prompt_warnings, takes_rows
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.chat import chat_options
@@ -144,6 +144,9 @@ def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Work
     recipe, display = rows.recipe, rows.display
     policy = replace(policy, chat=chat_options(recipe))
     policy = policy.without(recipe.sample.ban, can_stop=bool(recipe.sample.stop))
+    takes_rows(recipe, rows.splits)(policy.tokenizer)
+    for text in prompt_warnings(policy, [row for split in rows.splits.values() for row in split.rows]):
+        display.note("warn", text)
     fitting = {
         which: fit_split(recipe, split, which, policy, display, served if which == "train" else None)
         for which, split in rows.splits.items()
@@ -181,7 +184,11 @@ def open_workplace(
             display.note("info", text)
         device = pick_device()
         display.progress("load model", 0, 1)
-        policy = load(device) if load else load_model(recipe.model, device=device, seed=recipe.train.seed)
+        if load is None:
+            accept = takes_rows(recipe, rows.splits)
+            policy = load_model(recipe.model, device=device, seed=recipe.train.seed, accept=accept)
+        else:
+            policy = load(device)
         display.progress("load model", 1, 1)
         place = furnish(rows, policy)
         try:

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from grpo_cli.data.rows import Row
 from grpo_cli.data.split import Split
 from grpo_cli.distributed.ranks import Alone, Shared
 from grpo_cli.measure.evaluation import Evaluation, Measured, measure
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.environment import Environment
-from grpo_cli.reward.judge import Judge, Judgement, Task
+from grpo_cli.reward.judge import Judge, Judgement
 from grpo_cli.reward.record import sample_record
 from grpo_cli.reward.spoken import judge_spoken, texts_of
+from grpo_cli.reward.tasks import RowTasks, begins_nothing
 from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.run.records import SampleRecord
@@ -46,10 +46,9 @@ class Evaluator:
             max_tokens=spec.max_tokens or sampling.max_tokens,
             temperature=sampling.temperature if spec.temperature is None else spec.temperature,
         )
-        self.tasks = [
-            Task({name: of[i] for name, of in split.golds.items()}, row.prompt)
-            for i, row in enumerate(split.rows)
-        ]
+        self.tasks = RowTasks(
+            split.rows, split.golds, policy.begun if self.episodes is None else begins_nothing
+        )
         self.prompt_ids = [] if self.episodes else [policy.encode(row) for row in split.rows]
 
     def run(
@@ -81,14 +80,15 @@ class Evaluator:
         self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
     ) -> Measured:
         began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
-        flat = self._completions(slice(rank, n, world), samples, settings, on_progress)
+        some = slice(rank, n, world)
+        flat = self._completions(some, samples, settings, on_progress)
         texts = texts_of(flat, self.policy.decode)
-        tasks = [task for task in self.tasks[rank:n:world] for _ in range(samples)]
+        tasks = [self.tasks[row] for row in range(n)[some] for _ in range(samples)]
         found = judge_spoken(self.judge, flat, texts, tasks)
         judgements = [
             j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])
         ]
-        mine = self._records(step, samples, self.rows[rank:n:world], flat, texts, judgements)
+        mine = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
         place = {row.id: i for i, row in enumerate(self.rows)}
         records = sorted(self.shared.gathered(mine), key=lambda record: place[record.row])
         return measure(
@@ -115,22 +115,27 @@ class Evaluator:
         self,
         step: int,
         samples: int,
-        rows: Sequence[Row],
+        places: Sequence[int],
         completions: Sequence[Completion],
         texts: Sequence[str],
         judgements: Sequence[Judgement],
     ) -> list[SampleRecord]:
         return [
             sample_record(
-                (row := rows[i // samples]),
+                (row := self.rows[place]),
                 completion,
                 text,
                 judgement,
                 step=step,
                 group=row.id,
                 reward=judgement.reward,
+                begun=self.tasks[place].begun,
             )
-            for i, (completion, text, judgement) in enumerate(
-                zip(completions, texts, judgements, strict=True)
+            for place, completion, text, judgement in zip(
+                (place for place in places for _ in range(samples)),
+                completions,
+                texts,
+                judgements,
+                strict=True,
             )
         ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import nn
 
@@ -24,6 +24,12 @@ class Encoded(Protocol):
     def input_ids(self) -> Sequence[int]: ...
 
 
+class AddedToken(Protocol):
+    """A token beside the vocabulary that was learned; `str` of it is its text."""
+
+    special: bool
+
+
 class Tokenizer(Protocol):
     """transformers' tokenizer, as far as it is used here."""
 
@@ -32,18 +38,11 @@ class Tokenizer(Protocol):
     eos_token: str | None
     pad_token_id: int | None
     eos_token_id: int | None
-    chat_template: str | None
+    chat_template: str | Mapping[str, str] | None
+    special_tokens_map: Mapping[str, str]
+    added_tokens_decoder: Mapping[int, AddedToken]
 
     def __call__(self, text: str, *, add_special_tokens: bool = True) -> Encoded: ...
-    def apply_chat_template(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_generation_prompt: bool,
-        tokenize: bool,
-        return_dict: bool,
-        **options: object,
-    ) -> Sequence[int]: ...
     def batch_decode(
         self, token_ids: Sequence[NDArray[np.int64]], *, skip_special_tokens: bool
     ) -> list[str]: ...

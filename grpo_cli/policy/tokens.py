@@ -1,12 +1,14 @@
-"""From a row to the token ids that a model goes on from, and the ids that end what it says."""
+"""From a row to the token ids that a model goes on from, from a completion's ids to its text, and the ids that end it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.errors import DataError
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.policy.prompts.chat_template import ChatTemplate
+from grpo_cli.policy.prompts.prompt import Prompts
+from grpo_cli.policy.prompts.tags import tags_among
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,37 +17,44 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
 
 
+def prompts_of(tokenizer: Tokenizer, chat: Mapping[str, object] | None = None) -> Prompts:
+    """How rows become prompts with this tokenizer's chat template, which gets `chat` beside the messages."""
+    templates = tokenizer.chat_template
+    if not templates:
+        return Prompts(None)
+    return Prompts(ChatTemplate(templates, tokenizer.special_tokens_map, chat or {}))
+
+
 def encode(tokenizer: Tokenizer, row: Row, chat: Mapping[str, object] | None = None) -> list[int]:
-    """The prompt's token ids: chat template with the options `chat` where the row has messages, plain text otherwise."""
-    if row.messages is not None:
-        options = {"tools": row.tools, **(chat or {})} if row.tools else chat or {}
-        ids = list(_render(tokenizer, row.messages, options))
-        if ignored := _ignored(tokenizer, row, options, ids):
-            raise DataError(
-                f"the model's chat template leaves {ignored} of this row out of the prompt",
-                place=row.place,
-                hint="take a model whose template renders them, or take them out of the rows",
-            )
-        return ids
-    return list(tokenizer(row.prompt).input_ids)
+    """The prompt's token ids. The chat template writes its own first token; plain text gets the tokenizer's.
+
+    Raises:
+        SetupError, DataError: as `Prompts.text`.
+    """
+    text = prompts_of(tokenizer, chat).text(row)
+    return list(tokenizer(text, add_special_tokens=row.messages is None).input_ids)
 
 
-def _render(
-    tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], options: Mapping[str, object]
-) -> Sequence[int]:
-    return tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options
-    )
+def decode(tokenizer: Tokenizer, token_ids: Sequence[Sequence[int]], kept: Set[int]) -> list[str]:
+    """Texts without special tokens, but for those in `kept` (`tag_tokens`): verifiers look for them."""
+    import numpy as np
+
+    # transformers looks at every number of a list, and takes an array as it is
+    arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
+    if not kept:
+        return tokenizer.batch_decode(arrays, skip_special_tokens=True)
+    dropped = sorted(special_tokens(tokenizer).keys() - kept)
+    return tokenizer.batch_decode([ids[~np.isin(ids, dropped)] for ids in arrays], skip_special_tokens=False)
 
 
-def _ignored(tokenizer: Tokenizer, row: Row, options: Mapping[str, object], ids: list[int]) -> str:
-    """What of the row's tools and tool calls makes no difference to its prompt; empty where all do, or there are none."""
-    if row.tools and ids == list(_render(tokenizer, row.messages or (), {**options, "tools": None})):
-        return "the `tools`"
-    bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in row.messages or ()]
-    if bare != row.messages and ids == list(_render(tokenizer, bare, options)):
-        return "the `tool_calls`"
-    return ""
+def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
+    """The special tokens of a tokenizer."""
+    return {token: str(added) for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+
+
+def tag_tokens(tokenizer: Tokenizer) -> set[int]:
+    """Those of its special tokens that are tags."""
+    return tags_among(special_tokens(tokenizer), tokenizer.special_tokens_map)
 
 
 def end_tokens(model: nn.Module, tokenizer: Tokenizer | None = None) -> set[int]:

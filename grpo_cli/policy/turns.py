@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.tokens import prompts_of
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
@@ -52,12 +53,11 @@ class Suffixes:
             SetupError: the template cannot be continued turn by turn.
         """
 
+        prompts = prompts_of(tokenizer, chat)
+
         def render(messages: Sequence[Mapping[str, Any]], opens: bool) -> list[int]:
-            return list(
-                tokenizer.apply_chat_template(
-                    messages, add_generation_prompt=opens, tokenize=True, return_dict=False, **(chat or {})
-                )
-            )
+            text = prompts.chat_text(messages, opens=opens)
+            return list(tokenizer(text, add_special_tokens=False).input_ids)
 
         found = cls(render, end_ids, role, name)
         found.check()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
-from grpo_cli.policy.model import load_model, prepare_tokenizer
+from grpo_cli.policy.model import load_model, prepare_ids
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import find, load
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -73,12 +73,18 @@ def open_model(place: Place, device: torch.device) -> Policy:
         if not (place.folder / "config.json").is_file():
             raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
         full = spec.model_copy(
-            update={"path": str(place.folder), "lora": None, "gguf_file": None, "revision": None}
+            update={
+                "path": str(place.folder),
+                "lora": None,
+                "gguf_file": None,
+                "revision": None,
+                "tokenizer": None,
+            }
         )
         return load_model(full, device=device, seed=seed, training=False)
     from peft import PeftModel
 
     base = load_model(spec.model_copy(update={"lora": None}), device=device, seed=seed, training=False)
     model = PeftModel.from_pretrained(base.model, str(place.folder))
-    prepare_tokenizer(base.tokenizer, model)
+    prepare_ids(base.tokenizer, model)
     return Policy.of(model, base.tokenizer, dtype=spec.dtype)

@@ -16,7 +16,8 @@ from grpo_verifiers.verdict import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer."""
+    """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer, and
+    `begun` what of the answer stands in them."""
 
     row: int
     completions: list[Completion]
@@ -24,6 +25,7 @@ class Group:
     judgements: list[Judgement]
     rewards: list[float]
     prompt_ids: list[int] = field(default_factory=list)
+    begun: str = ""
 
     @property
     def tokens(self) -> int:
@@ -67,6 +69,7 @@ class Group:
             [*self.judgements, *other.judgements],
             [*self.rewards, *other.rewards],
             self.prompt_ids,
+            self.begun,
         )
 
     def records(self, step: int, number: int, row: Row, advantages: Sequence[float]) -> list[SampleRecord]:
@@ -81,6 +84,7 @@ class Group:
                 group=f"{step}/{number}",
                 reward=reward,
                 advantage=advantage,
+                begun=self.begun,
             )
             for completion, text, judgement, reward, advantage in zip(
                 self.completions, self.texts, self.judgements, self.rewards, advantages, strict=True

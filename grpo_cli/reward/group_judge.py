@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
-from grpo_cli.reward.judge import Judge, Judgement, Task
+from grpo_cli.reward.judge import Judge, Judgement
 from grpo_cli.reward.pay import Pay
 from grpo_cli.reward.spoken import judge_spoken, texts_of
 from grpo_cli.reward.streaming import EarlyJudge
+from grpo_cli.reward.tasks import RowTasks
 from grpo_cli.rollout.collect import Call, Sampled
 from grpo_cli.rollout.engine import OnFinish
 
@@ -22,7 +23,7 @@ class GroupJudge:
         self,
         recipe: Recipe,
         judge: Judge,
-        tasks: Sequence[Task],
+        tasks: RowTasks,
         decode: Callable[[list[list[int]]], list[str]],
     ) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
@@ -57,4 +58,5 @@ class GroupJudge:
         judged, completions = self.judge.settled(judged), sampled.completions
         place = f"{call.step}/{call.number}/{sampled.row}"
         rewards = self.pay.of(judged, texts, [len(c.token_ids) for c in completions], place)
-        return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids)
+        begun = self.tasks[sampled.row].begun
+        return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids, begun)

@@ -40,10 +40,11 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a completion is judged against: its prompt and the compiled gold of every verifier."""
+    """What a completion is judged against: its prompt and the compiled gold of every verifier; `begun` as in `Sample`."""
 
     golds: Mapping[str, Any]
     prompt: str = ""
+    begun: str = ""
 
 
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
@@ -159,6 +160,7 @@ class Judge:
                     tasks[i].prompt,
                     token_ids[i] if token_ids else None,
                     played[i] if played else None,
+                    tasks[i].begun,
                 )
                 for i in mine
             ]

@@ -20,6 +20,7 @@ def sample_record(
     group: str,
     reward: float | None,
     advantage: float | None = None,
+    begun: str = "",
 ) -> SampleRecord:
     """The record of one sample. A `reward` of NaN is None in it: no verdict is never a number."""
     return SampleRecord(
@@ -35,5 +36,6 @@ def sample_record(
         advantage=advantage,
         tokens=len(completion.token_ids),
         truncated=completion.finish == "length",
+        begun=begun,
         primary=judgement.primary,
     )

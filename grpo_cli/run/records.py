@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_verifiers.thinking import opening_at_end
 from grpo_verifiers.verdict import Outcome, Verdict
 
 OWN_KEYS = frozenset(
@@ -27,6 +28,7 @@ OWN_KEYS = frozenset(
         "advantage",
         "tokens",
         "truncated",
+        "begun",
         "fields",
     ]
 )
@@ -51,6 +53,8 @@ class SampleRecord:
     advantage: float | None = None
     tokens: int = 0
     truncated: bool = False
+    begun: str = ""
+    """What of the assistant's turn stood in the prompt: a thinking that the chat template opened, and the prefill."""
     primary: str = field(default="", compare=False)
     """Name of the primary verifier; not on disk, where the recipe says it."""
 
@@ -94,6 +98,8 @@ class SampleRecord:
         line["advantage"] = self.advantage
         line["tokens"] = self.tokens
         line["truncated"] = self.truncated
+        if self.begun or opening_at_end(self.prompt):
+            line["begun"] = self.begun
         return line
 
     @classmethod
@@ -115,6 +121,7 @@ class SampleRecord:
             advantage=read_number(line.get("advantage")),
             tokens=int(line.get("tokens") or 0),
             truncated=bool(line.get("truncated", False)),
+            begun=line.get("begun") or "",
         )
 
 

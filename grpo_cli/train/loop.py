@@ -25,7 +25,8 @@ from grpo_cli.resilience.checkpoint import TrainState
 from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
-from grpo_cli.reward.judge import Judge, Task
+from grpo_cli.reward.judge import Judge
+from grpo_cli.reward.tasks import RowTasks, begins_nothing
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
@@ -257,11 +258,11 @@ def judged_rollouts(
     Raises:
         RecipeError: a shaping term with an option that it does not have.
     """
-    tasks = [Task({name: golds[name][i] for name in golds}, row.prompt) for i, row in enumerate(rows)]
-    judges = GroupJudge(recipe, judge, tasks, policy.decode)
     episodes = Episodes.where_asked(
         recipe.environment, judge.worlds, engine, policy, partial(progress.timed, "environment")
     )
+    begun = policy.begun if episodes is None else begins_nothing
+    judges = GroupJudge(recipe, judge, RowTasks(rows, golds, begun), policy.decode)
     return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
 
 

@@ -27,6 +27,7 @@ class Data:
     answer: str | None = None
     id: str | None = None
     plain: bool = False
+    prefill: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     where: str | None = None
     on_null: Literal["error", "drop"] = "error"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from grpo_verifiers import Outcome, Verifier, build
-from grpo_verifiers.thinking import after_thinking, answer_text, has_thought
+from grpo_verifiers import Outcome, Sample, Verifier, build
+from grpo_verifiers.thinking import after_thinking, answer_text, has_thought, opening_at_end
 
 SPELLINGS = {
     "think": ("<think>", "</think>"),
@@ -89,6 +89,67 @@ def test_a_thought_answer_is_not_a_stated_one(
         assert verifier.verify(f"{begins}{good}", row).outcome is Outcome.NO_ANSWER
     finally:
         verifier.close()
+
+
+@pytest.mark.parametrize(("begins", "ends"), FORMS)
+@pytest.mark.parametrize(("kind", "options", "row", "good"), SHORT, ids=[c[0] for c in SHORT])
+def test_a_thinking_that_the_prompt_opened_and_the_completion_never_closed_is_no_answer(
+    kind: str, options: dict[str, Any], row: dict[str, Any], good: str, begins: str, ends: str
+) -> None:
+    verifier = build(kind, **options)
+    gold = verifier.compile(row)
+    begun = f"{begins}\n"
+    try:
+        cut, closed, plain = verifier.judge(
+            [
+                Sample(f"so {good}\nand", gold, begun=begun),
+                Sample(f"hm{ends}\n{good}", gold, begun=begun),
+                Sample(f"so {good}", gold),
+            ]
+        )
+    finally:
+        verifier.close()
+    assert (cut.outcome, closed.outcome) == (Outcome.NO_ANSWER, Outcome.RIGHT)
+    assert plain.outcome is Outcome.RIGHT or kind == "json"
+
+
+def test_code_in_a_thinking_that_the_prompt_opened_is_not_the_answer(code: Verifier) -> None:
+    gold = code.compile(TESTS)
+    found = code.judge(
+        [Sample(GOOD, gold, begun="<think>\n"), Sample(f"a</think>{GOOD}", gold, begun="<think>\n")]
+    )
+    assert [v.outcome for v in found] == [Outcome.NO_ANSWER, Outcome.RIGHT]
+
+
+def test_a_prefill_is_the_beginning_of_the_answer() -> None:
+    (found,) = build("math").judge(
+        [Sample("4}.", build("math").compile({"answer": "4"}), begun="It is \\boxed{")]
+    )
+    assert found.outcome is Outcome.RIGHT
+
+
+@pytest.mark.parametrize(("begins", "ends"), FORMS)
+def test_the_end_of_a_prompt_says_whether_it_opens_the_thinking(begins: str, ends: str) -> None:
+    assert opening_at_end(f"q<|im_start|>assistant\n{begins}\n") == f"{begins}\n"
+    assert opening_at_end(f"Think in {begins} and {ends}: 2+2?") == ""
+    assert opening_at_end(f"q{begins}\n\n{ends.split()[0]}\n\n") == ""
+    assert opening_at_end("") == opening_at_end("what is <b>") == ""
+
+
+@pytest.mark.parametrize(
+    ("completion", "begun", "reason"),
+    [
+        ("a</think><answer>b</answer>", "<think>\n", "form"),
+        ("<think>a</think><answer>b</answer>", "<think>\n", "form"),
+        ("a", "<think>\n", "no_end_of_think"),
+        ("a", "", "no_think"),
+        ("<answer>b</answer>", "<think>\n", "no_end_of_think"),
+        ("<answer>b</answer>", "<think>x</think>", "no_think"),
+    ],
+)
+def test_format_knows_what_the_prompt_opened(completion: str, begun: str, reason: str) -> None:
+    (found,) = build("format").judge([Sample(completion, (), begun=begun)])
+    assert found.reason == reason
 
 
 @pytest.mark.parametrize(("begins", "ends"), FORMS)

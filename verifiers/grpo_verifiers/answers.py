@@ -78,7 +78,7 @@ class StatedAnswer(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """No answer or a hedge is settled here, the rest by `compare`."""
-        found = find_answer(sample.completion, self.options.extract)
+        found = find_answer(sample.turn, self.options.extract)
         if not found.texts:
             return no_answer(found.reason or "no_answer")
         verdicts = [self.compare(text, sample.gold) for text in found.texts]

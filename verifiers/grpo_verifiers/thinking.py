@@ -7,7 +7,8 @@ Read by it (only what follows the last end of thinking counts, nothing where a t
 
 Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
 `◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, and channels (`<|channel|>final` ends it, any other opens it).
-A chat template may have opened the thinking, so an end without a beginning counts.
+A chat template may have opened the thinking, so an end without a beginning counts. Where the prompt is known, its end says
+so (`Sample.begun`), and a completion that was cut before the end of thinking is no answer either.
 
 A tag that is only text is none: one within quotes or backticks on its line, in a fenced block of the answer, or as a
 pair in a fenced block of the thinking. A fence that the thinking left open does not hide the tag that starts a line.
@@ -32,6 +33,8 @@ _FENCE = re.compile(r"(?:^|(?<=[>▷\]]))[^\S\n]*(?P<marks>`{3,}|~{3,})(?P<info>
 _QUOTED = re.compile(r"(?<![\w)\]}\\])[rbfuRBFU]{0,2}([\"'`])(?:\\.|(?!\1)[^\\\n])*\1(?!\w)")
 _QUOTES = ('"', "'", "`")
 _MOST_INDENT = 100
+_LONGEST_TAG = 120
+_CHANNEL_PARTS = ("<|channel|>", "<|message|>", "<|start|>")
 _SPECIAL = re.compile(r"<\|start\|>\s*assistant|<\|[^|>\n]{1,40}\|>")
 
 
@@ -79,6 +82,19 @@ def after_thinking(text: str) -> AfterThinking:
 def has_thought(text: str) -> bool:
     """Whether a completion holds a closed, non-empty thinking; its beginning may stand in the prompt."""
     return after_thinking(text).has_thought
+
+
+def opening_at_end(prompt: str) -> str:
+    """The beginning of a thinking with which a prompt ends (the template opened it), white space behind it included; else ""."""
+    said = prompt.rstrip()
+    near = max(0, len(said) - _LONGEST_TAG)
+    last = next((m for m in _TAG.finditer(said, near) if m.end() == len(said)), None)
+    return "" if last is None or _is_end(last) else prompt[last.start() :]
+
+
+def is_tag(token: str) -> bool:
+    """Whether a token of a vocabulary is a mark by which thinking and answer are told apart, or a part of one."""
+    return token in _CHANNEL_PARTS or _TAG.fullmatch(token) is not None
 
 
 def answer_text(completion: str) -> str:

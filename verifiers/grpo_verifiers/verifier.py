@@ -44,7 +44,8 @@ class Played(NamedTuple):
 class Sample(NamedTuple):
     """One completion with the compiled gold of its row (and the prompt, for verifiers that want it).
 
-    `token_ids` are there only where the completion was sampled in this process, `played` where it is an episode.
+    `token_ids` are there only where the completion was sampled in this process, `played` where it is an episode. `begun` is
+    what of the assistant's turn stands in the prompt already: a thinking that the chat template opened, and the prefill.
     """
 
     completion: str
@@ -52,6 +53,12 @@ class Sample(NamedTuple):
     prompt: str = ""
     token_ids: Sequence[int] | None = None
     played: Played | None = None
+    begun: str = ""
+
+    @property
+    def turn(self) -> str:
+        """The assistant's whole turn: what verifiers read that tell an answer from the thinking before it."""
+        return self.begun + self.completion
 
 
 class Verifier(ABC):

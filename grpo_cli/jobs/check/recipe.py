@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from grpo_cli.data.audit import GoldAudit
@@ -17,10 +18,12 @@ from grpo_cli.jobs.check.cost import check_memory, check_time
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.prompts import check_prompts
 from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
 from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
-from grpo_cli.jobs.check.tokens import UnknownTokens, counter, full_counter, model_files
+from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
+from grpo_cli.policy.loading.files import base_files
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -51,15 +54,19 @@ class RecipeCheck:
         """Every check's answer."""
         yield from self._rows()
         model = self.recipe.model
-        sizes = full_sizes(model) if self.is_full else read_sizes(model, model_files(model))
+        sizes = full_sizes(model) if self.is_full else read_sizes(model, base_files(model))
         with ThreadPoolExecutor(
             1
         ) as beside:  # the tokenizer works outside Python and leaves this thread free
             counting = beside.submit(self._count)
             yield from self._verifiers()
             yield from self._likeness()
-            finding, lengths = self._tokens(sizes, counting)
-        yield finding
+            prompts = list(self._prompts())
+            yield from prompts
+            lengths = None
+            if not any(finding.level is Level.FAIL for finding in prompts):
+                finding, lengths = self._tokens(sizes, counting)
+                yield finding
         yield from self._batches(sizes, lengths)
 
     def _rows(self) -> Iterator[CheckFinding]:
@@ -132,18 +139,38 @@ class RecipeCheck:
                 seen = f"{len(read.rows):,}{of} training rows"
                 yield from check_likeness(self._train.rows, held_out, seen)
 
+    @property
+    def _rows_read(self) -> list[Row]:
+        return [row for one in (self._train, self._held_out) if one is not None for row in one.rows]
+
+    @cached_property
+    def maker(self) -> PromptMaker:
+        """How the recipe's rows become prompts and tokens.
+
+        Raises:
+            UnknownTokens, SetupError: the tokenizer cannot be read.
+        """
+        make = full_prompt_maker if self.is_full else prompt_maker
+        return make(self.recipe.model, chat_options(self.recipe))
+
+    def _prompts(self) -> Iterator[CheckFinding]:
+        if not self._rows_read:
+            return
+        try:
+            yield check_prompts(self.maker, self._rows_read, self.recipe)
+        except UnknownTokens:
+            return  # `tokens` says so
+        except UserError as err:
+            yield failed("prompt", err)
+
     def _count(self) -> PromptLengths:
-        read = [one for one in (self._train, self._held_out) if one is not None]
-        model = self.recipe.model
-        if not read:
+        rows = self._rows_read
+        if not rows:
             raise UnknownTokens("no rows to count")
-        chat = chat_options(self.recipe)
-        count = full_counter(model, chat) if self.is_full else counter(model, model_files(model), chat)
-        rows = [row for one in read for row in one.rows]
         counts: list[int] = []
         began = time.perf_counter()
         for part in spread_parts(rows):
-            counts += count(part)
+            counts += self.maker.counts(part)
             if not self.is_full and time.perf_counter() - began > TOKENS_S:
                 break
         return PromptLengths.of(counts, len(rows))
@@ -153,6 +180,8 @@ class RecipeCheck:
     ) -> tuple[CheckFinding, PromptLengths | None]:
         try:
             lengths = counting.result()
+        except UserError as err:
+            return failed("tokens", err), None
         except UnknownTokens as err:
             return CheckFinding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
         return check_lengths(lengths, self.recipe, sizes.context if sizes else None), lengths

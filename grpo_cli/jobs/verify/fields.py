@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from grpo_cli.text import Json
+from grpo_verifiers.thinking import opening_at_end
 
 COMPLETION = ("completion", "response", "output", "generation", "text", "model_output", "prediction", "code")
 COMPLETIONS = ("completions", "responses", "outputs", "generations", "samples", "choices", "resps")
@@ -277,6 +278,12 @@ def prompt_of(line: Mapping[str, Json], keys: FieldNames) -> str:
         return text_of(value, keys.prompt or "")
     except BadLine:
         return ""
+
+
+def begun_of(line: Mapping[str, Json], keys: FieldNames) -> str:
+    """What of the assistant's turn stands in the prompt: as our own lines say, else a thinking that the prompt ends with."""
+    said = line.get("begun")
+    return said if isinstance(said, str) else opening_at_end(prompt_of(line, keys))
 
 
 def group_of(line: Mapping[str, Json], keys: FieldNames, number: int) -> int:

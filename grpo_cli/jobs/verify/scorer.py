@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.jobs.verify.fields import BadLine, FieldNames, completions_of, group_of, prompt_of, row_of
+from grpo_cli.jobs.verify.fields import (
+    BadLine,
+    FieldNames,
+    begun_of,
+    completions_of,
+    group_of,
+    prompt_of,
+    row_of,
+)
 from grpo_cli.jobs.verify.golds import GoldCache
 from grpo_cli.lines.numbered import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
@@ -97,6 +105,7 @@ class _Read:
     completions: list[str]
     group: int
     prompt: str
+    begun: str
     golds: dict[str, Any]
     verdicts: list[dict[str, Verdict]]
 
@@ -146,6 +155,7 @@ class Scorer:
             completions,
             group_of(value, self._keys, line.number),
             prompt_of(value, self._keys),
+            begun_of(value, self._keys),
             {name: self._gold(name, row) for name in names},
             [{} for _ in completions],
         )
@@ -157,7 +167,11 @@ class Scorer:
             raise BadLine(f"verifier `{name}`: {err}") from None
 
     def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
-        samples = [Sample(text, read.golds[name], read.prompt) for read in reads for text in read.completions]
+        samples = [
+            Sample(text, read.golds[name], read.prompt, begun=read.begun)
+            for read in reads
+            for text in read.completions
+        ]
         verdicts = iter(verifier.judge(samples) if samples else [])
         for read in reads:
             for held in read.verdicts:

@@ -163,6 +163,31 @@ def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     local = m.path.startswith("builtin:") or m.path.endswith(".gguf")
     if m.revision and local:
         yield RecipeFinding(("model", "revision"), f"`model.revision` means nothing for `{m.path}`")
+    if m.template_args and recipe.train.trl.get("chat_template_kwargs"):
+        yield RecipeFinding(
+            ("train", "trl", "chat_template_kwargs"),
+            "`model.template_args` says what the chat template gets",
+            "put all of it there: it reaches every job",
+        )
+    for name in {"messages", "tools", "documents", "add_generation_prompt"} & set(m.template_args):
+        yield RecipeFinding(
+            ("model", "template_args", name),
+            f"`{name}` comes from the rows, not from `template_args`",
+            at_key=True,
+        )
+    if recipe.data.prefill and recipe.environment is not None:
+        yield RecipeFinding(
+            ("data", "prefill"),
+            "`data.prefill` begins one answer, and an episode of `environment` has several",
+            "leave it out, or let `model.chat_template` open every turn so",
+        )
+    if recipe.data.plain and (m.chat_template or m.template_args):
+        key = "chat_template" if m.chat_template else "template_args"
+        yield RecipeFinding(
+            ("model", key),
+            f"`model.{key}` has no effect with `data.plain: true`",
+            "leave one of the two out",
+        )
 
 
 def _loss(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:

@@ -10,6 +10,9 @@ from grpo_cli.data.template import Template, TemplateError, column_or_template, 
 from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path, dotted
 
+LOOSE: tuple[Path, ...] = (("data", "system"), ("data", "prefill"))
+"""Words to the model, in which braces that name no column stay."""
+
 
 def check_templates(data: dict[str, Any]) -> list[RecipeFinding]:
     """One finding for each template that cannot be read."""
@@ -17,20 +20,21 @@ def check_templates(data: dict[str, Any]) -> list[RecipeFinding]:
     read: dict[Path, Template] = {}
     for path, text, bare in _templates(data):
         try:
-            loose = path == ("data", "system")
+            loose = path in LOOSE
             read[path] = column_or_template(text) if bare else parse(text, loose=loose)
         except TemplateError as err:
             near = "".join(c if c.isprintable() else "·" for c in text[err.at : err.at + 20])
             where = f", at `{near}`" if near else ""
             found.append(RecipeFinding(path, f"`{dotted(path)}`{where}: {err}"))
-    told = told_golds(read.get(("data", "system")), read.get(("data", "answer")))
-    return found + [RecipeFinding(("data", "system"), f"`data.system` {why}") for why in told]
+    gold = read.get(("data", "answer"))
+    told = [(path, why) for path in LOOSE for why in told_golds(read.get(path), gold)]
+    return found + [RecipeFinding(path, f"`{dotted(path)}` {why}") for path, why in told]
 
 
 def _templates(data: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
     rows = data.get("data")
     if isinstance(rows, dict):
-        for key in ("system", "prompt", "answer", "id"):
+        for key in ("system", "prompt", "prefill", "answer", "id"):
             if isinstance(rows.get(key), str):
                 yield ("data", key), rows[key], key == "id"
         columns = rows.get("columns")

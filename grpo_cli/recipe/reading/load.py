@@ -17,7 +17,7 @@ from grpo_cli.recipe.checking.options import check_shaping, check_verifiers
 from grpo_cli.recipe.checking.rules import check_rules
 from grpo_cli.recipe.checking.templates import check_templates
 from grpo_cli.recipe.checking.trl_fields import check_trl
-from grpo_cli.recipe.paths import Path, dotted
+from grpo_cli.recipe.paths import Path, ancestors, dotted
 from grpo_cli.recipe.reading.layers import Layers, stack
 from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.sections.recipe import Recipe, complete
@@ -43,6 +43,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"the recipe {what}", place=top.name, hint="`grpo init` writes one to start from")
     layers.data.pop("extends", None)
     _find_functions(layers)
+    _read_chat_template(layers)
     recipe, found = check(layers)
     if recipe is None or found or layers.mistakes:
         raise _error(layers, found, top.name)
@@ -139,6 +140,34 @@ def _find_functions(layers: Layers) -> None:
         is_python = isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one
         if is_python and isinstance(said, Document) and said.name != STDIN:
             one["path"] = [str(FilePath(said.name).resolve().parent)]
+
+
+def _read_chat_template(layers: Layers) -> None:
+    """Put the text of a chat template's file in its place, so that a run holds what it was trained with.
+
+    A template has braces, the name of a file none. It lies beside the recipe that names it; with `--set`, from here.
+    """
+    model = layers.data.get("model")
+    named = model.get("chat_template") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(named, str) or "{" in named or not named.strip():
+        return
+    path: Path = ("model", "chat_template")
+    said = next((layers.origin[one] for one in ancestors(path) if one in layers.origin), None)
+    in_file = isinstance(said, Document) and said.name != STDIN
+    folder = FilePath(said.name).parent if isinstance(said, Document) and in_file else FilePath()
+    file = folder / FilePath(named).expanduser()
+    try:
+        text = file.read_bytes().decode("utf-8")
+        why = "" if "{" in text else "is no template: nothing stands in braces"
+    except UnicodeDecodeError as err:
+        why = f"is not UTF-8 text: {err.reason} at byte {err.start}"
+    except OSError as err:
+        why = f"cannot be read: {(err.strerror or 'error').lower()}"
+    if why:
+        layers.mistakes.append(layers.mistake(path, f"`{named}` {why}"))
+        del model["chat_template"]
+        return
+    model["chat_template"] = text
 
 
 def _read(file: FilePath) -> Document:

@@ -43,6 +43,12 @@ class Model(Section):
     """Commit, tag or branch of a hub model."""
     context: Annotated[int, Field(ge=16, le=65_536)] | None = None
     """`builtin:tiny` only: most tokens of prompt and completion together; left out, 512."""
+    tokenizer: Words | None = None
+    """Folder or hub id of another tokenizer; left out, the model's own."""
+    chat_template: Words | None = None
+    """Chat template in place of the tokenizer's: a file beside the recipe, or the template itself."""
+    template_args: dict[str, Any] = Field(default_factory=dict)
+    """What the chat template gets beside the messages, such as `enable_thinking: false`; in every job."""
 
 
 class Source(Section):
@@ -83,6 +89,9 @@ class Data(Section):
     """System message before every prompt; `{column}` is filled from the row, other braces stay."""
     prompt: Words
     """Template of the prompt."""
+    prefill: str | None = None
+    """The beginning of every answer, such as `<think>`: it stands at the end of the prompt, and verifiers read it before the
+    completion; `{column}` is filled from the row, other braces stay."""
     answer: str | None = None
     """Template of the gold answer; left out, a column `answer` is taken as it is."""
     id: str | None = None

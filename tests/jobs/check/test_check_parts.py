@@ -15,8 +15,9 @@ from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.sizes import read_sizes
-from grpo_cli.jobs.check.tokens import ModelFiles, UnknownTokens, counter, full_counter, model_files
+from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
+from grpo_cli.policy.loading.files import model_files
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_verifiers import Outcome, Sample, Verdict, Verifier
 from tests.builders.data_builders import Data, Source, question, write_lines
@@ -139,9 +140,9 @@ def test_token_counts_are_those_of_transformers(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path)
     rows = [row("412+989=?"), row("wie grün?"), row("\\boxed{1}")]
     expected = [len(encode(tokenizer, one)) for one in rows]
-    assert counter(TINY, model_files(TINY))(rows) == expected
+    assert prompt_maker(TINY).counts(rows) == expected
     saved = Model(path=str(tmp_path))
-    assert counter(saved, model_files(saved))(rows) == expected
+    assert prompt_maker(saved).counts(rows) == expected
 
 
 def test_token_counts_are_those_of_the_chat_template_with_its_options(tmp_path: Path) -> None:
@@ -153,35 +154,24 @@ def test_token_counts_are_those_of_the_chat_template_with_its_options(tmp_path: 
     tokenizer.save_pretrained(tmp_path)
     saved, rows, chat = Model(path=str(tmp_path)), [row("412+989=?")], {"thinks": True}
     expected = [len(encode(tokenizer, one, chat)) for one in rows]
-    assert counter(saved, model_files(saved), chat)(rows) == expected
-    assert full_counter(saved, chat)(rows) == expected
-    assert counter(saved, model_files(saved))(rows) == [expected[0] - len("think ")]
+    assert prompt_maker(saved, chat).counts(rows) == expected
+    assert full_prompt_maker(saved, chat).counts(rows) == expected
+    assert prompt_maker(saved).counts(rows) == [expected[0] - len("think ")]
 
 
 def test_a_model_that_lies_nowhere_has_unknown_tokens() -> None:
     with pytest.raises(UnknownTokens, match=r"no `tokenizer.json`"):
-        counter(Model(path="nobody/nothing-here"), ModelFiles(None, None, None))
-
-
-def test_a_template_that_needs_transformers_gives_unknown_tokens(tmp_path: Path) -> None:
-    from grpo_cli.policy.tiny import byte_level
-
-    byte_level().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "chat_template.jinja").write_text("{% generation %}x{% endgeneration %}")
-    model = Model(path=str(tmp_path))
-    with pytest.raises(UnknownTokens, match="needs transformers"):
-        counter(model, model_files(model))
+        prompt_maker(Model(path="nobody/nothing-here"))
 
 
 def test_chat_rows_need_a_chat_template(tmp_path: Path) -> None:
     from grpo_cli.policy.tiny import byte_level
 
     byte_level().save(str(tmp_path / "tokenizer.json"))
-    model = Model(path=str(tmp_path))
-    count = counter(model, model_files(model))
-    with pytest.raises(UnknownTokens, match=r"`data.plain: true`"):
-        count([row("x")])
-    assert count([Row("x", "abc", None, {})]) == [3]
+    maker = prompt_maker(Model(path=str(tmp_path)))
+    with pytest.raises(SetupError, match="no chat template"):
+        maker.counts([row("x")])
+    assert maker.counts([Row("x", "abc", None, {})]) == [3]
 
 
 def test_parameters_are_added_up_as_the_model_has_them() -> None:

@@ -76,10 +76,10 @@ class ChoiceVerifier(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Name the options of the stated answer, and compare."""
-        found = find_answer(sample.completion, self.options.extract)
+        found = find_answer(sample.turn, self.options.extract)
         texts = found.texts
         if not texts:
-            bare = find_answer(sample.completion, "whole").texts
+            bare = find_answer(sample.turn, "whole").texts
             whole = bare[0] if bare and len(bare[0]) <= 300 else ""
             texts = (whole,) if whole and self._named(whole, sample.gold) else ()
             if not texts and whole and (said := _SAID.search(whole)):
@@ -101,10 +101,10 @@ class ChoiceVerifier(AnswerVerifier):
     def _said_beside(self, sample: Sample) -> frozenset[str]:
         """The options of the last line that says an answer, or of a last line that is nothing else: a box before it held
         a formula of the working, not an option. Empty where two lines of the kind disagree."""
-        lines = find_answer(sample.completion, "answer_line").texts
+        lines = find_answer(sample.turn, "answer_line").texts
         found = {named for text in lines if (named := self._named(text, sample.gold))}
         if not lines:
-            last = find_answer(sample.completion, "last_line").texts
+            last = find_answer(sample.turn, "last_line").texts
             found = {named for text in last if (named := self._named(text, sample.gold))}
         return next(iter(found)) if len(found) == 1 else frozenset()
 

@@ -52,7 +52,7 @@ class InstructionsVerifier(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Check each instruction on the text after the thinking."""
-        text, is_open, _ = after_thinking(sample.completion)
+        text, is_open, _ = after_thinking(sample.turn)
         if is_open:
             return no_answer("in_thinking")
         if not text.strip():

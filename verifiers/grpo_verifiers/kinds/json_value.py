@@ -102,7 +102,7 @@ class JsonVerifier(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Extract, check the schema, compare."""
-        text, reason = find_json(sample.completion, self.options.extract)
+        text, reason = find_json(sample.turn, self.options.extract)
         if text is None:
             return wrong(None, reason) if reason == "hedge" else no_answer(reason)
         try:

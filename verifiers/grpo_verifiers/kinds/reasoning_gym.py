@@ -99,7 +99,7 @@ class GymVerifier(Verifier):
         verdicts: list[Verdict | None] = []
         items = []
         for sample in samples:
-            verdict, text = self._stated(sample.completion)
+            verdict, text = self._stated(sample.turn)
             if verdict is None and (reason := refusal(sample.gold[0], sample.gold[1], text)):
                 verdict = wrong(text[:200], reason)
             verdicts.append(verdict)

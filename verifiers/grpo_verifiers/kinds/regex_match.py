@@ -127,9 +127,7 @@ class RegexVerifier(Verifier):
         if len(sample.completion) > self.options.max_chars:
             return over_limit("too_long")
         text, is_open, _ = (
-            after_thinking(sample.completion)
-            if self._drops_thinking
-            else AfterThinking(sample.completion, False)
+            after_thinking(sample.turn) if self._drops_thinking else AfterThinking(sample.completion, False)
         )
         if is_open:
             return no_answer("in_thinking")

@@ -118,7 +118,7 @@ class CommandVerifier(SandboxedVerifier):
     def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
         """The verdict on one program."""
         started = time.perf_counter()
-        source = source_of(sample.completion, self.language.tags)
+        source = source_of(sample.turn, self.language.tags)
         if source is None:
             return no_answer("no_code")
         if len(source) > MOST_SOURCE:

@@ -118,7 +118,7 @@ class SqlVerifier(SandboxedVerifier):
     def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
         """The verdict on one query."""
         started = time.perf_counter()
-        query = source_of(sample.completion, TAGS)
+        query = source_of(sample.turn, TAGS)
         if query is None or not query.strip():
             return no_answer("no_query")
         if len(query) > MOST_QUERY:

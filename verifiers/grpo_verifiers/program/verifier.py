@@ -84,7 +84,7 @@ class CodeVerifier(SandboxedVerifier):
         task: CodeTask = sample.gold
         if len(sample.completion) > MOST_SOURCE:
             return over_limit("source_size")
-        answer = answer_text(sample.completion)
+        answer = answer_text(sample.turn)
         if not answer.strip():
             return no_answer("empty")
         if task.needs_scratch and lanes.tier != "namespaces":

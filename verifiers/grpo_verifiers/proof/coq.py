@@ -86,7 +86,7 @@ class CoqVerifier(SandboxedVerifier):
     def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
         """The verdict on one proof script."""
         started = time.perf_counter()
-        script = source_of(sample.completion, TAGS)
+        script = source_of(sample.turn, TAGS)
         if script is None or not script.strip():
             return no_answer("no_proof")
         if len(script) > MOST_SOURCE:

@@ -181,7 +181,7 @@ class MetamathVerifier(Verifier):
 
     def _judge_one(self, sample: Sample) -> Verdict:
         started = time.perf_counter()
-        text = proof_text(sample.completion)
+        text = proof_text(sample.turn)
         if text is None:
             return no_answer("no_proof")
         if len(text) > MOST_CHARS:

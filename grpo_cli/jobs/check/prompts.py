@@ -1,0 +1,77 @@
+"""Whether every row becomes the prompt that was meant: rendered, with nothing in it twice and nothing left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from grpo_cli.data.rows import Row
+from grpo_cli.errors import UserError
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
+from grpo_cli.jobs.check.tokens import PromptMaker
+from grpo_cli.policy.prompts.doubles import doubles
+from grpo_cli.policy.prompts.tags import tags_among
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_verifiers.thinking import opening_at_end
+
+TOKEN = re.compile(r"</?[A-Za-z][\w:-]*>|<\|[^|>\s]+\|>")
+
+
+def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> CheckFinding:
+    """One finding: a row that cannot be rendered fails, what stands twice or does nothing is a warning."""
+    try:
+        maker.prompts.refuse(rows)
+        first = maker.prompts.text(rows[0])
+        begun = maker.prompts.begun(rows[0])
+    except UserError as err:
+        return replace(failed("prompt", err), code=err.code)
+    special = maker.encodes.special
+    tags = tags_among(special, maker.roles)
+    warned = [
+        f"`model.template_args.{name}` has no effect: the model's chat template does not read it"
+        for name in maker.prompts.unread_args()
+    ]
+    warned += doubles(rows, special, tags, lambda row: maker.ids([row])[0])
+    prefill = rows[0].prefill
+    if (
+        prefill
+        and (opened := opening_at_end(first.removesuffix(prefill)))
+        and prefill.startswith(opened.strip())
+    ):
+        warned.append(f"the chat template opens `{opened.strip()}` already, and `data.prefill` does so again")
+    warned += _stripped(recipe, {text for token, text in special.items() if token not in tags})
+    how = "plain text" if rows[0].messages is None else "the model's chat template"
+    if recipe.model.chat_template and rows[0].messages is not None:
+        how = "`model.chat_template`"
+    known = f"; the answer begins with `{_shown(begun)}`, which verifiers know" if begun else ""
+    data = {"begun": begun}
+    if warned:
+        return CheckFinding(
+            "prompt", Level.WARN, warned[0], tuple(warned[1:]), data, "`grpo check --show` prints the prompt"
+        )
+    return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
+
+
+def _shown(begun: str) -> str:
+    text = begun.strip()
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _stripped(recipe: Recipe, dropped: set[str]) -> list[str]:
+    """Words that verifiers of the recipe look for and that decoding takes out of every completion."""
+    said = []
+    for name, one in recipe.verify.items():
+        options = one.options
+        wanted = {f"<{end}{tag}>" for tag in options.get("tags") or () for end in ("", "/")}
+        if one.kind == "format" and "tags" not in options:
+            wanted = {"<think>", "</think>", "<answer>", "</answer>"}
+        patterns = options.get("pattern") or ()
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            wanted |= set(TOKEN.findall(str(pattern).replace("\\", "")))
+        for word in sorted(wanted & dropped):
+            said.append(
+                f"`verify.{name}` looks for `{word}`, which is a special token of the model: decoding strips it, no"
+                " completion can hold it"
+            )
+    return said

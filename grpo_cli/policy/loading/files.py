@@ -1,0 +1,78 @@
+"""A model's files on this disk: in a folder, or in the hub's cache. Nothing is downloaded, no library of models is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.recipe.sections.recipe import Model
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """What lies of a model on this disk: names of the files asked for, each with its path or None."""
+
+    folder: Path | None
+    repo: str | None
+    revision: str | None
+
+    def path(self, name: str) -> Path | None:
+        """Where a file of the model lies, if it does."""
+        if self.folder is not None:
+            return found if (found := self.folder / name).is_file() else None
+        if self.repo is None:
+            return None
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            cached = try_to_load_from_cache(self.repo, name, revision=self.revision)
+        except HFValidationError:
+            return None
+        return Path(cached) if isinstance(cached, str) else None
+
+    def json(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the model."""
+        path = self.path(name)
+        if path is None:
+            return None
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return value if isinstance(value, dict) else None
+
+
+def model_files(model: Model) -> ModelFiles:
+    """Where to look for a model's files."""
+    return _files(model.path, model.revision)
+
+
+def base_files(model: Model) -> ModelFiles:
+    """Where the whole weights lie: those of the base, where the model is an adapter."""
+    files = model_files(model)
+    adapter = files.json("adapter_config.json")
+    base = adapter.get("base_model_name_or_path") if adapter else None
+    return _files(base, None) if isinstance(base, str) and files.path("config.json") is None else files
+
+
+def tokenizer_files(model: Model) -> ModelFiles:
+    """Where to look for the tokenizer that the model goes with."""
+    if model.tokenizer is not None:
+        return _files(model.tokenizer, None)
+    files = model_files(model)
+    return files if any(files.path(name) for name in TOKENIZER_FILES) else base_files(model)
+
+
+def _files(name: str, revision: str | None) -> ModelFiles:
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return ModelFiles(folder, None, None)
+    is_name = not name.startswith(("builtin:", "/", ".", "~")) and not name.endswith(".gguf")
+    return ModelFiles(None, name if is_name else None, revision)

@@ -1,0 +1,144 @@
+"""A model's chat template, rendered here and nowhere else: the same text for every job, with transformers or without.
+
+Templates are programs that come with a model: they run in jinja's sandbox, on plain JSON values. What they can use is what
+transformers gives them (`tojson`, `raise_exception`, `strftime_now`, `{% generation %}`, loop controls). No torch in here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import Environment, Template, TemplateError, meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+Templates = str | Mapping[str, str]
+"""One template, or several by name, of which `tool_use` serves rows with tools and `default` all others."""
+
+GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Keys under which data sets keep the thinking of an earlier turn; templates read the first or the second."""
+
+
+class TemplateRefuses(ValueError):
+    """A template that cannot be read, or that does not render these messages; the message is in its own words."""
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """Templates of a tokenizer with its named special tokens (`bos_token`, …) and what a recipe gives them beside."""
+
+    templates: Templates
+    special: Mapping[str, str] = field(default_factory=dict)
+    args: Mapping[str, object] = field(default_factory=dict)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        opens: bool = True,
+    ) -> str:
+        """The text of a chat; with `opens` up to where the assistant's turn begins.
+
+        Raises:
+            TemplateRefuses: the template says so, or fails.
+        """
+        template = _compiled(self._source(bool(tools)))
+        given = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
+        try:
+            return template.render({**self.special, **self.args, **given, "add_generation_prompt": opens})
+        except TemplateError as err:
+            raise TemplateRefuses(err.message or type(err).__name__) from err
+        except Exception as err:  # a template is a program: it may fail in any way a program can
+            raise TemplateRefuses(f"{type(err).__name__}: {err}") from err
+
+    def variables(self) -> set[str]:
+        """What the templates read beside the messages and what comes with them.
+
+        Raises:
+            TemplateRefuses: a template that cannot be read.
+        """
+        sources = [self.templates] if isinstance(self.templates, str) else list(self.templates.values())
+        env = _environment()
+        try:
+            found = set().union(*(meta.find_undeclared_variables(env.parse(source)) for source in sources))
+        except TemplateError as err:
+            raise TemplateRefuses(_at_line(err)) from err
+        return found - set(GIVEN) - set(self.special) - set(env.globals)
+
+    def _source(self, has_tools: bool) -> str:
+        if isinstance(self.templates, str):
+            return self.templates
+        for name in ("tool_use", "default") if has_tools else ("default",):
+            if name in self.templates:
+                return self.templates[name]
+        names = ", ".join(sorted(self.templates))
+        raise TemplateRefuses(f"there are several templates ({names}) and none is the default")
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message without nulls, its thinking under the names that templates read."""
+    plain = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((plain[key] for key in REASONING if key in plain), None)
+    return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
+
+
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks what an assistant said for training on it; to a prompt it is plain text."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja reads it from the class
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    env = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    env.filters["tojson"] = _tojson
+    env.globals["raise_exception"] = _refuse
+    env.globals["strftime_now"] = _now
+    return env
+
+
+@lru_cache(maxsize=16)
+def _compiled(source: str) -> Template:
+    try:
+        return _environment().from_string(source)
+    except TemplateError as err:
+        raise TemplateRefuses(_at_line(err)) from err
+
+
+def _at_line(err: TemplateError) -> str:
+    line = getattr(err, "lineno", None)
+    return f"line {line}: {err.message}" if line else str(err.message)
+
+
+def _tojson(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)

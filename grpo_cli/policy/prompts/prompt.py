@@ -1,0 +1,150 @@
+"""From a row to the text that a model goes on from. All jobs take their prompts from here. No torch in here.
+
+A row with messages goes through the chat template; behind it, and behind plain text, stands the row's `prefill`: the
+beginning of the assistant's turn. What cannot be rendered is said before weights are loaded (`refuse`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_cli.data.rows import Row
+from grpo_cli.errors import DataError, SetupError, UserError
+from grpo_cli.policy.prompts.chat_template import ChatTemplate, TemplateRefuses
+from grpo_verifiers.thinking import opening_at_end
+
+NO_TEMPLATE = "the model's tokenizer has no chat template: its prompts cannot be chats"
+NO_TEMPLATE_MENDS = "set `data.plain: true` for a base model, or give a template with `model.chat_template`"
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """How rows become prompts: `chat` is None where the tokenizer has no chat template."""
+
+    chat: ChatTemplate | None
+
+    def text(self, row: Row) -> str:
+        """The prompt of a row as the tokenizer gets it.
+
+        Raises:
+            SetupError: no chat template, or it does not take this row.
+            DataError: it leaves tools or tool calls of the row out.
+        """
+        if row.messages is None:
+            return row.prompt + row.prefill
+        text = self._render(row, row.messages, row.tools)
+        if ignored := self._ignored_tools(row, text):
+            raise DataError(
+                f"the model's chat template leaves {ignored} of this row out of the prompt",
+                place=row.place,
+                hint="take a model whose template renders them, or take them out of the rows",
+            )
+        return text + row.prefill
+
+    def chat_text(self, messages: Sequence[Mapping[str, Any]], *, opens: bool) -> str:
+        """Messages that belong to no row, such as the turns of an episode.
+
+        Raises:
+            SetupError: no chat template.
+            TemplateRefuses: it does not take these messages.
+        """
+        if self.chat is None:
+            raise SetupError(NO_TEMPLATE, hint=NO_TEMPLATE_MENDS)
+        return self.chat.render(messages, opens=opens)
+
+    def begun(self, row: Row) -> str:
+        """What of the assistant's turn stands in the prompt already: a thinking that the template opened, and the prefill."""
+        text = self.text(row)
+        template = text.removesuffix(row.prefill) if row.prefill else text
+        return opening_at_end(template) + row.prefill
+
+    def refuse(self, rows: Iterable[Row]) -> None:
+        """Try one row of each sequence of roles.
+
+        Raises:
+            SetupError, DataError: as `text`; or the template leaves a turn out.
+        """
+        for row in _one_of_each(rows):
+            self.text(row)
+            if lost := self._lost_turn(row):
+                raise SetupError(
+                    f"the model's chat template leaves the {lost} turn of this row out of the prompt",
+                    place=row.place,
+                    hint=_role_mend(lost),
+                )
+
+    def unread_args(self) -> list[str]:
+        """Names of template arguments that the template does not read."""
+        if self.chat is None:
+            return []
+        try:
+            read = self.chat.variables()
+        except TemplateRefuses:
+            return []  # `refuse` says so
+        return sorted(set(self.chat.args) - read)
+
+    def _render(
+        self, row: Row, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> str:
+        if self.chat is None:
+            raise SetupError(NO_TEMPLATE, hint=NO_TEMPLATE_MENDS)
+        try:
+            return self.chat.render(messages, tools)
+        except TemplateRefuses as err:
+            raise self._refusal(row, str(err)) from err
+
+    def _refusal(self, row: Row, words: str) -> UserError:
+        """The template's own words with the way out: found by leaving out what some templates do not take."""
+        assert self.chat is not None
+        mend = "give another template with `model.chat_template`, or render the prompt yourself with `data.plain: true`"
+        for role in ("system", "developer", "tool"):
+            if any(m["role"] == role for m in row.messages or ()):
+                try:
+                    self.chat.render([m for m in row.messages or () if m["role"] != role])
+                except TemplateRefuses:
+                    continue
+                mend = _role_mend(role)
+        return SetupError(f"the model's chat template refuses this row: {words}", place=row.place, hint=mend)
+
+    def _ignored_tools(self, row: Row, text: str) -> str:
+        """What of the row's tools and tool calls makes no difference to its prompt; empty where all do, or there are none."""
+        messages = row.messages or []
+        if row.tools and text == self._render(row, messages, None):
+            return "the `tools`"
+        bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in messages]
+        if bare != messages and text == self._render(row, bare, row.tools):
+            return "the `tool_calls`"
+        return ""
+
+    def _lost_turn(self, row: Row) -> str:
+        """The role of a turn whose words make no difference; empty where all do. What an assistant said earlier may go."""
+        messages = list(row.messages or ())
+        text = self._render(row, messages, row.tools) if messages else ""
+        for i, message in enumerate(messages):
+            if message["role"] == "assistant" or not message["content"].strip():
+                continue
+            other = [*messages[:i], {**message, "content": message["content"] + "x"}, *messages[i + 1 :]]
+            if text == self._render(row, other, row.tools):
+                return str(message["role"])
+        return ""
+
+
+def _role_mend(role: str) -> str:
+    if role in ("system", "developer"):
+        return "put its words into `data.prompt`, or give a template that takes it with `model.chat_template`"
+    return "take such turns out of the rows, or give a template that takes them with `model.chat_template`"
+
+
+def _one_of_each(rows: Iterable[Row]) -> Iterable[Row]:
+    """The first row of each sequence of roles, with and without tools."""
+    seen = set()
+    for row in rows:
+        shape = (
+            None if row.messages is None else tuple((m["role"], "tool_calls" in m) for m in row.messages),
+            bool(row.tools),
+        )
+        if shape not in seen:
+            seen.add(shape)
+            yield row
