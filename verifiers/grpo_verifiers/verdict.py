@@ -90,8 +90,10 @@ def floored(group: Sequence[Verdict], low: float | None) -> list[Verdict]:
     That is `low`, the least score that the verifier can give; where it is not known (None) the lowest score of the group, 0 at
     most. So a completion that runs into a limit is never worth more than a wrong one, and a policy cannot hide in it.
     """
+    if low == 0.0:
+        return list(group)
     unpaid = [v.outcome in (Outcome.NO_ANSWER, Outcome.OVER_LIMIT) for v in group]
-    if low == 0.0 or not any(unpaid):
+    if not any(unpaid):
         return list(group)
     floor = min([0.0, *(v.score for v in group if v.score is not None)]) if low is None else low
     return [

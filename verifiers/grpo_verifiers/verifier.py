@@ -127,7 +127,7 @@ class Verifier(ABC):
 
     def verify(self, completion: str, row: Mapping[str, Any], prompt: str = "") -> Verdict:
         """One completion against one row: the short form for notebooks and tests."""
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             raise TypeError(
                 f"the second argument is the row, such as {{'answer': {row!r}}}, not a {type(row).__name__}"
             )

@@ -46,7 +46,7 @@ _DENIED_AFTER = re.compile(
     r"|(?:isn't|is n't|wouldn't be)(?=" + _DENIES + r")|cannot be|can't be|must be wrong)\b",
     re.I,
 )
-_DENYING = ("not", "n't", " but", "than", "instead")
+_DENYING = re.compile("not|n't| but|than|instead")
 _RETRACTED = re.compile(
     r"[\s$)\]\\*,.!\"'`;:\-–—]*(?:(?:but|however|though|wait|hmm|no|actually|oops|sorry)\b[,.!…\s]*)*(?:this|that|it|which|the answer|my answer)"
     r"(?:\s+(?:is|was|must be|seems|looks)|'s)\s+(?:\w+ly\s+|just\s+)?(?:wrong|incorrect|false|mistaken|not correct|not right|a mistake|an error)\b",
@@ -215,12 +215,25 @@ def _last_box(text: str) -> Extraction | None:
         if not content:
             return Extraction((), "unread")
     before = text[max(0, box.start - 48) : box.start].lower()
-    if any(word in before for word in _DENYING) and _DENIED_BEFORE.search(before):
+    if _DENYING.search(before) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
+    if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
+        return Extraction((f"{sign} {content}",))
     return Extraction((content,)) if alone else _joined(text, box, content)
 
 
 _TOUCHING = frozenset("-−0123456789")
+_COMPARING = frozenset("<>≠qet")
+"""Last characters of what a comparison before a box can be spelt with."""
+_COMPARED = re.compile(r"(?:[\w})\]'&]\s*(?P<sign>[<>])|(?P<name>\\(?:lt|gt|neq?)(?![a-zA-Z])|≠))\s*\Z")
+_A_TAG = re.compile(r"</?[a-zA-Z|][^<>\s]*>\s*\Z")
+
+
+def _compared(text: str, box: _Box) -> str:
+    r"""The strict comparison before a box: `x > \boxed{6}` says more than 6. One that includes its bound often names a minimum."""
+    before = text[max(0, box.start - 40) : box.start]
+    match = _COMPARED.search(before)
+    return "" if match is None or _A_TAG.search(before) else (match["sign"] or match["name"])
 
 
 def _within_formula(text: str, box: _Box, tail: str, content: str) -> str:

@@ -8,7 +8,13 @@ from typing import NamedTuple
 from grpo_verifiers.maths.comparing.choice import option_and_text, option_of, options_of
 from grpo_verifiers.maths.comparing.compare import same, start_trial
 from grpo_verifiers.maths.comparing.forms.parameters import renamed
-from grpo_verifiers.maths.comparing.forms.statements import VERDICTS, has_signs, is_core, same_statement
+from grpo_verifiers.maths.comparing.forms.statements import (
+    VERDICTS,
+    has_signs,
+    is_core,
+    names_subject,
+    same_statement,
+)
 from grpo_verifiers.maths.comparing.forms.vectors import as_vector
 from grpo_verifiers.maths.comparing.golds import MathGold
 from grpo_verifiers.maths.options import MathOptions
@@ -119,7 +125,7 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
                 )
         except (TooBig, RecursionError):
             return Match(False, "too_big")
-    if is_core(wanted.words, said) and not has_signs(answer.text):
+    if (is_core(wanted.words, said) or names_subject(said, wanted.words)) and not has_signs(answer.text):
         return Match(True, "equal:words")
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
 
@@ -160,6 +166,8 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if answer.tree is not None and wanted.tree is not None:
         if answer.tree[0] == "list" and wanted.tree[0] not in ("list", "set", "tuple", "rel"):
             return Match(False, "hedge")
+        if (answer.tree[0] == "cases") != (wanted.tree[0] == "cases"):
+            return Match(False, "unread")  # an absolute value and its cases may be one function
         if answer.tree[0] != wanted.tree[0] and {answer.tree[0], wanted.tree[0]} & {
             "tuple",
             "list",

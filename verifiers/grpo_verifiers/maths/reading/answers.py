@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.reading.forms.compounds import read_compound
 from grpo_verifiers.maths.reading.forms.letters import capitals_of
-from grpo_verifiers.maths.reading.forms.ranges import read_range
+from grpo_verifiers.maths.reading.forms.ranges import read_half, read_range
 from grpo_verifiers.maths.reading.forms.residues import MARKS, read_residues
 from grpo_verifiers.maths.reading.forms.rewriting import rewrite
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, lex
@@ -296,7 +296,8 @@ def _splits(text: str) -> bool:
 
 def _tree(tokens: list[Token]) -> tuple[Node | None, str]:
     try:
-        return read(tokens), ""
+        half = read_half(tokens)
+        return read(tokens) if half is None else half, ""
     except Unreadable as err:
         return None, str(err)
     except RecursionError:

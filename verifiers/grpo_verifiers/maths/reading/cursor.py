@@ -29,8 +29,10 @@ class Cursor(ABC):
 
     def peek(self, ahead: int = 0) -> Token:
         """The token `ahead` of here, or the end."""
-        i = self.at + ahead
-        return self.tokens[i] if i < len(self.tokens) else END
+        try:
+            return self.tokens[self.at + ahead]
+        except IndexError:
+            return END
 
     def take(self, value: str) -> bool:
         """Consume a token if it has this value."""

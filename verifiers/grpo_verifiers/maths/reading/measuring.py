@@ -66,7 +66,7 @@ class UnitReader(NumeralReader):
             elif value == "^" and words:
                 self.at += 1
                 words.append("^" + self._unit_power())
-            elif value in ("/", "*", "-", ".") and words and self.peek(1).kind in ("w", "u", "s"):
+            elif self._at_rate() or (words and self._at_joint()):
                 self.at += 1
                 if value == "/":
                     words.append("/")
@@ -90,6 +90,16 @@ class UnitReader(NumeralReader):
         if not words or (not name and all(w.lower() in GENERIC for w in words)):
             return node
         return ("unit", node, name) if name else node
+
+    def _at_rate(self) -> bool:
+        """A stroke before the name of a unit: `3/hour`."""
+        behind = self.tokens[self.at - 1].kind if self.at else ""
+        named = ("w", "u", "s") if behind in ("w", "u", "s") else ("w",)
+        return self.peek().value == "/" and self.peek(1).kind in named
+
+    def _at_joint(self) -> bool:
+        """A sign between two names of units: `N*m`."""
+        return self.peek().value in ("*", "-", ".") and self.peek(1).kind in ("w", "u", "s")
 
     def _unit_power(self) -> str:
         braced = self.take("{")

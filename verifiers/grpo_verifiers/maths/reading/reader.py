@@ -78,10 +78,7 @@ class Reader(GroupReader):
 
     def _skip_qualifier(self) -> None:
         """`for all x in R` after an item says nothing about its value."""
-        word = self.peek().value
-        if not (
-            word == "forall" or (word == "for" and self.peek(1).value in ("all", "every", "any", "each"))
-        ):
+        if not self._at_qualifier():
             return
         depth = 0
         while self.peek() is not END:
@@ -163,8 +160,10 @@ class Reader(GroupReader):
         self.currency = None
         node = self.sets()
         token = self.peek()
-        if token.kind == "u" or (
-            token.kind == "w" and token.value not in UNIT_STOP and not self._at_qualifier()
+        if (
+            token.kind == "u"
+            or (token.kind == "w" and token.value not in UNIT_STOP and not self._at_qualifier())
+            or self._at_rate()
         ):
             node = self._unit(node)
         elif token.kind == "c" and token.value in CURRENCIES:

@@ -233,7 +233,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             name = unit.name if unit else singular(low)
             out.append(name if power == 1 else f"{name}^{power}")
             power = 1
-    text = " ".join(out).strip(" /")
+    text = " ".join(out).rstrip(" /")  # a stroke in front stays: `per hour` is no hour
     return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from grpo_verifiers.maths.reading.forms.foreign import PHRASES
+
 _SMALL = [
     "zero",
     "one",
@@ -148,6 +150,7 @@ SHORT_WORDS = frozenset(
 
 _ARTICLES = frozenset(["a", "an", "the"])
 _PHRASES = {
+    **PHRASES,
     "dne": "does not exist",
     "none": "no solution",
     "no real solution": "no solution",
@@ -174,6 +177,10 @@ _PHRASES = {
     "infinite solution": "infinitely many",
     "infinite number of solution": "infinitely many",
 }
+_EXISTENCE = re.compile(
+    r"^(?:there (?:is|are|exist)|(?:(?:given )?(?:equation|system|inequality|problem)(?: of equation)?|it) has)(?= (?:no|infinite|infinitely) )"
+)
+"""What `no solution` and `infinitely many solutions` begin with where they are a sentence."""
 _MONTHS = frozenset(
     [
         "january",
@@ -266,6 +273,10 @@ def plain_words(text: str) -> str:
     if len(singulars) == 2 and set(singulars) & _MONTHS and not all(w in _MONTHS for w in singulars):
         singulars.sort()
     phrase = " ".join(singulars)
+    if len(words) > 2:
+        phrase = _EXISTENCE.sub("", phrase).strip()
+        if phrase.startswith(("no ", "infinitely ")) and phrase.endswith(" exist"):
+            phrase = phrase.removesuffix(" exist")
     return _PHRASES.get(phrase, phrase)
 
 

@@ -30,6 +30,10 @@ _HEADINGS = names(
 )
 """Nouns that say nothing beside the number or letter behind them."""
 
+_SUBJECT = re.compile(
+    r"\s*(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I
+)
+
 
 def has_signs(text: str) -> bool:
     """Whether a text in words holds more than words and plain numbers: operators, comparators, brackets, macros."""
@@ -71,3 +75,14 @@ def is_core(gold: str, answer: str) -> bool:
         if is_predicate and plain_words(" ".join(words[i:])) == found:
             return not _NEGATIONS & set(words[:i])
     return False
+
+
+def names_subject(answer: str, gold: str) -> bool:
+    """Whether an answer is the gold said of a subject of one word: `the limit does not exist` for `does not exist`."""
+    match = _SUBJECT.match(answer)
+    if match is None or gold.lower().strip(" .") in VERDICTS:
+        return False
+    verb, _, rest = match["predicate"].lower().partition(" ")
+    if verb in ("is", "are"):
+        return bool(rest) and plain_words(rest) == plain_words(gold)
+    return verb in _VERBS and plain_words(match["predicate"]) == plain_words(gold)

@@ -35,6 +35,21 @@ UNITS = {
 }
 """Unit names of other languages under the English one."""
 
+_PHRASES = {
+    "no solution": """
+        无解, 無解, 方程无解, 无实数解, 無實數解, 没有解, 解なし, 解はない, 해가 없다, 해 없음, нет решений, решений нет, нет корней,
+        keine lösung, keine lösungen, aucune solution, pas de solution, sin solución, no hay solución, sem solução, nessuna soluzione
+    """,
+    "does not exist": "不存在, 存在しない, не существует, n'existe pas, no existe, existiert nicht, não existe, non esiste",
+    "infinitely many": "无穷多解, 无数解, 有无穷多解, бесконечно много, бесконечно много решений, unendlich viele, unendlich viele lösungen",
+}
+PHRASES = {
+    " ".join(phrase.replace("'", "").split()): name
+    for name, listed in _PHRASES.items()
+    for phrase in listed.split(",")
+}
+"""Answers in whole phrases of other languages, in lower case, and what each is called in English."""
+
 _POWERS = {"平方": "square", "立方": "cubic", "кв": "square", "куб": "cubic"}
 _COMPARING = (
     "以上",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 from grpo_verifiers.maths.reading.forms.prose import Formula, sentence
+from grpo_verifiers.maths.reading.lexer import Token, Unreadable
+from grpo_verifiers.maths.reading.reader import read
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, number, symbols
+from grpo_verifiers.maths.reading.vocabulary import RELATIONS
 
 _INFINITY: Node = ("inf",)
 _LEAD = r"(?:(?:all|any|every|the)\s+)?(?:real\s+)?(?:numbers?\s+|values?\s+)?(?:that\s+are\s+|which\s+are\s+)?(?:strictly\s+)?"
@@ -33,6 +36,21 @@ def read_range(text: str, words: str) -> Node | None:
     if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], Formula):
         return _compared(parts[0], parts[1])
     return _between(parts)
+
+
+def read_half(tokens: list[Token]) -> Node | None:
+    """The half line that a comparison without its left side names (`> 12`), or None where there is none.
+
+    Raises:
+        Unreadable: what is compared with is no number.
+    """
+    op = RELATIONS.get(tokens[0].value, "") if tokens and tokens[0].kind in ("o", "c") else ""
+    if op not in ("<", ">", "<=", ">="):
+        return None
+    bound = read(tokens[1:])
+    if not _is_bound(bound):
+        raise Unreadable("a comparison without its left side")
+    return _above(bound, op == ">=") if op[0] == ">" else _below(bound, op == "<=")
 
 
 def _signed(words: str) -> Node | None:
