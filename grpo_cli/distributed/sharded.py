@@ -1,4 +1,5 @@
-"""What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on.
+"""What transformers' trainer does otherwise where ranks hold shards: loading, saving, and switching the engine on. And the
+rate of a run that goes on longer than its checkpoint knows.
 
 The weights of a checkpoint are a plain Hugging Face folder, the optimizer state stays sharded beside it. With FSDP2 they
 are the float32 ones that are trained, and torch.distributed.checkpoint reads the state back on any number of ranks.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -49,6 +50,11 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
             self.is_fsdp_enabled = was
         if self.replica:
             self.replica.updates = -1
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            set_rate(self.lr_scheduler, self.optimizer, self.args.learning_rate)
 
     @property
     def is_sharded(self) -> bool:
@@ -94,3 +100,20 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         save_fsdp_optimizer(plugin, self.accelerator, self.optimizer, self.model, output_dir)
         if self.args.should_save:
             torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER_NAME))
+
+
+def set_rate(scheduler: Any, optimizer: Any, rate: float) -> None:
+    """The rate of the step that comes next, by the schedule and the highest rate of now: a checkpoint brings its own along,
+    which may have been those of a shorter run. Bit for bit what it brought where nothing has changed."""
+    inner = getattr(scheduler, "scheduler", scheduler)  # in accelerate's wrapper
+    if not isinstance(inner, torch.optim.lr_scheduler.LambdaLR):
+        return
+    inner.base_lrs = [rate] * len(inner.base_lrs)
+    rates = [rate * factor(inner.last_epoch) for factor in inner.lr_lambdas]
+    for group, now in zip(optimizer.param_groups, rates, strict=True):
+        group["initial_lr"] = rate
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(now)
+        else:
+            group["lr"] = now
+    inner._last_lr = [*rates]

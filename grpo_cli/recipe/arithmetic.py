@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from grpo_cli.errors import DataError
@@ -55,18 +56,29 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
             else "give some rows",
         )
     completions = sample.prompts * sample.group
+    steps = train.steps if train.epochs is None else math.ceil(train.epochs * steps_epoch)
     return BatchPlan(
         rows=n_rows,
         prompts_step=sample.prompts,
         group=sample.group,
         completions_step=completions,
         tokens_step=completions * sample.max_tokens,
-        steps=train.steps,
-        updates=train.steps * train.inner_epochs,
+        steps=steps,
+        updates=steps * train.inner_epochs,
         steps_epoch=steps_epoch,
         rows_dropped=dropped,
-        epochs=train.steps / steps_epoch,
+        epochs=steps / steps_epoch,
     )
+
+
+def with_steps(recipe: Recipe, n_rows: int) -> Recipe:
+    """The recipe with as many `train.steps` as its `train.epochs` take over `n_rows` training rows.
+
+    Raises:
+        DataError: as `plan`.
+    """
+    train = recipe.train.model_copy(update={"steps": plan(recipe, n_rows).steps})
+    return recipe.model_copy(update={"train": train})
 
 
 IDLE_HINT = "it starts with a row's second visit: give fewer rows or more steps, or leave `sample.reuse` out"

@@ -59,7 +59,10 @@ def recipe_schema() -> Schema:
     _fields(defs["Sample"]["properties"]["vllm"], vllm)
     whole = {
         "required": ["model", "data", "verify", "train"],
-        "properties": {"data": {"required": ["train", "prompt"]}, "train": {"required": ["steps"]}},
+        "properties": {
+            "data": {"required": ["train", "prompt"]},
+            "train": {"oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}]},
+        },
     }
     out: Schema = (
         {"$schema": DRAFT} | schema | {"title": "grpo recipe"} | {"anyOf": [{"required": ["extends"]}, whole]}

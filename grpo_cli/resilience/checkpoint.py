@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -201,9 +201,9 @@ def find_fault(path: Path) -> str | None:
     return None
 
 
-def keep_newest(folder: Path, keep: int, spare: Path | None = None) -> list[Path]:
-    """Delete all but the `keep` newest checkpoints (and `spare`); returns what was deleted."""
-    gone = [c.path for c in all_checkpoints(folder)[:-keep] if c.path != spare]
+def keep_newest(folder: Path, keep: int, spare: Collection[Path] = ()) -> list[Path]:
+    """Delete all but the `keep` newest checkpoints (and those in `spare`); returns what was deleted."""
+    gone = [c.path for c in all_checkpoints(folder)[:-keep] if c.path not in spare]
     for path in gone:
         shutil.rmtree(path)
     return gone

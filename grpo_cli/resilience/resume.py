@@ -20,12 +20,16 @@ HARMLESS = ("run.", "eval.", "stop.", "launch.", "gate")
 FIXED = {"launch.strategy"}
 """Among these the ones that shape the optimizer state in a checkpoint: they cannot differ."""
 
+PACE = ("train.steps", "train.epochs", "train.lr", "train.lr_warmup_steps", "train.schedule")
+"""How long and how fast a run goes on: a run that is named is resumed with others, which the screen says."""
+
 NO_CHANGE = ("launch.node_rank", "launch.rendezvous", "monitor.on_alarm")
 """Each machine of a run has its own number, each allocation its own host, and an alarm was looked at: these may always differ."""
 
 
 def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
-    """The run at a path or of this name under `run.dir`; for `NEWEST` the newest one of this very recipe there.
+    """The run at a path or of this name under `run.dir`, whose pace may be another; for `NEWEST` the newest one of this very
+    recipe there.
 
     Raises:
         DataError: no such run.
@@ -33,7 +37,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
     """
     if named != NEWEST:
         run = find_named(named, recipe.run.dir)
-        changed = changed_keys(run, recipe)
+        changed = [key for key in changed_keys(run, recipe) if key not in PACE]
         if not changed or (anyway and all(map(_is_harmless, changed))):
             return run
         raise RecipeError(
@@ -68,10 +72,21 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return differing_keys(as_written_now(run.recipe_text), to_yaml(recipe))
+        before = as_written_now(run.recipe_text)
+        return [key for key in differing_keys(before, to_yaml(recipe)) if not _is_new_path(key, before)]
     except (OSError, ValueError, YAMLError) as err:
         message = str(err).partition("\n")[0]
         raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err
+
+
+def changed_pace(run: RunFolder, recipe: Recipe) -> dict[str, tuple[object, object]]:
+    """What the run said before and what the recipe says, by dotted key, of how long and how fast it goes."""
+    from ruamel.yaml import YAML
+
+    before, after = (
+        flatten(YAML(typ="safe").load(text)) for text in (as_written_now(run.recipe_text), to_yaml(recipe))
+    )
+    return {key: (before.get(key), after.get(key)) for key in PACE if before.get(key) != after.get(key)}
 
 
 def _list(keys: list[str], most: int = 8) -> str:
@@ -80,9 +95,23 @@ def _list(keys: list[str], most: int = 8) -> str:
 
 
 def _how_to_go_on(run: RunFolder, changed: list[str]) -> str:
+    if all(key in PACE for key in changed):
+        own = f"`grpo train --resume {run.path}` goes on with the run's own recipe"
+        return f"{own}, `grpo train RECIPE --resume {run.path}` at the new pace; without `--resume` a new run starts"
     if all(map(_is_harmless, changed)):
         return f"`--resume {run.path} --resume-anyway` allows that"
     return f"`grpo train --resume {run.path}` goes on with the run's own recipe; without `--resume` a new run starts"
+
+
+def _is_new_path(key: str, before: str) -> bool:
+    """Whether it says where a function lies, which runs did not write down for one that was named on the command line."""
+    from ruamel.yaml import YAML
+
+    return (
+        key.startswith("verify.")
+        and key.endswith(".path")
+        and key not in flatten(YAML(typ="safe").load(before))
+    )
 
 
 def _is_harmless(key: str) -> bool:

@@ -244,6 +244,12 @@ def iso_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def replace_recipe(run: RunFolder, text: str) -> None:
+    """Write another resolved recipe; readers see the old one or the new one."""
+    with _writing(run.path):
+        lines.replace(run.path / "recipe.yaml", text)
+
+
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:

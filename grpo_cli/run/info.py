@@ -86,7 +86,7 @@ def info_of(folder: RunFolder) -> RunInfo:
         folder=str(folder.path),
         log=str(folder.log_path),
         device=str(manifest.get("device", "")),
-        steps=int(train.get("steps") or 0),
+        steps=int(train.get("steps") or manifest.get("epoch_steps") or 0),
         prompts=int(sample.get("prompts") or 0),
         group=int(sample.get("group") or 0),
         max_tokens=sample.get("max_tokens"),

@@ -49,6 +49,7 @@ HOOKED = {
     ],
     "_get_grad_norm": ["self", "model", "grad_norm"],
     "create_accelerator_and_postprocess": ["self"],
+    "_load_optimizer_and_scheduler": ["self", "checkpoint"],
     "_load_from_checkpoint": ["self", "resume_from_checkpoint", "model"],
     "_save_optimizer_and_scheduler": ["self", "output_dir"],
     "save_model": ["self", "output_dir", "_internal_call"],

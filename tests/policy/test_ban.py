@@ -16,7 +16,7 @@ from grpo_cli.policy.reference import Reference
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.logprobs import score_shared
 from grpo_cli.rollout.make import make_engine, policy_engine
-from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
+from tests.builders.rollout_models import plain_logps, prompts, tiny
 
 TOKENIZER = byte_tokenizer()
 BANNED = ["e", "7", " "]
@@ -43,7 +43,9 @@ def renormalised(
 
 
 @pytest.mark.parametrize("engine", ["graph", "transformers"])
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "Gemma"])
+@pytest.mark.parametrize(
+    "family", ["Llama", "Llama-untied-mha", "Qwen2", "Qwen3", "SmolLM3", "Mistral", "Granite"]
+)
 def test_samples_follow_the_distribution_without_the_banned_tokens(family: str, engine: str) -> None:
     model = tiny(family)
     banned = list(range(0, 67, 2))

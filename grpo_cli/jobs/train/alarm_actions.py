@@ -14,6 +14,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.findings.alarms import MONITORS, Alarms
 from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
+from grpo_cli.findings.gold import trusted_score
 from grpo_cli.findings.health import Health
 from grpo_cli.findings.run_data import collect
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -124,6 +125,19 @@ def best_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkp
     scores = gold_scores(evaluations)
     saved = [c for c in checkpoint.all_checkpoints(folder) if c.step in scores]
     return max(saved, key=lambda c: scores[c.step], default=None)
+
+
+def best_saved(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:
+    """The checkpoint with the best held-out score (the gold verifier's where that was measured), the earliest of equals."""
+    scores = {int(e["step"]): trusted_score(e) for e in evaluations}
+    saved = [c for c in checkpoint.all_checkpoints(folder) if c.step in scores]
+    return max(saved, key=lambda c: scores[c.step], default=None)
+
+
+def keep_newest_and_best(folder: Path, keep: int, evaluations: Sequence[Metrics]) -> None:
+    """Delete all checkpoints but the `keep` newest and the best ones."""
+    best = (best_gold(folder, evaluations), best_saved(folder, evaluations))
+    checkpoint.keep_newest(folder, keep, [one.path for one in best if one is not None])
 
 
 def best_valid_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:

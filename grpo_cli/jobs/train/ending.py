@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import trusted_score
-from grpo_cli.jobs.train.alarm_actions import best_valid_gold, roll_back
+from grpo_cli.jobs.train.alarm_actions import best_saved, best_valid_gold, roll_back
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import Running
 from grpo_cli.resilience import checkpoint
@@ -115,8 +115,7 @@ def finish(running: Running, status: Status, next_: str, **more: str) -> None:
     run, stopwatch = running.folder, running.stopwatch
     for name, lines in running.printed().items():
         running.display.note("info", f"`verify.{name}` printed {lines:,} lines: they are in train.log")
-    best = max(running.evaluations, key=trusted_score, default=None)
-    best_path = run.checkpoint_path(best["step"]) if best else None
+    best = _best(running)
     running.display.finish(
         Card(
             status=status,
@@ -124,12 +123,33 @@ def finish(running: Running, status: Status, next_: str, **more: str) -> None:
             history=tuple(as_drawn(m) for m in run.metrics() if "reward/total/mean" in m),
             evaluations=tuple(running.evaluations),
             device=running.device,
-            best=str(best_path) if best_path and best_path.exists() else "",
+            best=str(best.path) if best else "",
             next=next_,
             **more,
             seconds={phase: s for phase, s in stopwatch.of(run).items() if phase != "total"},
         )
     )
+
+
+def _best(running: Running) -> checkpoint.Checkpoint | None:
+    """The checkpoint with the best held-out score; where a better one was not saved, that is said. None where nothing was
+    better than the start."""
+    best = max(running.evaluations, key=trusted_score, default=None)
+    if best is None:
+        return None
+    saved = best_saved(running.folder.path / "checkpoints", running.evaluations)
+    scores = {e["step"]: trusted_score(e) for e in running.evaluations}
+    if saved is not None and scores[saved.step] == scores[best["step"]]:
+        return saved
+    if best["step"] == 0:
+        return None
+    instead = f"; the best of those saved is step {saved.step}" if saved else ""
+    running.display.note(
+        "warn",
+        f"the best held-out score is that of step {best['step']}, which was not saved{instead}",
+        hint="`run.save_every` as often as `eval.every` saves each step that is measured",
+    )
+    return saved
 
 
 def outcome_of(running: Running, steps: int, code: Exit, status: Status) -> TrainResult:

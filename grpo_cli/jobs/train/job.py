@@ -14,7 +14,7 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UserError
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train import ending
-from grpo_cli.jobs.train.alarm_actions import Alarmed, best_gold
+from grpo_cli.jobs.train.alarm_actions import Alarmed, keep_newest_and_best
 from grpo_cli.jobs.train.callbacks import Watch
 from grpo_cli.jobs.train.gate import refused_by
 from grpo_cli.jobs.train.held_out import HeldOut
@@ -46,6 +46,7 @@ class Job:
 
     def __init__(self, recipe: Recipe, *, label: str, base: Path | None, display: Display) -> None:
         self.recipe, self.label, self.base, self.display = recipe, label, base, display
+        self.said = recipe  # as it was written: `recipe` has the steps that its epochs take
         self.stopwatch = Stopwatch()
         self.ranks = Ranks.from_environment()
         self.peers = Peers(self.ranks, self.ranks.machine, recipe.stop.lost_s)
@@ -81,6 +82,7 @@ class Job:
                     agree_on_half(resume, self.ranks, self.display)
                 rows = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
                 place, server = furnish_run(opened.enter_context(rows), self.ranks)
+                self.recipe = place.recipe
                 self.folder = self._run_folder(resume, place)
             return self._begin(place, server, self.folder, resumes=resume is not None)
 
@@ -88,8 +90,10 @@ class Job:
         """Rank 0 makes or opens it, the others look on."""
         on = device_name(place.policy.device, self.ranks.world)
         if self.ranks.is_main:
-            run = resume or create_run(self.recipe, place.judge, label=self.label, base=self.base, device=on)
+            run = resume or create_run(self.said, place.judge, label=self.label, base=self.base, device=on)
             self.lock = hold(run.path)
+            if self.said.train.epochs is not None:
+                run.update_manifest(epoch_steps=self.recipe.train.steps)
             if place.policy.device.type == "cpu":
                 note_half(run)
             checkpoint.clear_partial(run.path / "checkpoints")
@@ -120,7 +124,7 @@ class Job:
     def _train(
         self, place: Workplace, server: Server | None, run: RunFolder, *, resumes: bool
     ) -> TrainResult:
-        start = resume_point(run, self.display, self.ranks) if resumes else None
+        start = resume_point(run, self.said, self.recipe, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
             with (
                 self.ranks.main_first(),
@@ -222,9 +226,8 @@ class Job:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()
-        saved = checkpoint.seal(written, folder, state, to_yaml(self.recipe), trainer.loop.drafts)
-        best = best_gold(folder, running.evaluations)
-        checkpoint.keep_newest(folder, self.recipe.run.keep, spare=best.path if best else None)
+        saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
+        keep_newest_and_best(folder, self.recipe.run.keep, running.evaluations)
         self.display.note("good", f"saved {saved.path}")
 
     def _mark_failed(self, err: UserError) -> None:

@@ -20,7 +20,7 @@ from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
-from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan
+from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan, with_steps
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, whole_only
 from grpo_cli.resilience import checkpoint
@@ -77,8 +77,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
     needs_positions(policy.model)  # what padding would spoil is refused here
     place = furnish(rows, policy, server.context if server is not None else None)
-    plan(recipe, len(place.train.rows))
-    return place, server
+    return replace(place, recipe=with_steps(recipe, len(place.train.rows))), server
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
+from grpo_cli.errors import UsageError
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
 from grpo_cli.policy.half import half_pays, measure_half, settle_half
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
+from grpo_cli.resilience.resume import changed_pace
 from grpo_cli.reward.judge import Judge, proxy_warnings
 from grpo_cli.run.about import git_commit, versions
-from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.folder import RunFolder, replace_recipe
 from grpo_cli.run.info import RewardSource, RunInfo
 
 HALF = "cpu_bfloat16"
@@ -80,8 +82,46 @@ def run_info(recipe: Recipe, run: RunFolder, *, label: str, device: str, logs: b
     )
 
 
-def resume_point(run: RunFolder, display: Display, ranks: Ranks) -> Path | None:
-    """The newest whole checkpoint, later records moved aside; None to start over."""
+def set_pace(run: RunFolder, said: Recipe, recipe: Recipe, done: int, display: Display) -> None:
+    """Write down that a run goes on longer, shorter or at another rate than it was begun with, and say so.
+
+    Args:
+        said: the recipe as written; `recipe`: the same with the steps that its epochs take.
+        done: steps that are behind it.
+
+    Raises:
+        UsageError: it has gone further than it now should.
+    """
+    changed = changed_pace(run, said)
+    if not changed:
+        return
+    train = recipe.train
+    if train.steps < done:
+        raise UsageError(
+            f"the run has done {done} steps, and `train.steps` is {train.steps} now",
+            place=str(run.path),
+            hint=f"more than {done} lets it go on; a new run can start from one of its checkpoints (`model: PATH`)",
+        )
+    words = ", ".join(f"`{key}` {_shown(old)} → {_shown(new)}" for key, (old, new) in changed.items())
+    rate = f"a constant rate of {train.lr:g}"
+    if train.schedule != "constant":
+        rate = f"the {train.schedule} rate of a run of {train.steps} steps from {train.lr:g}, taken up at step {done}"
+    display.note("info", f"{run.name} goes on from step {done} to {train.steps}: {words}; {rate}")
+    changes = [*run.manifest().get("pace", []), {"step": done, **{k: list(v) for k, v in changed.items()}}]
+    replace_recipe(run, to_yaml(said))
+    run.update_manifest(pace=changes, recipe_sha=recipe_sha(said))
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def resume_point(run: RunFolder, said: Recipe, recipe: Recipe, display: Display, ranks: Ranks) -> Path | None:
+    """The newest whole checkpoint, later records moved aside; None to start over. A new pace becomes the run's own.
+
+    Raises:
+        UsageError: the run has gone further than it now should.
+    """
     found: checkpoint.Checkpoint | None = None
     if ranks.is_main:
         finish_roll_back(run)
@@ -91,13 +131,14 @@ def resume_point(run: RunFolder, display: Display, ranks: Ranks) -> Path | None:
                 "warn",
                 f"checkpoint {one.path.name} is broken: {fault}; set aside as {checkpoint.set_aside(one).name}",
             )
+        set_pace(run, said, recipe, found.step if found else 0, display)
         gone = run.move_aside(found.step if found else -1)
-        said = (
+        words = (
             f"resuming {run.name} from {found.path.name}"
             if found
             else f"{run.name} has no checkpoint: starting over"
         )
         aside = f"; records of {gone} later steps moved to *.abandoned" if gone else ""
-        display.note("info", said + aside)
+        display.note("info", words + aside)
         run.update_manifest(status="running", reason=None)
     return ranks.agreed(found.path if found else None)

@@ -307,6 +307,18 @@ def _prune(recipe: Recipe) -> Iterator[RecipeFinding]:
 
 def _schedule(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     t = recipe.train
+    if not t.steps and t.epochs is None:
+        yield RecipeFinding(
+            _at(said, ("train", "steps"), ("train",)),
+            "`train` says neither `steps` nor `epochs`",
+            "`train.steps: 200`, or `train.epochs: 1` for every row once",
+        )
+    if t.steps and t.epochs is not None:
+        yield RecipeFinding(
+            _at(said, ("train", "epochs")),
+            f"`train.epochs: {t.epochs:g}` and `train.steps: {t.steps}` both say how long to train",
+            "leave one of them out (`train.epochs: null`, or `train.steps: 0`)",
+        )
     if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
         yield RecipeFinding(
             ("train", "trl", "lr_scheduler_type"), "`train.schedule` is said too", "leave one of the two out"

@@ -133,13 +133,15 @@ def _documents(source: str | FilePath) -> list[Document]:
 
 
 def _find_functions(layers: Layers) -> None:
-    """Let a `python` verifier's function be found beside the recipe that names it, from any folder."""
+    """Let a `python` verifier's function be found from any folder: beside the recipe that names it, or where the command was
+    typed that does. A run's own recipe holds that place."""
     verify = layers.data.get("verify")
     for name, one in verify.items() if isinstance(verify, dict) else ():
         said = layers.origin.get(("verify", name, "function")) or layers.origin.get(("verify", name))
         is_python = isinstance(one, dict) and one.get("kind", name) == "python" and "path" not in one
-        if is_python and isinstance(said, Document) and said.name != STDIN:
-            one["path"] = [str(FilePath(said.name).resolve().parent)]
+        if is_python and said is not None:
+            file = FilePath(said.name) if isinstance(said, Document) and said.name != STDIN else None
+            one["path"] = [str(file.resolve().parent if file is not None else FilePath.cwd())]
 
 
 def _read_chat_template(layers: Layers) -> None:

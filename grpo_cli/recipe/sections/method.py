@@ -101,8 +101,11 @@ class Train(Section):
 
     algorithm: Algorithm = "default"
     """A named method, see `grpo explain NAME`."""
-    steps: Whole
-    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times."""
+    steps: Count = 0
+    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times. Left out, as
+    many as `epochs` take."""
+    epochs: Above0 | None = None
+    """Instead of `steps`: how often the training rows are gone through, as many steps as they fill each time."""
     lr: Above0
     """Learning rate at its highest; left out, 1e-6, or 1e-5 with `model.lora`."""
     lr_warmup_steps: Count | None = None

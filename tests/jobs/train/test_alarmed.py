@@ -40,7 +40,7 @@ def test_the_best_gold_score_chooses_among_saved_steps_the_earliest_of_equals(tm
     found = best_gold(folder, EVALUATIONS)
     assert found is not None
     assert found.step == 5
-    keep_newest(folder, 1, spare=found.path)
+    keep_newest(folder, 1, [found.path])
     assert sorted(p.name for p in folder.iterdir()) == ["step-000005", "step-000015"]
 
 

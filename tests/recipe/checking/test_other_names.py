@@ -25,7 +25,7 @@ def hint(tmp_path: Path, said: str) -> str:
 @pytest.mark.parametrize(
     ("said", "key"),
     [
-        ("train.num_train_epochs=1", "train.steps"),
+        ("train.num_train_epochs=1", "train.epochs"),
         ("train.beta=0.04", "train.kl.beta"),
         ("sample.num_generations=8", "sample.group"),
         ("sample.n=8", "sample.group"),

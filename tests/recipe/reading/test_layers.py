@@ -155,7 +155,8 @@ def test_a_function_is_looked_for_beside_the_recipe_that_names_it(base: Path) ->
     top.write_text("extends: sub/one.yaml\n")
     recipe = load(top)
     assert recipe.verify["mine"].options["path"] == [str(folder.resolve())]
-    assert "path" not in load(base, ["verify.mine={kind: python, function: a.py:f}"]).verify["mine"].options
+    typed = load(base, ["verify.mine={kind: python, function: a.py:f}"])
+    assert typed.verify["mine"].options["path"] == [str(Path.cwd())]
     moved = base.parent / "run" / "recipe.yaml"
     moved.parent.mkdir()
     moved.write_text(to_yaml(recipe))
