@@ -19,26 +19,33 @@ LEAST = 1e-12
 
 
 def group_advantages(
-    rewards_PG: Tensor, *, scale: Scale = "group", ddof: int = 1, floor: float = 1e-6
+    rewards_PG: Tensor,
+    *,
+    scale: Scale = "group",
+    ddof: int = 1,
+    floor: float = 1e-6,
+    weights_PG: Tensor | None = None,
 ) -> Tensor:
     """(P, G) rewards to (P, G) advantages: reward minus the group's mean, over the std of group or batch.
 
     `scale="group"` is GRPO (DeepSeekMath, arXiv 2402.03300), `"batch"` REINFORCE++-baseline, `"none"` Dr.GRPO
     (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
-    the samples with a verdict only.
+    the samples with a verdict only; with `weights_PG` a sample stands in them that many times.
     """
     rewards, floor = rewards_PG.double(), max(floor, LEAST)
     known = ~rewards.isnan()
-    count = known.sum(dim=1, keepdim=True)
-    mean = rewards.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    times = known if weights_PG is None else weights_PG.double() * known
+    count = times.sum(dim=1, keepdim=True)
+    mean = (rewards.nan_to_num(0.0) * times).sum(dim=1, keepdim=True) / count.clamp(min=1)
     centred = torch.where(known, rewards - mean, 0.0)
-    spread = _std(centred, count, ddof)
-    alive = (spread >= floor) & (count >= 2)
+    spread = _std(centred, count, ddof, weights_PG)
+    alive = (spread >= floor) & (known.sum(dim=1, keepdim=True) >= 2)
     if scale == "group":
         advantages = centred / spread.clamp(min=floor)
     elif scale == "batch":
         # the spread of all centred rewards together: less noisy than the std of a few numbers
-        batch = _std(centred.reshape(1, -1), known.sum().reshape(1, 1), ddof)
+        every = None if weights_PG is None else weights_PG.reshape(1, -1)
+        batch = _std(centred.reshape(1, -1), times.sum().reshape(1, 1), ddof, every)
         advantages = centred / batch.clamp(min=floor)
     else:
         advantages = centred
@@ -78,5 +85,6 @@ def normalise_then_sum(
     return torch.where(alive & known, centred / std.clamp(min=floor), 0.0)
 
 
-def _std(centred: Tensor, count: Tensor, ddof: int) -> Tensor:
-    return (centred.square().sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()
+def _std(centred: Tensor, count: Tensor, ddof: int, weights: Tensor | None = None) -> Tensor:
+    squares = centred.square() if weights is None else centred.square() * weights
+    return (squares.sum(dim=1, keepdim=True) / (count - ddof).clamp(min=1)).sqrt()

@@ -1,13 +1,15 @@
 """From the rewards of a batch to what its loss is weighted with, and the one definition of a group that teaches something.
 
 A group has *signal* when some advantage of it is not 0. Every method below decides that by the group alone, whatever
-batch it stands in, so that a group may be asked before its batch is complete. P prompts, G samples, K parts of a reward.
+batch it stands in, so that a group may be asked before its batch is complete. P prompts, G samples, K parts of a reward,
+T completion tokens.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,13 +26,38 @@ if TYPE_CHECKING:
 class Credit:
     """What each sample of a batch is worth to the update.
 
-    `A_PG` (P, G) advantages, or (P, G, T) where tokens differ; `kept_PG` (P, G) bool, False where pruning leaves a
-    sample out; `signal_P` (P,) bool, of the judged rewards: a KL taken off them moves every group and says nothing.
+    `A_PG` (P, G) advantages, where tokens differ the mean over those that the model generated; `kept_PG` (P, G) bool, False
+    where pruning leaves a sample out; `signal_P` (P,) bool, of the judged rewards: a KL taken off them moves every group and
+    says nothing; `A_PGT` (P, G, T) advantages of tokens, 0 at all that is not the model's own, None where they are one
+    number a sample; `metrics` what is worth showing of how they were made.
     """
 
     A_PG: Tensor
     kept_PG: Tensor
     signal_P: Tensor
+    A_PGT: Tensor | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def rows(self, own: slice, width: int) -> Tensor:
+        """(B,) or (B, width) advantages of these samples, counted through the batch, in rows padded to `width` tokens."""
+        if self.A_PGT is None:
+            return self.A_PG.flatten(0, 1)[own]
+        A_BT = self.A_PGT.flatten(0, 1)[own, :width]
+        return torch.nn.functional.pad(A_BT, (0, width - A_BT.shape[1]))
+
+
+@dataclass(frozen=True)
+class TokenCredit:
+    """Credit finer than a sample: its own advantage on the tokens of `outcome_PGT`, and `part_PGT` added to that.
+
+    `model_PGT` is 1 on the tokens that the model generated; the other two are 0 elsewhere. All (P, G, T). `weights_PG` says
+    how often each sample stands in the mean of its group, None: once.
+    """
+
+    model_PGT: Tensor
+    outcome_PGT: Tensor
+    part_PGT: Tensor
+    weights_PG: Tensor | None = None
 
 
 def credit(
@@ -39,6 +66,7 @@ def credit(
     parts_PGK: Tensor | None = None,
     weights_K: Tensor | None = None,
     penalty_PG: Tensor | None = None,
+    finer: TokenCredit | None = None,
 ) -> Credit:
     """Advantages by a recipe's `train` section, of groups of one size.
 
@@ -48,20 +76,50 @@ def credit(
         parts_PGK: (P, G, K) scores behind the rewards and
         weights_K: (K,) their weights; used with `reward_combine: normalise_then_sum` only.
         penalty_PG: (P, G) what a KL takes off each reward.
+        finer: what the tokens of a sample are worth beside it; baseline, scale and KL are of the sample alone.
     """
-    A_PG, kept_PG = _advantages(train, rewards_PG, parts_PGK, weights_K)
-    signal_P = A_PG.ne(0).flatten(1).any(dim=1)
-    if penalty_PG is not None:
-        A_PG, kept_PG = _advantages(train, rewards_PG - penalty_PG, parts_PGK, weights_K)
-        if train.scale == "group" or (train.scale == "batch" and not signal_P.any()):
-            # the only spread would be the penalty's own: divided by itself it is as large at any beta
-            A_PG = torch.where(signal_P[:, None], A_PG, 0.0)
-    return Credit(A_PG, kept_PG, signal_P)
+    times_PG = None if finer is None else finer.weights_PG
+    A_PG, kept_PG = _outcome(train, rewards_PG, parts_PGK, weights_K, times_PG)
+    judged = _finished(train, A_PG, kept_PG, finer)
+    if penalty_PG is None:
+        return judged
+    lively_P = A_PG.ne(0).any(dim=1)
+    A_PG, kept_PG = _outcome(train, rewards_PG - penalty_PG, parts_PGK, weights_K, times_PG)
+    moved = replace(_finished(train, A_PG, kept_PG, finer), signal_P=judged.signal_P)
+    if train.scale == "group" or (train.scale == "batch" and not lively_P.any()):
+        # the only spread would be the penalty's own: divided by itself it is as large at any beta
+        still = _joined(torch.where(lively_P[:, None], A_PG, 0.0), moved.kept_PG, finer)
+        return replace(still, kept_PG=moved.kept_PG, signal_P=judged.signal_P)
+    return moved
 
 
-def _advantages(
-    train: Train, rewards_PG: Tensor, parts_PGK: Tensor | None, weights_K: Tensor | None
+def _finished(train: Train, A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | None) -> Credit:
+    """With what is finer than a sample, and pruned by advantage where the recipe asks."""
+    prune = train.prune
+    if prune is not None and prune.by == "advantage":
+        whole = _joined(A_PG, kept_PG, finer)
+        size_PG = A_PG if whole.A_PGT is None else whole.A_PGT.abs().sum(dim=-1)
+        kept_PG = kept_mask(size_PG, prune.keep, "advantage")
+    return _joined(A_PG, kept_PG, finer)
+
+
+def _joined(A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | None) -> Credit:
+    A_PG = A_PG * kept_PG
+    if finer is None:
+        return Credit(A_PG, kept_PG, A_PG.ne(0).any(dim=1))
+    A_PGT = A_PG[..., None] * finer.outcome_PGT + finer.part_PGT * kept_PG[..., None]
+    rows_PG = A_PGT.sum(dim=-1) / finer.model_PGT.sum(dim=-1).clamp(min=1)
+    return Credit(rows_PG, kept_PG, A_PGT.ne(0).flatten(1).any(dim=1), A_PGT)
+
+
+def _outcome(
+    train: Train,
+    rewards_PG: Tensor,
+    parts_PGK: Tensor | None,
+    weights_K: Tensor | None,
+    times_PG: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
+    """(P, G) advantages of the samples, and which of them pruning by variance keeps."""
     floor, ddof, prune = train.std_floor, train.std_ddof, train.prune
     kept_PG = torch.ones(rewards_PG.shape, dtype=torch.bool, device=rewards_PG.device)
     if prune is not None and prune.by == "variance":
@@ -73,8 +131,5 @@ def _advantages(
     elif train.baseline == "leave_one_out":
         A_PG = leave_one_out(rewards_PG, floor=floor)
     else:
-        A_PG = group_advantages(rewards_PG, scale=train.scale, ddof=ddof, floor=floor)
-    if prune is not None and prune.by == "advantage":
-        kept_PG = kept_mask(A_PG, prune.keep, "advantage")
-        A_PG = A_PG * kept_PG
+        A_PG = group_advantages(rewards_PG, scale=train.scale, ddof=ddof, floor=floor, weights_PG=times_PG)
     return A_PG, kept_PG

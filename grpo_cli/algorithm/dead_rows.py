@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from grpo_cli.algorithm.spread import loss_mask
+
 PER_BATCH = {"dapo", "cispo", "vespo"}  # normalised by the token count of the whole generation batch
 PER_ROW = {"grpo", "sapo", "dr_grpo", "luspo"}  # a mean over rows
 PER_TOKEN = {"bnpo"}  # a mean over this micro-batch's tokens
@@ -32,7 +34,7 @@ def drop_dead_rows(
     if keep == n:
         return inputs, 1.0
     alive[torch.nonzero(~alive).flatten()[: keep - int(alive.sum())]] = True
-    mask = inputs["completion_mask"]
+    mask = loss_mask(inputs)
     if loss in PER_BATCH:
         share = 1.0
     elif loss in PER_ROW:

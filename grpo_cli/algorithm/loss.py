@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.recipe.whole_batch import acts_on_every_row
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class Scored:
     @property
     def mask_BT(self) -> Tensor:
         """1 where a token counts."""
-        mask: Tensor = self.inputs["completion_mask"]
-        return mask * self.inputs["tool_mask"] if "tool_mask" in self.inputs else mask
+        return loss_mask(self.inputs)
 
     def see(self, logps_BT: Tensor) -> None:
         """Called with the policy's log-probs before TRL looks up the old ones."""

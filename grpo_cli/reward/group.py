@@ -29,8 +29,8 @@ class Group:
 
     @property
     def tokens(self) -> int:
-        """Completion tokens of all samples."""
-        return sum(len(c.token_ids) for c in self.completions)
+        """Tokens of all samples that are the model's own."""
+        return sum(c.spoken for c in self.completions)
 
     @property
     def generated(self) -> int:
@@ -72,8 +72,16 @@ class Group:
             self.begun,
         )
 
-    def records(self, step: int, number: int, row: Row, advantages: Sequence[float]) -> list[SampleRecord]:
-        """One record a sample, as the `number`-th group of a step."""
+    def records(
+        self,
+        step: int,
+        number: int,
+        row: Row,
+        advantages: Sequence[float],
+        of_tokens: Sequence[Sequence[float]] | None = None,
+    ) -> list[SampleRecord]:
+        """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ."""
+        finer = of_tokens if of_tokens is not None else [None] * len(advantages)
         return [
             sample_record(
                 row,
@@ -85,9 +93,10 @@ class Group:
                 reward=reward,
                 advantage=advantage,
                 begun=self.begun,
+                advantages=tokens,
             )
-            for completion, text, judgement, reward, advantage in zip(
-                self.completions, self.texts, self.judgements, self.rewards, advantages, strict=True
+            for completion, text, judgement, reward, advantage, tokens in zip(
+                self.completions, self.texts, self.judgements, self.rewards, advantages, finer, strict=True
             )
         ]
 

@@ -57,6 +57,6 @@ class GroupJudge:
     def _group(self, sampled: Sampled, texts: list[str], judged: list[Judgement], call: Call) -> Group:
         judged, completions = self.judge.settled(judged), sampled.completions
         place = f"{call.step}/{call.number}/{sampled.row}"
-        rewards = self.pay.of(judged, texts, [len(c.token_ids) for c in completions], place)
+        rewards = self.pay.of(judged, texts, [c.spoken for c in completions], place)
         begun = self.tasks[sampled.row].begun
         return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids, begun)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.reward.judge import Judgement
@@ -21,8 +24,10 @@ def sample_record(
     reward: float | None,
     advantage: float | None = None,
     begun: str = "",
+    advantages: Sequence[float] | None = None,
 ) -> SampleRecord:
-    """The record of one sample. A `reward` of NaN is None in it: no verdict is never a number."""
+    """The record of one sample. A `reward` of NaN is None in it: no verdict is never a number. `advantages` are those of its
+    tokens, where they differ."""
     return SampleRecord(
         step=step,
         row=row.id,
@@ -34,8 +39,32 @@ def sample_record(
         outcome=judgement.outcome,
         reward=None if reward is None or math.isnan(reward) else reward,
         advantage=advantage,
-        tokens=len(completion.token_ids),
+        tokens=completion.spoken,
         truncated=completion.finish == "length",
         begun=begun,
+        turns=turn_lines(completion, advantage, advantages),
+        env_tokens=len(completion.token_ids) - completion.spoken,
         primary=judgement.primary,
     )
+
+
+def turn_lines(
+    completion: Completion, advantage: float | None, advantages: Sequence[float] | None
+) -> list[dict[str, Any]]:
+    """What goes to disk of an episode's turns; the advantage of one is the mean over its tokens."""
+    episode = completion.episode
+    return [
+        {
+            "text": turn.text,
+            "observation": turn.observation,
+            "tokens": turn.tokens,
+            "reward": turn.reward,
+            "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
+            "milestone": turn.milestone,
+            "valid": turn.valid,
+            "advantage": advantage
+            if advantages is None
+            else math.fsum(advantages[turn.start : turn.end]) / max(turn.tokens, 1),
+        }
+        for turn in (episode.turns if episode is not None else ())
+    ]

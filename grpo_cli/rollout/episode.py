@@ -33,6 +33,8 @@ class Turn:
     """False where the environment could make nothing of the action."""
     done: bool = False
     """Whether the environment said that the episode is over."""
+    planned: int = 0
+    """Tokens at its start that are a plan, not an act; only where credit tells them apart."""
 
     @property
     def tokens(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,9 @@ OWN_KEYS = frozenset(
     ]
 )
 
+TURN_KEYS = frozenset(["turns", "env_tokens"])
+"""Ours too, on the line of an episode; elsewhere a row's columns may be named so."""
+
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How numbers that are not finite are spelled in our files, since JSON has no word for them."""
 
@@ -55,6 +58,10 @@ class SampleRecord:
     truncated: bool = False
     begun: str = ""
     """What of the assistant's turn stood in the prompt: a thinking that the chat template opened, and the prefill."""
+    turns: Sequence[Mapping[str, Any]] = ()
+    """An episode's turns: `text, observation, tokens, reward, state_hash, milestone, valid, advantage` of each."""
+    env_tokens: int = 0
+    """Tokens that an environment put between the turns; `tokens` are the model's own."""
     primary: str = field(default="", compare=False)
     """Name of the primary verifier; not on disk, where the recipe says it."""
 
@@ -88,8 +95,9 @@ class SampleRecord:
             "prompt": self.prompt,
             "completion": self.completion,
         }
-        hidden = {name: value for name, value in self.fields.items() if name in OWN_KEYS}
-        line.update({name: value for name, value in self.fields.items() if name not in OWN_KEYS})
+        own = OWN_KEYS | TURN_KEYS if self.turns else OWN_KEYS
+        hidden = {name: value for name, value in self.fields.items() if name in own}
+        line.update({name: value for name, value in self.fields.items() if name not in own})
         if hidden:
             line["fields"] = hidden
         line["verdicts"] = {name: verdict.as_json() for name, verdict in self.verdicts.items()}
@@ -100,12 +108,16 @@ class SampleRecord:
         line["truncated"] = self.truncated
         if self.begun or opening_at_end(self.prompt):
             line["begun"] = self.begun
+        if self.turns:
+            line["turns"], line["env_tokens"] = [dict(turn) for turn in self.turns], self.env_tokens
         return line
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> SampleRecord:
         """The record of a line; every key that is not ours is a column of the row."""
-        fields = {name: value for name, value in line.items() if name not in OWN_KEYS}
+        episode = all(name in line for name in TURN_KEYS)
+        own = OWN_KEYS | TURN_KEYS if episode else OWN_KEYS
+        fields = {name: value for name, value in line.items() if name not in own}
         fields.update(line.get("fields") or {})
         outcome = line.get("outcome")
         return cls(
@@ -122,6 +134,8 @@ class SampleRecord:
             tokens=int(line.get("tokens") or 0),
             truncated=bool(line.get("truncated", False)),
             begun=line.get("begun") or "",
+            turns=list(line["turns"]) if episode else (),
+            env_tokens=int(line["env_tokens"]) if episode else 0,
         )
 
 

@@ -82,7 +82,7 @@ def has_signal(samples: Sequence[SampleRecord]) -> bool:
     """Whether a group has signal: by its advantages where a training step gave some, else by the forecast."""
     advantages = [s.advantage for s in samples if s.advantage is not None]
     if advantages:
-        return any(advantages)
+        return any(advantages) or any(turn.get("advantage") for s in samples for turn in s.turns)
     return would_have_signal([s.reward for s in samples if s.reward is not None])
 
 

@@ -143,10 +143,13 @@ def verifier_stats(name: str, verdicts: Sequence[Verdict]) -> Stats:
 def length_stats(samples: Sequence[SampleRecord]) -> Stats:
     """Completion lengths in tokens over all samples; `right` and `wrong` over the judged ones, so errors are in neither.
 
-    `terminated` leaves the truncated samples out; `truncated` is their share of all samples.
+    `terminated` leaves the truncated samples out; `truncated` is their share of all samples. `env_tokens/mean`, of episodes
+    only, are what their environments put between the model's own, which alone count in the lengths.
     """
     lengths = [s.tokens for s in samples]
-    return {
+    episodes = [float(s.env_tokens) for s in samples if s.turns]
+    between: Stats = {"env_tokens/mean": mean(episodes)} if episodes else {}
+    return between | {
         "length/mean": mean(lengths),
         "length/p95": percentile(lengths, 0.95),
         "length/max": max(lengths, default=None),

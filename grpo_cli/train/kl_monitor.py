@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from grpo_cli.algorithm.kl import token_kl
+from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.policy.reference import Reference
 from grpo_cli.recipe.sections.course import KlMonitor
 from grpo_cli.train.trl_hooks import Batch, Scoring, score
@@ -37,7 +38,7 @@ class KlWatch:
         now = score(trainer, out, rows)
         with self.reference.swapped_in():
             ref = score(trainer, out, rows)
-        mask, accelerator = out["completion_mask"][:rows], trainer.accelerator
+        mask, accelerator = loss_mask(out)[:rows], trainer.accelerator
         return {"kl": token_kl(now, ref, mask, accelerator), "kl/samples": rows * accelerator.num_processes}
 
 

@@ -12,6 +12,7 @@ from trl import GRPOConfig
 
 from grpo_cli.algorithm.kl import answer_kl, token_kl
 from grpo_cli.algorithm.loss import Objective
+from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.policy.reference import Reference
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.logprobs import draws_dropout
@@ -63,14 +64,14 @@ def add_reference(
     if logps is None or whole is not out or draws_dropout(trainer.whole):
         width = ref.shape[1]
         logps = padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, whole)
-    trainer._metrics["train"]["kl"].append(token_kl(logps, ref, out["completion_mask"], trainer.accelerator))
-    off: Tensor = gather(answer_kl(logps, ref, whole["completion_mask"]))
+    trainer._metrics["train"]["kl"].append(token_kl(logps, ref, loss_mask(out), trainer.accelerator))
+    off: Tensor = gather(answer_kl(logps, ref, loss_mask(whole)))
     return torch.as_tensor(beta * off)
 
 
 def _uncut(out: Batch, sampled: list[Completion]) -> Batch:
-    """The batch with every sampled token in its mask: TRL leaves cut answers out of the loss by an empty one, but they
-    are paid a reward, and what is paid is less the KL."""
+    """The batch with every sampled token in its mask: cut answers are left out of the loss by an empty one, but they are paid
+    a reward, and what is paid is less the KL."""
     mask = out["completion_mask"]
     lengths = torch.tensor([len(c.token_ids) for c in sampled], device=mask.device)
     every = (torch.arange(mask.shape[1], device=mask.device) < lengths[:, None]).to(mask)

@@ -37,7 +37,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
-from grpo_cli.train.credit import Method
+from grpo_cli.train.credit.method import Method
 from grpo_cli.train.step import Before, Learned, StepRecord, close, collect_and_credit
 from grpo_cli.train.utilisation import Utilisation
 
@@ -168,17 +168,18 @@ class Loop:
             self.reuse.past.see({group.row: group.completions for group in before.drawn})
         self.generation = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
+        A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
+        finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
         records = [
             record
-            for number, (group, advantages) in enumerate(
-                zip(before.groups, before.credit.A_PG.tolist(), strict=True)
-            )
-            for record in group.records(done.step, number, self.rows[group.row], advantages)
+            for number, (group, advantages, tokens) in enumerate(zip(before.groups, A_PG, finer, strict=True))
+            for record in group.records(done.step, number, self.rows[group.row], advantages, tokens)
         ]
         metrics: dict[str, Any] = {"step": done.step}
         size = self.recipe.sample.group
         metrics |= step_stats(records, size, [1, size], before.credit.signal_P.tolist())
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
+        metrics |= before.credit.metrics
         metrics |= gpu_memory() | self._sampled(before) | self._drawn(before)
         phases, whole = self.clock.lap()
         metrics |= self._utilised(before, phases["update"])
@@ -267,9 +268,15 @@ def judged_rollouts(
 
 
 def sampled_entropy(groups: Sequence[Group]) -> float | None:
-    """-log p of the tokens sampled in a step, over all groups of the batch, dropped ones among them.
+    """-log p of the tokens the model sampled in a step, over all groups of the batch, dropped ones among them.
 
     An unbiased estimate of the policy's entropy where the samples come from the policy.
     """
-    logps = [p for group in groups for c in group.completions for p in c.logps[c.kept :]]
+    logps = [
+        p
+        for group in groups
+        for c in group.completions
+        for p, own in zip(c.logps[c.kept :], c.mask[c.kept :], strict=True)
+        if own
+    ]
     return -math.fsum(logps) / len(logps) if logps else None

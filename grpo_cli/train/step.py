@@ -21,7 +21,7 @@ from grpo_cli.curriculum.drawing import Choose, CollectGroups, Drawing
 from grpo_cli.curriculum.resample import fill
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
-from grpo_cli.train.credit import Method
+from grpo_cli.train.credit.method import Method
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import Objective
+from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
 from grpo_cli.policy.positions import needs_positions
@@ -155,8 +156,8 @@ class Trainer(ShardedTrainer):
 
     def _credited(self, before: Before, out: Batch, places: range) -> Batch:
         """The batch with what each of its samples is worth."""
-        own, credit, mask = slice(places.start, places.stop), before.credit, out["completion_mask"]
-        out["advantages"] = credit.A_PG.flatten(0, 1)[own].to(out["advantages"])
+        own, credit, mask = slice(places.start, places.stop), before.credit, loss_mask(out)
+        out["advantages"] = credit.rows(own, mask.shape[1]).to(out["advantages"])
         if self.objective.kept < 1:
             counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)
             out["num_items_in_batch"] = gather(counted.sum()).sum()

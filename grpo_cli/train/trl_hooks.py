@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import Scored
+from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.data.rows import Row
 from grpo_cli.policy.modes import evaluating
 from grpo_cli.policy.positions import positions_from_mask
@@ -38,7 +39,7 @@ LogProbs = tuple[Tensor, Tensor | None, Tensor | None]
 Generated = tuple[
     list[list[int]],
     list[list[int]],
-    None,
+    list[list[int]] | None,
     list[Prompt],
     list[list[float]] | None,
     dict[str, object],
@@ -183,11 +184,8 @@ def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Ac
     """Take cut completions out of the loss (DAPO's overlong filtering). TRL's own switch knows end tokens only, and would take
     one that a stop word ended for cut."""
     whole_B = torch.tensor([c.finish == "stop" for c in completions], device=accelerator.device)
-    counted_BT = out["completion_mask"] * whole_B[:, None].int()
-    out["completion_mask"] = counted_BT
-    if "tool_mask" in out:
-        counted_BT = counted_BT * out["tool_mask"]
-    out["num_items_in_batch"] = accelerator.gather(counted_BT.sum()).sum()
+    out["completion_mask"] = out["completion_mask"] * whole_B[:, None].int()
+    out["num_items_in_batch"] = accelerator.gather(loss_mask(out).sum()).sum()
 
 
 @dataclass(frozen=True)
@@ -199,6 +197,11 @@ class Samples:
     prompt_ids: list[list[int]]
     prompts: list[Prompt]
     places: range
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether the environment's tokens stand between the model's own in any of them."""
+        return any(c.episode is not None for c in self.completions)
 
     @classmethod
     def of(cls, before: Before, rows: Sequence[Row], places: range) -> Samples:
@@ -227,7 +230,8 @@ class Samples:
         ]
         ids = [c.token_ids for c in self.completions]
         logps = [c.logps for c in self.completions] if with_logps else None
-        return self.prompt_ids, ids, None, said, logps, {}, None, []
+        masks = [c.mask for c in self.completions] if self.has_turns else None
+        return self.prompt_ids, ids, masks, said, logps, {}, None, []
 
 
 class Asking(Protocol):

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from grpo_cli.policy.builtin import byte_tokenizer
+from tests.reference import world
 from tests.reference.drive import Seen, scores
 from tests.reference.formulas import (
     Answer,
     Method,
+    gigpo,
     group_advantages,
     is_clipped,
     is_dead,
@@ -43,6 +45,8 @@ class Case:
     """Of the verifiers, in order."""
     normalises: bool = False
     """`reward_combine: normalise_then_sum`."""
+    gamma: float | None = None
+    """`credit: gigpo`, with this discount."""
     keep: int | None = None
     """Samples of a group that `train.prune` leaves, chosen by `by`."""
     by: str = "advantage"
@@ -77,6 +81,7 @@ class Case:
             t.mask_truncated,
             tuple(spec.weight for spec in recipe.verify.values()),
             t.reward_combine == "normalise_then_sum",
+            (t.credit.gamma or 0.95) if t.credit else None,
             t.prune.keep if t.prune else None,
             t.prune.by if t.prune else "advantage",
             t.dead_groups != "keep" or t.prune is not None,
@@ -117,7 +122,7 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
         for at, update in enumerate(updates):
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
-            answers = _answers(model, said, old, ref, advantages, pruned, ranks[0].ends, case)
+            answers = _answers(model, said, old, ref, advantages, pruned, case)
             want = model.gradient(_loss(answers, micro, case.method))
             for seen in ranks:
                 got = [u for u in seen.updates if u.batch == batch][at].gradients
@@ -156,8 +161,9 @@ def _advantages(
     records: list[dict[str, Any]],
     case: Case,
     errors: Errors,
-) -> tuple[list[float], list[bool]]:
-    """By the formulas, from the texts, and who is pruned; the first compared with what the run wrote down."""
+) -> tuple[list[list[float]], list[bool]]:
+    """Of each token of the model, by the formulas, from the texts, and who is pruned; the first compared with what the run
+    wrote down."""
     texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
     parts = [
         [*scores(text, record["kind"])[: len(case.weights)], _shaping(one, case)]
@@ -192,11 +198,15 @@ def _advantages(
         grouped = [[0.0] * size if d else group for d, group in zip(dead, grouped, strict=True)]
     if case.keep is not None and case.by == "advantage":
         pruned = _pruned(grouped, case)
-    found = [
+    whole = [
         0.0 if out else a for a, out in zip((a for group in grouped for a in group), pruned, strict=True)
     ]
-    for advantage, record in zip(found, records, strict=True):
-        errors.take("advantage", abs(record["advantage"] - advantage))
+    if case.gamma is None:
+        found = [[a] * len(one.own) for a, one in zip(whole, said, strict=True)]
+    else:
+        found = _of_turns(said, [r for group in judged for r in group], whole, records, case, errors)
+    for advantages, record in zip(found, records, strict=True):
+        errors.take("advantage", abs(record["advantage"] - mean(advantages)))
     return found, pruned
 
 
@@ -207,8 +217,38 @@ def _pruned(groups: Sequence[Sequence[float]], case: Case) -> list[bool]:
     return [i not in places for group, places in zip(groups, kept, strict=True) for i in range(len(group))]
 
 
+def _of_turns(
+    said: Sequence[Said],
+    rewards: Sequence[float],
+    whole: Sequence[float],
+    records: Sequence[dict[str, Any]],
+    case: Case,
+    errors: Errors,
+) -> list[list[float]]:
+    """The same where each turn has an advantage of its own; a KL is taken off the episode's reward, not off its steps'."""
+    found: list[list[float]] = []
+    for i in range(0, len(said), case.group):
+        group = said[i : i + case.group]
+        known = [not math.isnan(r) for r in rewards[i : i + case.group]]
+        paid = [[world.pays(one.answer[a:b]) for a, b in one.turns] for one in group]
+        for row, reward, ok in zip(paid, rewards[i : i + case.group], known, strict=True):
+            if ok:
+                row[-1] += reward - math.fsum(row)
+        assert case.gamma is not None
+        parts = gigpo(paid, [world.states(one) for one in group], known, case.gamma)
+        for one, own, part in zip(group, whole[i : i + case.group], parts, strict=True):
+            turns = [own + value for value in part]
+            record = records[len(found)]
+            for turn, value in zip(record["turns"], turns, strict=True):
+                errors.take("advantage", abs(turn["advantage"] - value))
+            found.append(
+                [a for a, (start, end) in zip(turns, one.turns, strict=True) for _ in range(start, end)]
+            )
+    return found
+
+
 def _shaping(one: Said, case: Case) -> float:
-    return overlong(len(one.answer), case.max_tokens, case.overlong) if case.overlong else 0.0
+    return overlong(len(one.own), case.max_tokens, case.overlong) if case.overlong else 0.0
 
 
 def _answers(
@@ -216,16 +256,14 @@ def _answers(
     said: Sequence[Said],
     old: list[list[float]],
     ref: list[list[float]],
-    advantages: list[float],
+    advantages: list[list[float]],
     pruned: list[bool],
-    ends: list[int],
     case: Case,
 ) -> list[Answer]:
     found = []
     for one, o, r, a, out in zip(said, old, ref, advantages, pruned, strict=True):
         lp, entropy = model.tokens(one)
-        cut = one.answer[-1] not in ends
-        counts = not (case.mask_truncated and cut) and not out
+        counts = not (case.mask_truncated and one.cut) and not out
         found.append(Answer(list(lp), o, r, a, list(entropy), counts, out))
     return found
 

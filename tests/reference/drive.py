@@ -13,7 +13,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.trainer import Trainer
 from tests.reference.policy import Said
+from tests.reference.world import playing
 
 KINDS = ("flat", "mixed", "lost", "mixed", "half")
 """Groups whose answers all earn the same, differ, or in part lack a verdict of the first or of the second verifier."""
@@ -78,7 +79,6 @@ class Seen:
     """What one rank did; `said` holds the answers of each generation batch, in generation order."""
 
     config: Any = None
-    ends: list[int] = field(default_factory=list)
     said: list[list[Said]] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -130,15 +130,20 @@ def watching(seen: Seen) -> Iterator[None]:
 
     def generated(self: Any, prompts: list[Any]) -> Any:
         out = generate(self, prompts)
-        seen.said.append([Said(tuple(p), tuple(c)) for p, c in zip(out[0], out[1], strict=True)])
+        masks = out[2] or [()] * len(out[1])
+        seen.said.append(
+            [
+                Said(tuple(p), tuple(c), tuple(m), made.finish == "length")
+                for p, c, m, made in zip(out[0], out[1], masks, self.samples.completions, strict=True)
+            ]
+        )
         return out
 
     def computed(self: Any, model: Any, inputs: dict[str, Any]) -> Tensor:
         if self not in trainers:
             trainers.append(self)
             model_itself = self.accelerator.unwrap_model(self.model)
-            ends = model_itself.generation_config.eos_token_id
-            seen.config, seen.ends = model_itself.config, [ends] if isinstance(ends, int) else list(ends)
+            seen.config = model_itself.config
         micro.append(_places(inputs, seen.said[-1], {place for rows in micro for place in rows}))
         return compute(self, model, inputs)
 
@@ -175,7 +180,14 @@ def _places(inputs: dict[str, Any], said: list[Said], taken: set[int]) -> list[i
     for row in range(len(inputs["prompt_ids"])):
         prompt = tuple(inputs["prompt_ids"][row][inputs["prompt_mask"][row].bool()].tolist())
         ids = inputs["completion_ids"][row].tolist()
-        fits = [one for one in free if one.prompt == prompt and list(one.answer) == ids[: len(one.answer)]]
+        tools = inputs["tool_mask"][row].tolist() if "tool_mask" in inputs else [1] * len(ids)
+        fits = [
+            one
+            for one in free
+            if one.prompt == prompt
+            and list(one.answer) == ids[: len(one.answer)]
+            and (not any(tools) or not one.mask or list(one.mask) == tools[: len(one.answer)])
+        ]
         one = max(fits, key=lambda it: len(it.answer))
         found.append(free[one].pop(0))
         if not free[one]:
@@ -186,7 +198,7 @@ def _places(inputs: dict[str, Any], said: list[Said], taken: set[int]) -> list[i
 def run_here(recipe: Recipe, folder: Path) -> Seen:
     """Train in this process, as one rank where the environment says so."""
     seen = Seen()
-    with watching(seen):
+    with watching(seen), playing() if recipe.train.credit else nullcontext():
         job = Job(recipe, label="reference", base=folder, display=make_display("none"))
         job.run()
     path = job.folder.path

@@ -135,6 +135,34 @@ def kept_places(values: Sequence[float], keep: int, by: str) -> set[int]:
     return set(best) | set(lost[: keep - size])
 
 
+def gigpo(
+    rewards: Sequence[Sequence[float]], states: Sequence[Sequence[str]], known: Sequence[bool], gamma: float
+) -> list[list[float]]:
+    """What each turn of the episodes of one task is worth beside its episode (GiGPO, arXiv 2505.10978): its discounted
+    return less the mean return of all turns of all episodes that started from the same state; nothing where it is alone.
+    """
+    gains = [
+        [math.fsum(gamma**later * r for later, r in enumerate(row[t:])) for t in range(len(row))]
+        for row in rewards
+    ]
+
+    def alike(state: str) -> list[float]:
+        return [
+            gain
+            for row, seen, ok in zip(gains, states, known, strict=True)
+            for gain, other in zip(row, seen, strict=True)
+            if ok and other == state
+        ]
+
+    return [
+        [
+            gain - mean(alike(state)) if ok and max(alike(state)) - min(alike(state)) > 1e-9 else 0.0
+            for gain, state in zip(row, seen, strict=True)
+        ]
+        for row, seen, ok in zip(gains, states, known, strict=True)
+    ]
+
+
 def overlong(tokens: int, most: int, cache: float) -> float:
     """DAPO's soft overlong punishment (arXiv 2503.14476): 0, then linear to -1 over the last `cache` of the cap."""
     room = cache * most
@@ -156,12 +184,13 @@ def kl(estimator: str, lp: Tensor, ref: float, ratio: Tensor | float) -> Tensor:
 
 @dataclass
 class Answer:
-    """One sampled answer: log-probs of its tokens now (with graph), when it was sampled, and under the reference."""
+    """One sampled answer: log-probs of its tokens now (with graph), when it was sampled, and under the reference, and what
+    each of them is worth. What an environment said between its turns is not in it."""
 
     lp: list[Tensor]
     old: list[float]
     ref: list[float]
-    advantage: float
+    advantage: list[float]
     entropy: list[Tensor] = field(default_factory=list)
     counts: bool = True
     """False for a cut answer under `mask_truncated` (DAPO's overlong filtering): its tokens leave the loss."""
@@ -186,8 +215,10 @@ def ratios(answer: Answer, method: Method) -> list[Tensor]:
 
 def token_losses(answer: Answer, method: Method) -> list[Tensor]:
     """What each token of an answer adds, before any mean: policy term and KL term."""
-    found, a = [], answer.advantage
-    for ratio, lp, ref in zip(ratios(answer, method), answer.lp, answer.ref, strict=True):
+    found = []
+    for ratio, lp, ref, a in zip(
+        ratios(answer, method), answer.lp, answer.ref, answer.advantage, strict=True
+    ):
         if method.loss == "cispo":  # CISPO in MiniMax-M1, arXiv 2506.13585; no lower bound
             assert method.cap is not None
             term = -min(float(ratio.detach()), method.cap) * a * lp
@@ -215,8 +246,8 @@ def token_losses(answer: Answer, method: Method) -> list[Tensor]:
 
 def is_clipped(answer: Answer, method: Method) -> list[bool]:
     """For each token, whether the clip has taken its gradient away (for CISPO: whether its weight is capped)."""
-    a, out = answer.advantage, []
-    for ratio in ratios(answer, method):
+    out = []
+    for ratio, a in zip(ratios(answer, method), answer.advantage, strict=True):
         r = float(ratio.detach())
         if method.loss == "cispo":
             out.append(method.cap is not None and a > 0 and r > method.cap)

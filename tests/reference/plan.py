@@ -28,7 +28,7 @@ class Planned:
 
 def planned() -> list[Planned]:
     """The whole suite."""
-    return [*_presets(), *_kl(), *_advantages(), *_families(), *_tiny(), *_ranks()]
+    return [*_presets(), *_kl(), *_advantages(), *_turns(), *_families(), *_tiny(), *_ranks()]
 
 
 def _run(part: str, *words: str, family: str = "llama", ranks: int = 1, **changes: Any) -> Planned:
@@ -100,6 +100,43 @@ def _advantages() -> Iterator[Planned]:
     for micro in (1, 4, BATCH):
         train = {"dead_groups": "keep", "trl": {"entropy_coef": 0.1}}
         yield _run("advantages", "entropy_coef", f"mb{micro}", train=train, sample={"micro_batch": micro})
+
+
+def _turns() -> Iterator[Planned]:
+    """Episodes of up to three turns with credit for each: environment tokens between, cut ones, some without a verdict."""
+    methods: dict[str, dict[str, Any]] = {
+        "dapo": {},
+        "epochs": {"inner_epochs": 2},
+        "grpo": {"loss": "grpo", "kl": {"beta": 0.2, "estimator": "k2"}, "dead_groups": "keep"},
+        "k3": {"kl": {"beta": 0.2, "estimator": "k3_corrected"}, "dead_groups": "keep", "inner_epochs": 2},
+        "k1_reward": {"scale": "none", "kl": {"beta": 0.05, "estimator": "k1_reward"}, "inner_epochs": 2},
+        "mask_truncated": {"mask_truncated": True, "inner_epochs": 2},
+        "mask_truncated k1_reward": {
+            "mask_truncated": True,
+            "scale": "none",
+            "kl": {"beta": 0.2, "estimator": "k1_reward"},
+        },
+        "bnpo": {"loss": "bnpo", "dead_groups": "keep"},
+        "sequence_token": {"loss": "grpo", "ratio": "sequence_token", "inner_epochs": 2},
+        "cispo": {"loss": "cispo", "clip": {"cap": 1.05}, "inner_epochs": 2},
+        "entropy": {"dead_groups": "keep", "trl": {"entropy_coef": 0.1}},
+        "overlong": {"overlong": 0.4},
+    }
+    for name, changes in methods.items():
+        for micro in (1, 4, BATCH):
+            if changes.get("loss") == "bnpo" and micro == 1:
+                continue
+            yield _run(
+                "turns",
+                name,
+                f"mb{micro}",
+                train={"credit": {"method": "gigpo", "gamma": 0.9}, **changes},
+                sample={"max_tokens": 14, "micro_batch": micro},
+            )
+    train = {"credit": "gigpo", "inner_epochs": 2}
+    sample = {"max_tokens": 14, "micro_batch": 5}
+    yield _run("turns", "two ranks", ranks=2, train=train, sample=sample)
+    yield _run("turns", "two ranks k3", ranks=2, train=methods["k3"] | {"credit": "gigpo"}, sample=sample)
 
 
 def _families() -> Iterator[Planned]:

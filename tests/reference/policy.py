@@ -13,10 +13,29 @@ from transformers import AutoModelForCausalLM
 
 @dataclass(frozen=True)
 class Said:
-    """Token ids of one prompt and of one answer to it (its end token included, if it came to it)."""
+    """Token ids of one prompt and of one answer to it (its end token included, if it came to it).
+
+    `mask` is 0 at tokens of the answer that an environment put there; left out, all are the model's.
+    """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
+    mask: tuple[int, ...] = ()
+    cut: bool = False
+    """The budget of tokens ended it."""
+
+    @property
+    def own(self) -> list[int]:
+        """Places of the tokens that the model generated."""
+        return [t for t in range(len(self.answer)) if not self.mask or self.mask[t]]
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        """[start, end) of each stretch of them."""
+        own = self.own
+        starts = [t for t in own if t - 1 not in own]
+        ends = [t + 1 for t in own if t + 1 not in own]
+        return list(zip(starts, ends, strict=True))
 
 
 class Plain:
@@ -41,12 +60,14 @@ class Plain:
         return self
 
     def tokens(self, said: Said) -> tuple[Tensor, Tensor]:
-        """(T,) log-probs of the answer's tokens and (T,) entropies of the distributions they were drawn from, with graph."""
+        """(T,) log-probs of the tokens that the model generated and (T,) entropies of the distributions they were drawn from,
+        with graph."""
         ids = torch.tensor([[*said.prompt, *said.answer]])
         logits = self.model(input_ids=ids, use_cache=False).logits[0]
         logps = (logits[len(said.prompt) - 1 : -1] / self.temperature).log_softmax(-1)
         entropies = -(logps.exp() * logps).sum(-1)
-        return logps.gather(1, torch.tensor(said.answer)[:, None])[:, 0], entropies
+        own = said.own
+        return logps.gather(1, torch.tensor(said.answer)[:, None])[own, 0], entropies[own]
 
     @torch.no_grad()
     def logps(self, said: Sequence[Said]) -> list[list[float]]:

@@ -25,6 +25,7 @@ SAMPLE = (
     "advantages mask_truncated k1_reward",
     "advantages k1_reward group",
     "advantages entropy_coef mb4",
+    "turns k3 mb4",
     "families gpt2 keep mb20",
     "families gpt_neo kl",
     "families qwen3_moe drop mb4",

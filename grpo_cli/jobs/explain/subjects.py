@@ -85,6 +85,29 @@ def render_selector(described: dict[str, Any]) -> str:
     return f"{described['selector']}\n\n{described['summary']}\n\nset with `train.select: {described['selector']}`"
 
 
+def credit_names() -> Iterable[str]:
+    """Ways to give credit to turns, of `train.credit`."""
+    from grpo_cli.recipe.checking.turn_credit import CREDITS
+
+    return CREDITS
+
+
+def describe_credit(name: str) -> dict[str, Any]:
+    """What it compares, and when it cannot help."""
+    from grpo_cli.recipe.checking.turn_credit import describe
+
+    return describe(name)
+
+
+def render_credit(described: dict[str, Any]) -> str:
+    """The text form of `describe_credit`."""
+    import textwrap
+
+    name, about = described["credit"], textwrap.fill(described["summary"], WIDTH)
+    reads = ", ".join(f"`{key}`" for key in described["reads"])
+    return f"{name}\n\n{about}\n\nset with `train.credit: {name}`, or `{{method: {name}, …}}` with {reads} or `weight`"
+
+
 def sampling_names() -> Iterable[str]:
     """Ways to draw samples that are no engine's own."""
     return ["reuse"]
@@ -172,6 +195,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
     Subject("selectors", selector_names, describe_selector, render_selector),
+    Subject("credit", credit_names, describe_credit, render_credit),
     Subject("sampling", sampling_names, describe_sampling, render_sampling),
     Subject("strategies", strategy_names, describe_strategy, render_strategy),
     Subject("findings", finding_codes, describe_finding, render_finding),

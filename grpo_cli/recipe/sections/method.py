@@ -96,6 +96,31 @@ class Prune(Section):
     """`advantage` keeps the largest (CPPO); `variance` the most varied rewards, and compares only those (PODS)."""
 
 
+class TurnCredit(Section):
+    """What each turn of an episode is worth beside the episode's own advantage. See `grpo explain gigpo`."""
+
+    method: Literal["gigpo", "milestones", "planner"]
+    """`gigpo` compares turns that saw the same state, `milestones` segments between milestones, `planner` subgoals."""
+    weight: Least0 = 1.0
+    """How much the part of the turns counts beside the episode's; 0 leaves the episode's alone."""
+    gamma: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Discount a turn; left out, 0.95 for `gigpo` and 0.9 for `milestones`."""
+    norm: Literal["mean", "std"] | None = None
+    """What the part of the turns is divided by: nothing, or the deviation of those compared; left out, `std` for `planner`."""
+    over: Literal["episodes", "steps"] = "episodes"
+    """Whether an episode counts once in the mean of its group, or as often as it has turns (as verl-agent does)."""
+    similarity: Share | None = None
+    """`gigpo` only: states this much alike are one; left out, equal ones are."""
+    reward: Above0 = 1.0
+    """`milestones` only: what a milestone is worth. Above the outcome's own, farming milestones would beat success."""
+    order: list[str] = Field(default_factory=list)
+    """`milestones` only: the names that count, in this order; left out, all in the order in which they are reached."""
+    patterns: dict[str, str] = Field(default_factory=dict)
+    """`milestones` only, for answers of one turn: a regular expression for each name, found where the milestone is reached."""
+    plan: str = "first"
+    """`planner` only: `first` takes the first turn for the plan, any other text ends the plan at the start of a turn."""
+
+
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
@@ -136,6 +161,9 @@ class Train(Section):
     """`dead_groups: resample` only: most further draws a step. What is missing then is filled with dead groups."""
     prune: Prune | None = None
     """Leave samples of each group out of the update; left out, all are trained on."""
+    credit: TurnCredit | None = None
+    """Credit for the turns of an episode: `gigpo`, `milestones`, `planner`, or a mapping with `method`; left out, one advantage
+    for all of a completion."""
     select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard"] = "uniform"
     """Which rows are drawn: each once an epoch, or by their history. See `grpo explain NAME`."""
     overlong: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -25,7 +25,18 @@ from grpo_cli.recipe.sections.course import (
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.fields import Section
 from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
-from grpo_cli.recipe.sections.method import Algorithm, Clip, Estimator, Kl, Loss, Prune, Reuse, Sample, Train
+from grpo_cli.recipe.sections.method import (
+    Algorithm,
+    Clip,
+    Estimator,
+    Kl,
+    Loss,
+    Prune,
+    Reuse,
+    Sample,
+    Train,
+    TurnCredit,
+)
 from grpo_cli.recipe.sections.rewards import By, Combine, Shaping, Verify
 from grpo_cli.recipe.sections.shorthand import widen, widen_checked
 
@@ -56,6 +67,7 @@ __all__ = [
     "Source",
     "Stop",
     "Train",
+    "TurnCredit",
     "Verify",
     "WarmupPhase",
 ]

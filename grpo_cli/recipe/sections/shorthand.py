@@ -25,6 +25,8 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
     for section in ("verify", "shaping"):
         if isinstance(out.get(section), dict):
             out[section] = {name: _verifier(name, one, section) for name, one in out[section].items()}
+    if isinstance(out.get("train"), dict) and isinstance(out["train"].get("credit"), str):
+        out["train"] = out["train"] | {"credit": {"method": out["train"]["credit"]}}
     if isinstance(out.get("combine"), str):
         out["combine"] = {"method": out["combine"]}
     elif isinstance(out.get("combine"), dict) and "method" not in out["combine"]:

@@ -1,0 +1,140 @@
+"""What `train.credit` may be: the words for `grpo explain`, and what it cannot go with or cannot help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.recipe.checking.mistakes import RecipeFinding
+from grpo_cli.recipe.paths import Path
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Recipe, TurnCredit
+
+CREDITS = {
+    "gigpo": "Turns that saw the same state are compared, in whichever episode of the row: A = A(episode) + weight x"
+    " (G - mean G of that state), where G is the return from the turn on, discounted by `gamma` a turn. A state that only one"
+    " turn saw adds nothing: `credit/anchor_share` is the share of turns that are compared, and below .3 the method cannot"
+    " help. States are the environment's `state`, else its observations; one that holds the history or a step counter never"
+    " repeats. Source: GiGPO, arXiv 2505.10978; the mean outcome is over episodes, `over: steps` is the authors' code.",
+    "milestones": "A milestone that the environment names ends a segment. A turn of the k-th segment is worth `reward` x"
+    " gamma^(turns until its milestone), in the unfinished tail 0, less the mean over all turns of the row in their k-th"
+    " segment; weight x that is added to the episode's advantage. An answer of one turn is cut by `patterns`. Watch"
+    " `credit/milestone_without_success`: milestones that pay more than success are farmed. Source: BEACON, arXiv 2605.06078.",
+    "planner": "The tokens of a plan get the episode's advantage, those of the acts that of their own subgoal: what its turns"
+    " are paid, compared with the subgoal of the same number in the row's other episodes. The plan is the first turn, or all up"
+    " to the text of `plan` in a turn; several plans begin a subgoal each, one plan leaves the subgoals to the milestones. A"
+    " reconstruction after HiPER, arXiv 2602.16165, whose code is not public.",
+}
+
+ONLY = {
+    "gamma": ("gigpo", "milestones"),
+    "norm": ("gigpo", "planner"),
+    "over": ("gigpo", "milestones"),
+    "similarity": ("gigpo",),
+    "reward": ("milestones",),
+    "order": ("milestones",),
+    "patterns": ("milestones",),
+    "plan": ("planner",),
+}
+"""The methods that read a key; the others are of all."""
+
+CREDIT: Path = ("train", "credit")
+
+
+def check_credit(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+    """What cannot go with credit for turns, and where it would add nothing."""
+    train, spec = recipe.train, recipe.train.credit
+    if spec is None:
+        return
+    yield from _keys(spec, said)
+    yield from _turns(recipe, spec)
+    if train.ratio == "sequence":
+        yield RecipeFinding(
+            CREDIT,
+            "`ratio: sequence` weighs an answer as a whole: advantages of single turns would be averaged away",
+            "say `ratio: sequence_token`, whose value is the answer's and whose gradient is each token's",
+        )
+    if train.scale == "batch":
+        yield RecipeFinding(
+            CREDIT,
+            "`scale: batch` divides outcomes by the deviation of the whole batch, the part of the turns by its own",
+            "say `scale: group` or `none`",
+        )
+    if spec.over == "steps" and (train.baseline != "mean" or train.reward_combine != "sum"):
+        yield RecipeFinding(
+            (*CREDIT, "over"),
+            "`over: steps` weighs the mean of summed rewards, which this recipe does not subtract",
+            "leave `over` out, or say `baseline: mean` and `reward_combine: sum`",
+        )
+    if train.control is not None and spec.method != "gigpo":
+        yield RecipeFinding(
+            ("train", "control"),
+            f"a placebo's `{spec.method}` would still be paid for what was truly reached",
+            "leave `train.credit` out of the placebo arm",
+        )
+
+
+def _turns(recipe: Recipe, spec: TurnCredit) -> Iterator[RecipeFinding]:
+    """Where there are no turns to tell apart, the method would quietly be plain GRPO."""
+    world = recipe.environment
+    if world is None and spec.method != "milestones":
+        yield RecipeFinding(
+            CREDIT,
+            f"`{spec.method}` compares turns, and without an `environment` an answer is one turn",
+            "add an `environment`, or leave `train.credit` out",
+        )
+    elif world is None and not spec.patterns:
+        yield RecipeFinding(
+            CREDIT,
+            "nothing says where a milestone is reached: there is no `environment`, and `patterns` is empty",
+            "add `train.credit.patterns: {NAME: REGULAR EXPRESSION}`, or an `environment` that names milestones",
+        )
+    elif world is not None and spec.patterns:
+        yield RecipeFinding(
+            (*CREDIT, "patterns"),
+            "`patterns` cut answers of one turn; here the environment names the milestones",
+            "leave `patterns` or `environment` out",
+        )
+    elif world is not None and world.max_turns == 1 and (spec.method != "planner" or spec.plan == "first"):
+        yield RecipeFinding(
+            CREDIT,
+            f"an episode of one turn (`environment.max_turns: 1`) has nothing that `{spec.method}` could compare",
+            "leave `train.credit` out",
+        )
+
+
+def _keys(spec: TurnCredit, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+    for key, methods in ONLY.items():
+        if said((*CREDIT, key)) and spec.method not in methods:
+            others = " and ".join(f"`{name}`" for name in methods)
+            yield RecipeFinding(
+                (*CREDIT, key),
+                f"`train.credit.{key}` has no effect with `method: {spec.method}`",
+                f"it belongs to {others}",
+            )
+    if spec.weight == 0:
+        yield RecipeFinding(
+            (*CREDIT, "weight"),
+            "a weight of 0 leaves the episode's advantage alone: nothing is credited to turns",
+            "leave `train.credit` out, or raise it",
+        )
+    if len(set(spec.order)) < len(spec.order):
+        yield RecipeFinding((*CREDIT, "order"), "a milestone stands twice in `order`: each counts once")
+    for name, pattern in spec.patterns.items():
+        try:
+            found = re.compile(pattern)
+        except re.error as err:
+            yield RecipeFinding((*CREDIT, "patterns", name), f"no regular expression: {err}")
+            continue
+        if found.search("") is not None:
+            yield RecipeFinding(
+                (*CREDIT, "patterns", name),
+                "the expression finds the empty text: this milestone is reached before anything is said",
+            )
+
+
+def describe(name: str) -> dict[str, Any]:
+    """What a way of giving credit does."""
+    return {"credit": name, "summary": CREDITS[name], "reads": [k for k, who in ONLY.items() if name in who]}

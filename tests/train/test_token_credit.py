@@ -1,0 +1,184 @@
+"""`train.credit` from groups of episodes to advantages of tokens, records and signal."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from grpo_cli.data.rows import Row
+from grpo_cli.reward.group import Group
+from grpo_cli.reward.judge import Judgement
+from grpo_cli.rollout.engine import Completion
+from grpo_cli.rollout.episode import Episode, Turn
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.groups import has_signal
+from grpo_cli.train.credit.method import Method
+from grpo_verifiers.verdict import Outcome, Verdict
+from tests.train.test_credit import recipe
+
+NAN = math.nan
+LENGTH = 2
+"""Tokens of a turn; one of the environment's stands between two."""
+
+
+def episode(*turns: tuple[str, float] | tuple[str, float, str]) -> Completion:
+    """Of (state, reward[, milestone]) a turn."""
+    made = [
+        Turn(3 * i, 3 * i + LENGTH, state=state, reward=reward, milestone=more[0] if more else None)
+        for i, (state, reward, *more) in enumerate(turns)
+    ]
+    length = made[-1].end
+    return Completion([7] * length, [-0.5] * length, "stop", episode=Episode(tuple(made), None))
+
+
+def group(*episodes: Completion, rewards: list[float] | None = None) -> Group:
+    """Judged by the sum of the steps unless other rewards are said; NaN is no verdict."""
+    paid = rewards or [math.fsum(t.reward for t in c.episode.turns) for c in episodes if c.episode]
+    judged = [
+        Judgement({}, Outcome.ERROR, None)
+        if math.isnan(r)
+        else Judgement(
+            {"math": Verdict(Outcome.RIGHT if r >= 1 else Outcome.WRONG, r)},
+            Outcome.RIGHT if r >= 1 else Outcome.WRONG,
+            r,
+        )
+        for r in paid
+    ]
+    return Group(0, list(episodes), ["x"] * len(paid), judged, paid, [1])
+
+
+def method(credit: Any = "gigpo", group: int = 2, **train: Any) -> Method:
+    return Method.of(recipe(group, train={"credit": credit, "scale": "none", **train}))
+
+
+TWO = group(episode(("s0", 0.0), ("s1", 1.0)), episode(("s0", 0.0), ("s2", 0.0)))
+
+
+def test_every_token_of_a_turn_gets_its_advantage_and_the_environment_s_none() -> None:
+    credit = method().credit([TWO])
+    assert credit.A_PGT is not None
+    assert credit.A_PGT[0].tolist() == [
+        pytest.approx([0.975, 0.975, 0, 0.5, 0.5]),
+        pytest.approx([-0.975, -0.975, 0, -0.5, -0.5]),
+    ]
+    assert credit.A_PG[0].tolist() == pytest.approx([0.7375, -0.7375])
+    assert credit.metrics["credit/anchor_share"] == 0.5 and credit.metrics["credit/anchor_size"] == 2
+    assert credit.metrics["credit/step_share"] == pytest.approx(0.475 / 2 / 0.5)
+
+
+def test_a_row_is_as_wide_as_its_rank_pads_it() -> None:
+    credit = method().credit([TWO])
+    assert credit.rows(slice(1, 2), 8).shape == (1, 8)
+    assert credit.rows(slice(0, 2), 5)[0].tolist() == pytest.approx([0.975, 0.975, 0, 0.5, 0.5])
+
+
+def test_equal_outcomes_with_unequal_steps_are_signal() -> None:
+    late = group(episode(("a", 0.0), ("a", 1.0)), episode(("a", 1.0), ("b", 0.0)))
+    assert not Method.of(recipe(2)).has_signal(late)
+    assert method().has_signal(late) and method().credit([late]).signal_P.tolist() == [True]
+    none = group(episode(("a", 0.0), ("b", 1.0)), episode(("a", 0.0), ("c", 1.0)))
+    assert not method().has_signal(none)
+
+
+def test_the_signal_of_a_record_is_that_of_its_turns() -> None:
+    # the turns of each sample cancel out
+    even = group(episode(("a", 1.0), ("b", 0.0)), episode(("b", 1.0), ("a", 0.0)))
+    credit = method({"method": "gigpo", "gamma": 1.0}).credit([even])
+    assert credit.A_PGT is not None and credit.signal_P.tolist() == [True]
+    records = even.records(1, 0, Row("r", "p", "p", {}), credit.A_PG[0].tolist(), credit.A_PGT[0].tolist())
+    assert [r.advantage for r in records] == [0.0, 0.0] and has_signal(records)
+
+
+def test_without_a_verdict_an_episode_is_worth_nothing_to_itself_and_others() -> None:
+    lost = episode(("s0", 5.0), ("s1", 5.0))
+    with_lost = group(*TWO.completions, lost, rewards=[*TWO.rewards, NAN])
+    credit = method(group=3).credit([with_lost])
+    assert credit.A_PGT is not None and not credit.A_PGT[0, 2].any()
+    alone = method().credit([TWO])
+    assert alone.A_PGT is not None and credit.A_PGT[0, :2].tolist() == alone.A_PGT[0].tolist()
+
+
+def test_what_an_episode_is_paid_beside_its_steps_stands_at_its_last_turn() -> None:
+    scored = group(*(episode(("s0", 0.0), ("s1", 0.0)) for _ in range(2)), rewards=[1.0, 0.0])
+    credit = method().credit([scored])
+    assert credit.A_PGT is not None
+    assert credit.A_PGT[0, 0].tolist() == pytest.approx([0.975, 0.975, 0, 1.0, 1.0])
+
+
+def test_a_placebo_does_not_see_the_steps() -> None:
+    made = method(control="random").credit([group(*TWO.completions, rewards=[0.0, 0.0])])
+    assert made.A_PGT is not None and not made.A_PGT.any()
+
+
+def test_an_episode_may_count_as_often_as_it_has_turns() -> None:
+    loop = group(
+        episode(("s0", 0.0), ("s1", 0.0), ("s0", 0.0), ("s2", 1.0)),
+        episode(("s0", 0.0), ("s2", 1.0)),
+        episode(("s0", 0.0), ("s3", 0.0)),
+    )
+    made = method({"method": "gigpo", "over": "steps"}, group=3).credit([loop])
+    assert made.A_PGT is not None
+    firsts = [made.A_PGT[0, i, [0, 3, 6, 9][:n]].tolist() for i, n in enumerate((4, 2, 2))]
+    assert firsts == [
+        pytest.approx([0.418031, 0.25, 0.510656, 0.25], abs=1e-6),
+        pytest.approx([0.510656, 0.25], abs=1e-6),
+        pytest.approx([-1.439344, -0.75], abs=1e-6),
+    ]
+
+
+def test_scale_is_of_the_outcome_alone() -> None:
+    made = method(scale="group").credit([TWO])
+    assert made.A_PGT is not None
+    assert made.A_PGT[0, 0, [0, 3]].tolist() == pytest.approx([0.5**0.5 + 0.475, 0.5**0.5])
+
+
+def test_pruning_ranks_whole_rows_by_the_size_of_their_tokens() -> None:
+    rows = group(
+        episode(("a", 0.0), ("b", 1.0)),
+        episode(("a", 1.0), ("c", 0.0)),
+        episode(("d", 0.5), ("e", 0.0)),
+        episode(("f", 0.5), ("g", 0.0)),
+    )
+    made = method(prune={"keep": 2}, group=4).credit([rows])
+    assert made.kept_PG.tolist() == [[False, True, True, False]]
+    assert made.A_PGT is not None and not made.A_PGT[0, [0, 3]].any()
+
+
+KEY = group(
+    episode(("", 0.0), ("", 0.0, "key"), ("", 0.0), ("", 0.0), ("", 1.0, "goal")),
+    episode(("", 0.0), ("", 0.0), ("", 0.0, "key"), ("", 0.0)),
+)
+
+
+def test_milestones_are_counted_and_farming_is_seen() -> None:
+    made = method("milestones").credit([KEY])
+    assert made.A_PGT is not None
+    assert made.A_PGT[0, 0, ::3].tolist() == pytest.approx([0.478, 0.578, 0.6325, 0.7225, 0.8225])
+    assert made.A_PGT[0, 1, :12:3].tolist() == pytest.approx([-0.612, -0.522, -0.422, -1.1775])
+    assert made.metrics["credit/milestone_1/reached"] == 1.0
+    assert made.metrics["credit/milestone_2/reached"] == 0.5
+    assert made.metrics["credit/milestone_without_success"] == 0.5
+
+
+def test_a_weight_of_zero_is_plain_grpo() -> None:
+    plain = Method.of(recipe(2, train={"scale": "none"})).credit([KEY])
+    for name in ("gigpo", "milestones"):
+        made = method({"method": name, "weight": 0}).credit([KEY])
+        assert torch.allclose(made.A_PG, plain.A_PG)
+
+
+def test_a_record_of_turns_is_read_back_and_a_column_of_that_name_is_a_column() -> None:
+    credit = method().credit([TWO])
+    assert credit.A_PGT is not None
+    row = Row("r", "p", "p", {"turns": 3})
+    record = TWO.records(1, 0, row, credit.A_PG[0].tolist(), credit.A_PGT[0].tolist())[0]
+    assert [turn["advantage"] for turn in record.turns] == pytest.approx([0.975, 0.5])
+    assert (record.tokens, record.env_tokens) == (4, 1)
+    line = record.as_json()
+    assert line["fields"] == {"turns": 3}
+    assert SampleRecord.from_json(line).as_json() == line
+    plain = SampleRecord(1, "r", "g", "p", "c", fields={"turns": 3})
+    assert plain.as_json()["turns"] == 3 and SampleRecord.from_json(plain.as_json()).fields == {"turns": 3}
