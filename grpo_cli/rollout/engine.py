@@ -17,6 +17,17 @@ Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """A place for what an engine computed of an episode, to go on from in its next turn: the `episode`-th of `episodes` that
+    a `play` opened, of at most `columns` tokens with its prompt."""
+
+    play: int
+    episode: int
+    episodes: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself.
 
@@ -28,6 +39,9 @@ class Request:
     n: int = 1
     seed: int | None = None
     begun: tuple[int, ...] = ()
+    keep: Keep | None = None
+    """For a turn of an episode, all requests of a call or none. An engine that keeps nothing computes the history anew: slower,
+    and the same."""
 
     @property
     def ids(self) -> list[int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.decoding.cache import CacheProbe, Decode, Phase
+from grpo_cli.rollout.decoding.cache import CacheProbe, Decode, Extend, Phase
 from grpo_cli.rollout.decoding.form import PLAIN, AttentionForm
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def attend(
         layer = int(module.layer_idx)  # type: ignore[arg-type]
         keys, values = phase.store.keys[layer], phase.store.values[layer]
         return fused(query, key, value, keys, values, phase.position, scale, form=form), None
+    if isinstance(phase, Extend):
+        return attend_behind(query, key, value, phase.positions, scale, form), None
     if isinstance(phase, CacheProbe):
         phase.forms[int(module.layer_idx)] = form  # type: ignore[arg-type]
     return attend_causally(query, key, value, scale, form), None
@@ -81,6 +83,33 @@ def attend_causally(
         scores = form.capped(one @ keys.transpose(1, 2) * scale).masked_fill(~seen, float("-inf"))
         mixed.append(form.likelihood(scores).to(value.dtype) @ values)
     return torch.stack(mixed).transpose(1, 2)
+
+
+def attend_behind(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    positions: Tensor,
+    scale: float,
+    form: AttentionForm = PLAIN,
+) -> Tensor:
+    """Some new tokens a row, at `positions` [rows, tokens], against the columns up to their own."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    key, value = key.to(query.dtype), value.to(query.dtype)
+    column, own = torch.arange(key.shape[2], device=key.device), positions[:, None, :, None]
+    seen = column <= own
+    if form.window is not None:
+        seen = seen & (column > own - form.window)
+    if form.cap is None and form.sinks is None:
+        out = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
+        return out.transpose(1, 2)
+    scores = form.capped(query @ key.transpose(2, 3) * scale).masked_fill(~seen, float("-inf"))
+    return (form.likelihood(scores).to(value.dtype) @ value).transpose(1, 2)
 
 
 def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:

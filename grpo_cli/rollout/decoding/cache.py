@@ -107,6 +107,31 @@ class Prefill:
 
 
 @dataclass(slots=True)
+class Extend:
+    """Several tokens a row behind what the row holds: those of row `rows[i]` go to the columns `positions[i]`, up to the
+    `last[i]`-th of them; behind that is padding. Each sees the columns up to its own, of the first `length`."""
+
+    store: KeyValueStore
+    rows: Tensor
+    positions: Tensor
+    last: Tensor
+    length: int
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Stores the new columns; returns all that the rows hold, copied together."""
+        import torch
+
+        steps = torch.arange(self.positions.shape[1], device=self.positions.device)
+        row, step = (steps[None] <= self.last[:, None]).nonzero(as_tuple=True)
+        target, column = self.rows[row], self.positions[row, step]
+        found = []
+        for buffer, new in ((self.store.keys[layer], keys), (self.store.values[layer], values)):
+            buffer[target, :, column] = new.transpose(1, 2)[row, step].to(buffer.dtype)
+            found.append(buffer[self.rows, :, : self.length])
+        return found[0], found[1]
+
+
+@dataclass(slots=True)
 class Decode:
     """One token a row: row i writes column `position[i]` and sees columns up to it, `length` columns at most.
     `column` is set when all rows write the same one."""
@@ -146,7 +171,7 @@ class CacheProbe:
         return keys, values
 
 
-Phase = Prefill | Decode | CacheProbe
+Phase = Prefill | Extend | Decode | CacheProbe
 
 
 def hugging_face_cache(phase: Phase) -> Any:

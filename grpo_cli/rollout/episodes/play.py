@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
@@ -18,10 +19,11 @@ from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.turns import Suffixes
 from grpo_cli.recipe.sections.environment import Environment
-from grpo_cli.rollout.engine import Completion, Engine, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.engine import Completion, Engine, Keep, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
 from grpo_cli.rollout.episodes.running import LiveEpisode, mixed
 
+NUMBERS = count()
 Timed = Callable[[], AbstractContextManager[None]]
 """Counts the seconds that environments take."""
 Speak = Callable[[Sequence[LiveEpisode], Sequence[Request], SamplingSettings], list[Completion]]
@@ -72,13 +74,15 @@ class Episodes:
             opened = self.worlds.open(
                 [(row.fields, number) for row, number in zip(rows, seeds, strict=True) for _ in range(size)]
             )
-        running = []
+        running: list[LiveEpisode] = []
         for r, row in enumerate(rows):
             mine = opened[r * size : (r + 1) * size]
             said = begun_alike(row, [found for _, found in mine])
             prompt = self.policy.encode(with_observation(row, said))
             running += [
-                LiveEpisode(r, first + s, world, prompt, said, f"{seed}/{row.id}/{first + s}")
+                LiveEpisode(
+                    len(running) + s, r, first + s, world, prompt, said, f"{seed}/{row.id}/{first + s}"
+                )
                 for s, (world, _) in enumerate(mine)
             ]
         return Play(self, rows, running, first)
@@ -92,6 +96,9 @@ class Play:
     rows: Sequence[Row]
     running: list[LiveEpisode]
     first: int
+    number: int = field(default_factory=NUMBERS.__next__)
+    """Which play of this process it is."""
+    budget: int = 0
 
     @property
     def prompts(self) -> list[list[int]]:
@@ -110,7 +117,8 @@ class Play:
         Raises:
             DataError: a prompt and an episode do not fit the model's context.
         """
-        self._check_room(settings.max_tokens)
+        self.budget = settings.max_tokens
+        self._check_room(self.budget)
         total, done = len(self.running), 0
         for turn in range(self.of.spec.max_turns):
             live = [episode for episode in self.running if not episode.is_over]
@@ -157,12 +165,14 @@ class Play:
         """`is_whole`: the limit of tokens is that of the episode, not of the turn."""
         if not some:
             return
+        columns = max(map(len, self.prompts)) + self.budget
         requests = [
             Request(
                 e.prompt if is_whole else e.prompt + e.ids,
                 1,
                 mixed(e.seed, turn),
                 tuple(e.ids) if is_whole else (),
+                Keep(self.number, e.number, len(self.running), columns),
             )
             for e in some
         ]

@@ -16,6 +16,8 @@ from grpo_cli.rollout.episode import Episode, Turn
 class LiveEpisode:
     """One episode under way: `row` and `sample` say which, `seen` is the state that the next turn sees."""
 
+    number: int
+    """Its place in its play."""
     row: int
     sample: int
     world: World

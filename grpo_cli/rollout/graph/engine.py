@@ -23,8 +23,10 @@ from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.noise import sample_keys, uniforms
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.graph.schedule import Schedule
+from grpo_cli.rollout.graph.shelf import Shelf, shelf_for
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
-from grpo_cli.rollout.stop_words import stop_words
+from grpo_cli.rollout.graph.turn_batch import TurnBatch
+from grpo_cli.rollout.stop_words import StopWords, stop_words
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +73,7 @@ class GraphEngine:
         self._weights: tuple[object, ...] = ()
         self._layout: CacheLayout | None = None
         self._store: KeyValueStore | None = None
+        self._shelf: Shelf | None = None
         self._asked = 0
         self._out: Outputs | None = None
         self._batches: dict[SamplingSettings, Batch] = {}
@@ -93,12 +96,23 @@ class GraphEngine:
         with numerics(self.model, self.autocast), seated(self.model), swapped(self._all_swaps()):
             batch = self._batch(requests, settings, schedule.total)
             stops = stop_words(settings.stop, self.tokenizer)
-            run = ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
+            run = self._run(batch, requests, schedule, stops)
             finished = run.finish_all(self.prefill_tokens, on_finish, on_progress)
         done: list[list[Completion]] = [[] for _ in requests]
         for sample, completion in enumerate(finished):
             done[schedule.request_of[sample]].append(completion)
         return done
+
+    def _run(
+        self, batch: Batch, requests: Sequence[Request], schedule: Schedule, stops: StopWords | None
+    ) -> ContinuousBatch:
+        """The call under way; turns of episodes go on from the shelf, where there is room for one."""
+        keep, shelf = requests[0].keep, None
+        if keep is not None:
+            shelf = self._shelf = shelf_for(self._shelf, batch.store.layout, keep)
+        if shelf is None:
+            return ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
+        return TurnBatch(batch, self.forward, self.stepper, requests, schedule, stops, shelf)
 
     def _all_swaps(self) -> list[Swap]:
         return [*self.swaps, *(self.shadow.swaps() if self.shadow is not None else [])]
@@ -106,6 +120,7 @@ class GraphEngine:
     def release(self) -> None:
         """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
         self._forget()
+        self._shelf = None
         self._asked = 0
         if self.shadow is not None:
             self.shadow.release()
@@ -122,7 +137,10 @@ class GraphEngine:
             self._batches.clear()
             self._weights, self._layout = weights, measure_layout(self.model)
         longest = max(len(request.prompt_ids) for request in requests)  # `begun` is within `max_tokens`
-        self._make_room(self._layout, min(total, self.max_rows), longest + settings.max_tokens - 1)
+        # an episode grows: room for all of it at once
+        whole = max((request.keep.columns for request in requests if request.keep), default=0)
+        columns = max(longest + settings.max_tokens - 1, whole)
+        self._make_room(self._layout, min(total, self.max_rows), columns)
         self._make_outputs(self._layout.device, total, settings.max_tokens)
         batch = self._made_for(dataclasses.replace(settings, seed=None, stop=()))
         seed = settings.seed

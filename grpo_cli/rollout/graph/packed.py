@@ -23,8 +23,10 @@ class PackedStore(KeyValueStore):
         self.attention = None
         self.live = 0
         size = rows * columns * max(heads * width for heads, width in (layout.key, layout.value))
-        self._keys, self._values = ([_zeros(size, layout) for _ in range(layout.layers)] for _ in range(2))
-        self._spare = _zeros(size, layout)  # takes the widened copy; any buffer may become the spare one
+        self._keys, self._values = (
+            [zero_pages(size, layout) for _ in range(layout.layers)] for _ in range(2)
+        )
+        self._spare = zero_pages(size, layout)  # takes the widened copy; any buffer may become the spare one
         self._show()
 
     def restart(self) -> None:
@@ -60,7 +62,7 @@ class PackedStore(KeyValueStore):
         self.values = [self._view(flat, value_heads, self.live, value_width) for flat in self._values]
 
 
-def _zeros(numbers: int, layout: CacheLayout) -> Tensor:
+def zero_pages(numbers: int, layout: CacheLayout) -> Tensor:
     """Zeroed pages that the system hands out when they are first written, as torch's own zeros are not."""
     import numpy as np
     import torch
