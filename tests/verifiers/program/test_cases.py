@@ -24,7 +24,8 @@ from grpo_verifiers.sandbox.lanes import Lanes
 
 CASES = [
     json.loads(line)
-    for line in (Path(__file__).parents[2] / "cases" / "code_dev.jsonl").read_text().splitlines()
+    for name in ("code_dev.jsonl", "code_own.jsonl")
+    for line in (Path(__file__).parents[2] / "cases" / name).read_text().splitlines()
 ]
 TIERS = ("namespaces", "landlock")
 SLOW = [

@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 from .frames import receive_files, wipe
 from .kernel import libc, seccomp
 from .testing import likeness
+from .testing.ends import TimeIsUp
 from .testing.plans import BrokenTests, PreparedTests, prepare
-from .testing.running import TimeIsUp, run
+from .testing.running import run
 
 MEMORY_MB = 2048
 CACHED = 128

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-Value: TypeAlias = Any
-"""Whatever crosses: its type is known only once it has been looked at."""
+from . import standard
+from .standard import Value as Value
+
 ATOMS = frozenset({type(None), bool, str, float})
 SMALL = 1 << 63
 FACTORIES = (int, float, str, list, dict, set, tuple, bool)
@@ -35,8 +36,8 @@ class BadWire(ValueError):
 class Coder:
     """What a side does with values that are not plain; this one sends plain values only."""
 
-    aliases: dict[int, list[Any]] = {}  # noqa: RUF012 - never filled here
-    """Where the containers of the arguments lie, by identity, for a result that holds one of them."""
+    known: dict[int, Any] = {}  # noqa: RUF012 - never filled here
+    """The messages for containers that the other side has as well, by identity."""
 
     def subclass(self, value: Value, kind: type) -> Any:
         """The message for an object of a subclass of a plain type, None if it goes as the plain value it holds."""
@@ -58,8 +59,8 @@ def encode(value: Value, other: Coder = PLAIN) -> Any:
     kind = type(value)
     if kind in ATOMS:
         return value
-    if other.aliases and id(value) in other.aliases:
-        return {"a": other.aliases[id(value)]}
+    if other.known and id(value) in other.known:
+        return other.known[id(value)]
     if kind is int:
         return value if -SMALL < value < SMALL else {"i": hex(value)}
     if kind is list:
@@ -96,46 +97,20 @@ def _encode_rare(value: Value, kind: type, other: Coder) -> Any:
             if name == "defaultdict" and value.default_factory in FACTORIES:
                 name = f"defaultdict {value.default_factory.__name__}"
             return {"D": [name, [[encode(k, other), encode(v, other)] for k, v in dict.items(value)]]}
-    if module == "fractions" and name == "Fraction" and _is_std(kind, module, name):
+    if module == "fractions" and name == "Fraction" and standard.is_standard(kind, module, name):
         return {"q": [encode(value.numerator), encode(value.denominator)]}
-    if module == "decimal" and name == "Decimal" and _is_std(kind, module, name):
+    if module == "decimal" and name == "Decimal" and standard.is_standard(kind, module, name):
         return {"m": str(value)}
     if kind is memoryview:
         return {"mv": value.tobytes().hex()}
-    if module == "uuid" and name == "UUID" and _is_std(kind, module, name):
+    if module == "uuid" and name == "UUID" and standard.is_standard(kind, module, name):
         return {"U": value.hex}
-    if module.startswith("pathlib") and name in PATHS and _is_std(kind, "pathlib", name):
+    if module.startswith("pathlib") and name in PATHS and standard.is_standard(kind, "pathlib", name):
         return {"P": [name, str(value)]}
-    if module == "datetime" and _is_std(kind, module, name):
-        return _encode_time(value, name, other)
     if module == "numpy" or module.startswith("numpy."):
         return _encode_numpy(value, kind, other)
-    return _encode_subclass(value, kind, other)
-
-
-def _is_std(kind: type, module: str, name: str) -> bool:
-    return getattr(sys.modules.get(module), name, None) is kind
-
-
-def _encode_time(value: Value, name: str, other: Coder) -> Any:
-    if name == "date":
-        return {"T": [name, [value.year, value.month, value.day]]}
-    if name == "timedelta":
-        return {"T": [name, [value.days, value.seconds, value.microseconds]]}
-    if name == "datetime" and value.tzinfo is None:
-        fields = [
-            value.year,
-            value.month,
-            value.day,
-            value.hour,
-            value.minute,
-            value.second,
-            value.microsecond,
-        ]
-        return {"T": [name, fields]}
-    if name == "time" and value.tzinfo is None:
-        return {"T": [name, [value.hour, value.minute, value.second, value.microsecond]]}
-    return other.other(value)
+    made = standard.encode_standard(value, kind, module, name, lambda part: encode(part, other))
+    return _encode_subclass(value, kind, other) if made is None else made
 
 
 def _encode_numpy(value: Value, kind: type, other: Coder) -> Any:
@@ -196,8 +171,13 @@ def decode(message: object, other: Callable[[str, Any], Any] = unknown) -> Any:
     if len(message) != 1:
         raise BadWire("a tagged value has one key")
     ((tag, body),) = message.items()
-    maker = _MAKERS.get(tag)
-    return maker(body, other) if maker else other(tag, body)
+    maker, made = _MAKERS.get(tag), standard.MAKERS.get(tag)
+    if maker is None and made is None:
+        return other(tag, body)
+    try:
+        return maker(body, other) if maker is not None else made(body, lambda part: decode(part, other))  # type: ignore[misc]
+    except (AttributeError, LookupError, ArithmeticError, OSError, ImportError) as err:
+        raise BadWire(f"{tag}: {type(err).__name__}") from err
 
 
 def _pairs(body: Value, other: Callable[[str, Any], Any]) -> dict[Any, Any]:
@@ -247,7 +227,7 @@ def _fraction(body: Value, other: Callable[[str, Any], Any]) -> Any:
 
     if any(type(v) is dict and len(str(v.get("i", ""))) > MOST_HEX for v in body):
         raise BadWire("a fraction that costs too much")  # its parts are brought to lowest terms
-    top, bottom = (decode(v) for v in body)
+    top, bottom = (_integer(v["i"], other) if type(v) is dict else v for v in body)
     if type(top) is not int or type(bottom) is not int or bottom == 0:
         raise BadWire("bad fraction")
     return Fraction(top, bottom)
@@ -259,15 +239,6 @@ def _decimal(body: object, _: object) -> Any:
     if type(body) is not str or len(body) > 10_000:
         raise BadWire("bad decimal")
     return Decimal(body)
-
-
-def _time(body: Value, _: Any) -> Any:
-    import datetime
-
-    name, fields = body
-    if name not in ("date", "datetime", "time", "timedelta"):
-        raise BadWire("bad time")
-    return getattr(datetime, name)(*fields)
 
 
 def _array(body: Value, _: Any) -> Any:
@@ -319,7 +290,6 @@ _MAKERS: dict[str, Callable[[Any, Callable[[str, Any], Any]], Any]] = {
     "n": _named,
     "q": _fraction,
     "m": _decimal,
-    "T": _time,
     "mv": lambda b, o: memoryview(bytes.fromhex(b)),
     "U": _uuid,
     "P": _path,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import inspect
 import io
-from collections import deque
+import random
+import types
+from collections import ChainMap, deque
 from typing import Any
 
 from .wire import Value
@@ -18,21 +21,33 @@ def hides(cls: type, name: str) -> bool:
 
 def write_back(target: Value, value: Value) -> None:
     """Make a mutable argument equal to what the call left of it, keeping the identity of what is inside."""
-    if type(target) is io.StringIO:
+    if isinstance(target, io.StringIO | io.BytesIO):
         target.seek(0)
         target.truncate()
-        target.write(value[0])
-        target.seek(value[1])
-    elif type(target) is list and type(value) is list:
-        merged = [_merge(old, new) for old, new in zip(target, value, strict=False)]
-        target[:] = merged + value[len(merged) :]
+        target.write(value.getvalue())
+        target.seek(value.tell())
+    elif type(target) is random.Random and type(value) is random.Random:
+        target.setstate(value.getstate())
+    elif type(target) is types.SimpleNamespace and type(value) is types.SimpleNamespace:
+        vars(target).clear()
+        vars(target).update(vars(value))
+    elif type(target) is array.array and type(value) is array.array:
+        target[:] = value
+    elif type(target) is ChainMap and type(value) is ChainMap:
+        for old, new in zip(target.maps, value.maps, strict=False):
+            write_back(old, new)
+    elif isinstance(target, list) and type(value) is list:
+        # by the plain type's own methods: a class may have others under these names
+        merged = [_merge(old, new) for old, new in zip(list.__iter__(target), value, strict=False)]
+        list.__setitem__(target, slice(None), merged + value[len(merged) :])
     elif isinstance(target, dict) and isinstance(value, dict):
-        merged_items = {k: _merge(target[k], v) if k in target else v for k, v in value.items()}
-        target.clear()
-        target.update(merged_items)
+        had = dict(dict.items(target))
+        merged_items = {k: _merge(had[k], v) if k in had else v for k, v in value.items()}
+        dict.clear(target)
+        dict.update(target, merged_items)
     elif isinstance(target, set) and isinstance(value, set):
-        target.clear()
-        target.update(value)
+        set.clear(target)
+        set.update(target, value)
     elif type(target) is bytearray and type(value) is bytearray:
         target[:] = value
     elif type(target) is deque and type(value) is deque:

@@ -20,10 +20,12 @@ PROTOCOLS = """
 __call__ __iter__ __next__ __len__ __contains__ __getitem__ __setitem__ __delitem__ __enter__ __exit__ __aiter__ __anext__
 __aenter__ __aexit__ __await__ __bool__ __reversed__ __index__ __int__ __float__ __round__ __abs__ __neg__ __pos__ __invert__
 __add__ __sub__ __mul__ __truediv__ __floordiv__ __mod__ __pow__ __matmul__ __and__ __or__ __xor__
-__eq__ __lt__ __le__ __gt__ __ge__
+__radd__ __rsub__ __rmul__ __rtruediv__ __rfloordiv__ __rmod__ __rpow__ __rmatmul__ __rand__ __ror__ __rxor__
+__eq__ __lt__ __le__ __gt__ __ge__ __get__ __set__ __delete__ __set_name__
 """.split()  # noqa: SIM905
 FLAGS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 ORDER = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__")
+PLAIN_BASES = (str, list, dict, int, float, tuple, set, bytes)
 ENUM_BASES = (enum.IntFlag, enum.Flag, enum.IntEnum, enum.StrEnum, enum.Enum)
 ATTRIBUTES = (
     *(
@@ -63,6 +65,9 @@ class Describer:
             return {"en": [about, value.name]} if about.get("kind", "enum") == "enum" and value.name else None
         if isinstance(value, tuple) and _is_named(kind):
             return {"nt": [self.cls(kind), [self.peer.encode(v) for v in tuple.__iter__(value)]]}
+        base = plain_base(kind)
+        if base is not None and (about := self.cls(kind)).get("kind", "plain") == "plain":
+            return {"np": [self.peer.number(value), about, self.peer.kept.own(value)]}
         return None
 
     def other(self, value: Value, kind: type) -> Any:
@@ -75,8 +80,9 @@ class Describer:
             return made
         if isinstance(value, BaseException):
             return {"x": self.exception(value)}
-        if kind is types.CoroutineType:
-            return {"co": [self.peer.number(value), value.__name__, value.__qualname__]}
+        if kind is types.CoroutineType or kind is types.GeneratorType:
+            tag = "co" if kind is types.CoroutineType else "ge"
+            return {tag: [self.peer.number(value), value.__name__, value.__qualname__]}
         alias = _alias(value)
         if alias is not None:
             return {"ga": [alias[0], [self.peer.encode(a) for a in alias[1]]]}
@@ -89,7 +95,9 @@ class Describer:
         return {"h": about}
 
     def cls(self, kind: type) -> dict[str, Any]:
-        """A class: its number, and the first time all about it."""
+        """A class: its number, and the first time all about it. One that stands for a class of the test: that one's number."""
+        if id(kind) in self.peer.back:
+            return dict(self.peer.back[id(kind)])
         number = self.peer.number(kind)
         if number in self.told:
             return {"n": number}
@@ -127,6 +135,8 @@ class Describer:
             }
         if dataclasses.is_dataclass(kind) and own:
             return {**about, **self._dataclass(kind)}
+        if own and (base := plain_base(kind)) is not None:
+            return {**about, "kind": "plain", "base": base.__name__, "r": _members(kind)}
         return about
 
     def _enum(self, kind: Value) -> dict[str, Any]:
@@ -144,7 +154,17 @@ class Describer:
             if f.default_factory is not dataclasses.MISSING:
                 default = f.default_factory()
             has = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
-            made.append([f.name, self.peer.encode(f.type), has, self.peer.encode(default), f.init, f.kw_only])
+            made.append(
+                [
+                    f.name,
+                    self.peer.encode(f.type),
+                    has,
+                    self.peer.encode(default),
+                    f.init,
+                    f.kw_only,
+                    f.compare,
+                ]
+            )
         params = kind.__dataclass_params__
         plain = params.init and params.eq and "__post_init__" not in dir(kind)
         return {
@@ -153,6 +173,8 @@ class Describer:
             "frozen": params.frozen,
             "order": params.order,
             "plain": bool(plain),
+            "equal": bool(params.eq),
+            "hashed": bool(params.eq and (params.frozen or params.unsafe_hash)),
         }
 
     def fields(self, value: Value) -> list[Any] | None:
@@ -191,6 +213,8 @@ class Describer:
     def exception(self, err: BaseException, depth: int = 0) -> dict[str, Any]:
         """An exception: its class, arguments, attributes, text, notes, cause."""
         kind = type(err)
+        if id(err) in self.peer.back:
+            return dict(self.peer.back[id(err)])
         about: dict[str, Any] = {"e": bases(kind), "t": kind.__name__}
         if standard_name(kind) is None:
             about["c"] = self.cls(kind)
@@ -248,8 +272,28 @@ def _is_named(kind: Value) -> bool:
     return isinstance(fields, tuple) and all(type(f) is str for f in fields) and hasattr(kind, "_make")
 
 
-def _members(kind: type) -> list[str]:
-    return [n for n, f in vars(kind).items() if isinstance(f, property) and not n.startswith("_")]
+def _members(kind: type) -> list[list[Any]]:
+    """Names of properties and of methods of the class, and which of the two."""
+    ways = (property, classmethod, staticmethod)
+    found = [[n, isinstance(f, property)] for n, f in vars(kind).items() if isinstance(f, ways)]
+    return [f for f in found if not str(f[0]).startswith("_")]
+
+
+def plain_base(kind: type) -> type | None:
+    """The plain type that a class of the solution is a kind of."""
+    if issubclass(kind, enum.Enum | BaseException):
+        return None
+    return next((b for b in kind.__mro__ if b in PLAIN_BASES), None)
+
+
+def plain_content(value: Value, base: type) -> Any:
+    """The plain value in an object of a subclass, read by the base's own methods."""
+    if base in (list, tuple, set):
+        return base(base.__iter__(value))
+    if base is dict:
+        return dict(dict.items(value))
+    own: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__}
+    return own[base](value) if base in own else bytes.__getitem__(value, slice(None))
 
 
 def _doc(value: object) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 from typing import Any, Protocol
 
 
@@ -11,6 +12,13 @@ class PeerEnd(Protocol):
 
     fd: int
     lock: threading.RLock
+    module: types.ModuleType
+    objects: list[Any]
+    numbers: dict[int, int]
+    lent: dict[int, Any]
+    back: dict[int, Any]
+    beside: dict[int, type]
+    kept: Any
 
     def number(self, value: object) -> int:
         """The number of an object."""
@@ -23,3 +31,6 @@ class PeerEnd(Protocol):
 
     def ask(self, message: object) -> Any:
         """A question to the test program."""
+
+    def say(self, message: object) -> None:
+        """One message to the test program."""

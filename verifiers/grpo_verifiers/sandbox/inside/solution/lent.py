@@ -1,43 +1,66 @@
-"""What the test program lends to the solution: its functions, iterators and objects, its patches, its streams."""
+"""What the test program lends to the solution: its functions, classes, exceptions, iterators and objects, as near to the real
+ones as can be: functions are functions, classes classes, and exceptions can be raised and caught."""
 
 from __future__ import annotations
 
-import builtins
-import contextlib
-import io
-import os
-import sys
+import inspect
 import types
-from collections.abc import Iterator
 from typing import Any
 
-from .. import frames
-from ..scratch import read_files, write_files
 from ..wire import Value
 from .ends import PeerEnd
+from .loop import LOOP
 
 
-class FromTest:
-    """Something of the test program, by its number there: a function, an iterator, a coroutine or an object."""
+class LentClass(type):
+    """The class of classes that stand for the test's: calling one makes an object there."""
+
+    _peer: PeerEnd
+    _class_number: int
+
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
+        if "_class_number" in vars(cls):
+            return call(cls._peer, cls._class_number, args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__") or "_class_number" not in vars(cls):
+            raise AttributeError(name)
+        return cls._peer.ask(["get", cls._class_number, name])
+
+    # an enumeration of the test is walked and looked up as a class
+    def __iter__(cls) -> Any:
+        return iter(_special(cls, "__iter__"))
+
+    def __getitem__(cls, key: object) -> Any:
+        return _special(cls, "__getitem__", key)
+
+    def __len__(cls) -> int:
+        return int(_special(cls, "__len__"))
+
+
+def _special(cls: LentClass, name: str, *args: object) -> Any:
+    if "_class_number" not in vars(cls):
+        raise TypeError(f"`{cls.__name__}` has no {name}")
+    return cls._peer.ask(["special", cls._class_number, name, [cls._peer.encode(a) for a in args]])
+
+
+class FromTest(metaclass=LentClass):
+    """Something of the test program, by its number there: a callable object, an iterator or an object."""
 
     def __init__(self, peer: PeerEnd, tag: str, number: int) -> None:
         for name, value in (("_peer", peer), ("_tag", tag), ("_number", number)):
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if self._tag not in ("ob", "cb") or name.startswith("_"):
+        if self._tag not in ("ob", "cb") or name.startswith("__"):
             raise AttributeError(name)
         return self._peer.ask(["get", self._number, name])
 
     def __setattr__(self, name: str, value: object) -> None:
-        if self._tag != "ob" or name.startswith("_"):
+        if self._tag != "ob" or name.startswith("__"):
             raise AttributeError(name)
         self._peer.ask(["set", self._number, name, self._peer.encode(value)])
-
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        return self._peer.ask(
-            ["call", self._number, [self._peer.encode(a) for a in args], self._peer.encode(kwargs)]
-        )
 
     def __iter__(self) -> FromTest:
         if self._tag != "it":
@@ -49,28 +72,147 @@ class FromTest:
             raise TypeError("not an iterator")
         return self._peer.ask(["next", self._number])
 
-    def __await__(self) -> Any:
-        if self._tag != "co":
-            raise TypeError("not awaitable")
-        return self._peer.ask(["run", self._number])
-        yield
+
+class LentCallable(FromTest):
+    """Something that can be called."""
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        return call(self._peer, self._number, args, kwargs)
 
 
-def test_object(peer: PeerEnd, number: int, name: str, dunders: list[str]) -> FromTest:
-    """An object of a class of the test, with those special methods that the class has there."""
+def call(peer: PeerEnd, number: int, args: Value, kwargs: dict[str, Any]) -> Any:
+    """Call something of the test."""
+    return peer.ask(["call", number, [peer.encode(a) for a in args], peer.encode(kwargs)])
 
-    def asking(dunder: str) -> Any:
-        return lambda self, *args: self._peer.ask(
-            ["special", self._number, dunder, [self._peer.encode(a) for a in args]]
+
+def lent_function(peer: PeerEnd, body: Value) -> Any:
+    """A function that calls one of the test, with its name, notes and signature."""
+    number, name, qualname, doc, flags, parameters, notes = body
+    if flags & inspect.CO_COROUTINE:
+
+        async def function(*args: Value, **kwargs: Value) -> Any:
+            return await call(peer, number, args, kwargs)
+    else:
+
+        def function(*args: Value, **kwargs: Value) -> Any:  # type: ignore[misc]
+            return call(peer, number, args, kwargs)
+
+    function.__name__, function.__qualname__, function.__doc__ = name, qualname, doc
+    function.__module__ = "__main__"
+    made: Any = function
+    made.__annotations__ = {k: peer.decode(v) for k, v in notes}
+    given = [
+        inspect.Parameter(
+            title,
+            inspect._ParameterKind(kind),
+            default=peer.decode(default) if has else inspect.Parameter.empty,
+            annotation=made.__annotations__.get(title, inspect.Parameter.empty),
         )
-
-    kind: Any = type(name, (FromTest,), {d: asking(d) for d in dunders})
-    made: FromTest = kind(peer, "ob", number)
+        for title, kind, has, default in parameters
+    ]
+    returned = made.__annotations__.get("return", inspect.Signature.empty)
+    made.__signature__ = inspect.Signature(given, return_annotation=returned, __validate_parameters__=False)
     return made
 
 
-def made_class(peer: PeerEnd, name: str, parents: list[Any], members: list[list[Any]]) -> type:
-    """A class that the test program derives from the solution's, with its methods there."""
+def lent_coroutine(peer: PeerEnd, body: Value) -> Any:
+    """A coroutine that waits for one of the test."""
+
+    async def wait() -> Any:
+        return await OfTest(peer, body[0])
+
+    made: Any = wait()
+    made.__name__ = made.__qualname__ = body[1]
+    return made
+
+
+class OfTest:
+    """Something of the test to be awaited: by its own loop, where the solution's is driven from there, else at once."""
+
+    def __init__(self, peer: PeerEnd, number: int) -> None:
+        self.peer, self.number = peer, number
+
+    def __await__(self) -> Any:
+        if LOOP.is_running():
+            return LOOP.wait(self.number)
+        return self._at_once()
+
+    def _at_once(self) -> Any:
+        return self.peer.ask(["run", self.number])
+        yield
+
+
+def _asking(dunder: str) -> Any:
+    if dunder == "__await__":
+        return lambda self: OfTest(self._peer, self._number).__await__()
+    if dunder == "__call__":
+        return lambda self, *args, **kwargs: call(self._peer, self._number, args, kwargs)
+    return lambda self, *args: self._peer.ask(
+        ["special", self._number, dunder, [self._peer.encode(a) for a in args]]
+    )
+
+
+def _blank(cls: Value, *args: object) -> Any:
+    return cls.__new__(cls, *args)
+
+
+def lent_object(peer: PeerEnd, body: Value) -> Any:
+    """An object of the test: of a class that stands for its own, or of the library's."""
+    number, about, dunders = body
+    cls = peer.decode(about)
+    made: Any
+    if isinstance(cls, LentClass):
+        made = _blank(cls)
+    else:  # a class of the library: the object is taken for one of it, and does what that one does over there
+        space = {d: _asking(d) for d in dunders} | {"__class__": property(lambda self: cls)}
+        taken: Any = LentClass(cls.__name__, (FromTest,), space)
+        made = _blank(taken)
+    FromTest.__init__(made, peer, "ob", number)
+    return made
+
+
+def lent_class(peer: PeerEnd, body: Value) -> Any:
+    """A class of the test. Of an exception class a real one, that can be raised and caught."""
+    number, name, doc, parents, dunders = body
+    bases = tuple(peer.decode(p) for p in parents)
+    space: dict[str, Any] = {"__module__": "__main__", "__doc__": doc, "_peer": peer, "_class_number": number}
+    if any(issubclass(b, BaseException) for b in bases):
+        space["__getattr__"] = _error_attribute
+        return LentClass(name, bases, space)
+    space |= {d: _asking(d) for d in dunders}
+    return LentClass(name, tuple(b for b in bases if isinstance(b, LentClass)) or (FromTest,), space)
+
+
+def _error_attribute(self: Value, name: str) -> Any:
+    if name.startswith("__") or "_number" not in vars(self):
+        raise AttributeError(name)
+    return type(self)._peer.ask(["get", self._number, name])
+
+
+def lent_error(peer: PeerEnd, body: Value) -> Any:
+    """An exception that the test has made."""
+    number, about, args, notes = body
+    cls, values = peer.decode(about), [peer.decode(a) for a in args]
+    made: Any
+    if type(cls) is LentClass:
+        made = _blank(cls, *values)
+        made.args = tuple(values)
+        made._number = number
+    else:
+        try:
+            made = cls(*values)
+        except TypeError:  # it wants more than its arguments tell
+            made = cls.__new__(cls)
+            made.args = tuple(values)
+    for note in notes:
+        made.add_note(note)
+    return made
+
+
+def made_class(
+    peer: PeerEnd, name: str, parents: list[Any], members: list[list[Any]], options: dict[str, Any]
+) -> type:
+    """A class that the test program derives from the solution's, or one of its own that stands beside it."""
     body: dict[str, Any] = {"__module__": "solution"}
     for key, how, value in members:
         made = peer.decode(value)
@@ -79,7 +221,16 @@ def made_class(peer: PeerEnd, name: str, parents: list[Any], members: list[list[
         body[key] = {"class": classmethod, "static": staticmethod, "property": property}.get(
             how, lambda m: m
         )(made)
-    return types.new_class(name, tuple(peer.decode(p) for p in parents), {}, lambda space: space.update(body))
+    bases = tuple(_beside(peer, *p["tb"]) if "tb" in p else peer.decode(p) for p in parents)
+    return types.new_class(name, bases, options, lambda space: space.update(body))
+
+
+def _beside(peer: PeerEnd, number: int, name: str, parents: list[Any], members: list[list[Any]]) -> type:
+    """A class of the test among the bases of one that derives from the solution's, made once."""
+    found = peer.beside.get(number)
+    if found is None:
+        found = peer.beside[number] = made_class(peer, name, parents, members, {})
+    return found
 
 
 def _method(lent: Value) -> Any:
@@ -87,108 +238,3 @@ def _method(lent: Value) -> Any:
         return lent(*args, **kwargs)
 
     return method
-
-
-@contextlib.contextmanager
-def applied(peer: PeerEnd, world: dict[str, Any] | None) -> Iterator[None]:
-    """The test program's patches of the library, and its files, for the time of a call."""
-    if not world:
-        yield
-        return
-    kept = []
-    for full, value in world.get("patches", {}).items():
-        module_name, _, name = full.rpartition(".")
-        module = __import__(module_name, fromlist=["x"])
-        kept.append((module, name, getattr(module, name)))
-        setattr(module, name, peer.decode(value))
-    if "environ" in world:
-        os.environ.clear()
-        os.environ.update(world["environ"])
-    before = None
-    if "random" in world:
-        import random
-
-        version, state, gauss = world["random"]
-        random.setstate((version, tuple(state), gauss))
-    if "files" in world:
-        write_files(world["files"])
-        before = read_files()
-    try:
-        yield
-    finally:
-        for module, name, value in kept:
-            setattr(module, name, value)
-        if before is not None:
-            after = read_files()
-            changed = {p: after.get(p) for p in after.keys() | before.keys() if after.get(p) != before.get(p)}
-            if changed:
-                with peer.lock:
-                    frames.send(peer.fd, ["files", changed])
-
-
-class Printed(io.RawIOBase):
-    """Collects what is written."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def write(self, data: Value) -> int:
-        """Keep it until the next message."""
-        self.data += data
-        return len(data)
-
-
-class Console:
-    """The streams of a solution under test: what it prints is shown to the test program, what it reads comes from there."""
-
-    MOST = 1 << 20
-
-    def __init__(self, peer: PeerEnd) -> None:
-        self.peer = peer
-        self.raw = {"stdout": Printed(), "stderr": Printed()}
-        self.streams: dict[str, Any] = {}
-
-    def take_over(self) -> None:
-        """Replace the standard streams and `input`."""
-        for name, raw in self.raw.items():
-            stream = io.TextIOWrapper(
-                io.BufferedWriter(raw), "utf-8", "surrogatepass", "\n", write_through=True
-            )
-            self.streams[name] = stream
-            setattr(sys, name, stream)
-        sys.stdin = Typed(self.peer)
-        builtins.input = lambda prompt="", /: self.peer.ask(["input", str(prompt)])
-
-    def send(self) -> None:
-        """Say what has been printed since the last message."""
-        for name, stream in self.streams.items():
-            with contextlib.suppress(ValueError, OSError):
-                stream.flush()
-            raw = self.raw[name]
-            if raw.data:
-                text = bytes(raw.data[: self.MOST]).decode("utf-8", "replace")
-                raw.data.clear()
-                frames.send(self.peer.fd, ["out", name, text])
-
-
-class Typed(io.TextIOBase):
-    """Standard input, read from the test program's."""
-
-    def __init__(self, peer: PeerEnd) -> None:
-        self._peer = peer
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        """One line."""
-        return str(self._peer.ask(["stdin", "readline"]))
-
-    def read(self, size: int | None = -1, /) -> str:
-        """All that is left."""
-        return str(self._peer.ask(["stdin", "read"]))

@@ -5,9 +5,6 @@ Nothing here is trusted. Arguments that a call has changed are sent back, so tha
 
 from __future__ import annotations
 
-import builtins
-import copy
-import operator
 import threading
 import types
 from collections.abc import Callable
@@ -15,13 +12,15 @@ from typing import Any
 
 from .. import frames, wire
 from ..wire import Value
-from ..writing import write_back
 from .describe import Describer
-from .lent import Console, FromTest, applied, made_class, test_object
+from .kept import CONTAINERS, Kept, encode_kept, is_held
+from .lent import made_class
+from .operations import OPERATIONS
+from .receiving import received
+from .world import Console, applied
 
 NO_ENTRY = 97
-MUTABLE_TAGS = frozenset({"d", "s", "B", "Q", "D", "na", "o", "io"})
-CONTAINERS = (list, dict, set, bytearray)
+MUTABLE_TAGS = frozenset({"d", "s", "B", "Q", "D", "na", "o", "io", "rs", "nm", "ay", "cm"})
 
 
 class Peer(wire.Coder):
@@ -31,11 +30,14 @@ class Peer(wire.Coder):
         self.fd, self.module, self.shared = fd, module, shared
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
-        self.lent: dict[tuple[str, int], Any] = {}
+        self.lent: dict[int, Any] = {}
+        self.back: dict[int, Any] = {}
+        self.beside: dict[int, type] = {}
         self.lock = threading.RLock()
         self.describer = Describer(self)
         self.console = Console(self)
-        self.aliases: dict[int, list[Any]] = {}
+        self.kept = Kept(self)
+        self.known: dict[int, Any] = {}
 
     def number(self, value: object) -> int:
         """The number of an object, kept alive from now on."""
@@ -56,8 +58,9 @@ class Peer(wire.Coder):
     def other(self, value: Value) -> Any:
         """What is no plain value: by its number."""
         kind = type(value)
-        if isinstance(value, FromTest):
-            return {value._tag: value._number}
+        back = self.back.get(id(value))
+        if back is not None:
+            return back
         name = kind.__name__
         if name in self.shared and self.module.__dict__.get(name) is kind:
             return {"o": [name, [[k, self.encode(v)] for k, v in vars(value).items()]]}
@@ -75,6 +78,7 @@ class Peer(wire.Coder):
     def ask(self, message: object) -> Any:
         """A question to the test program, answered after any further calls it makes meanwhile."""
         with self.lock:
+            self.kept.tell()
             self.say(message)
             return self.loop()
 
@@ -86,16 +90,16 @@ class Peer(wire.Coder):
             if message[0] == "ret":
                 return self.decode(message[1])
             if message[0] == "stop":
-                raise StopIteration
+                raise StopIteration(*[self.decode(v) for v in message[1:]])
             if message[0] == "exc":
-                kind = getattr(builtins, message[1], Exception)
-                raise kind(*self.decode(message[2]))
+                raise self.decode(message[1])
             if message[0] == "live":
-                for number, value in message[1]:
-                    write_back(self.objects[number], self.decode(value))
+                self.kept.take(message[1])
                 continue
             reply = self.answer(message)
             with self.lock:
+                self.known = {}
+                self.kept.tell()
                 self.say(reply)
 
     def answer(self, message: list[Any]) -> list[Any]:
@@ -110,24 +114,26 @@ class Peer(wire.Coder):
                 return self._call(function, message[3], message[4], message[6], skip)
             if message[0] == "names":
                 names = self.module.__dict__
-                return ["ok", [[self.encode(names[n])] if n in names else None for n in message[1]]]
+                return ["ok", [[self._shown(names[n])] if n in names else None for n in message[1]]]
             if message[0] == "subclass":
-                made = made_class(self, *message[1:])
+                made = self._subclass(*message[1:])
                 return ["ok", self.number(made)]
             if message[0] == "global":
                 self.module.__dict__[message[1]] = self.decode(message[2])
                 return ["ok", None]
-            self.aliases = {}
+            self.known = {}
             if message[0] == "get":
                 value = getattr(self.decode(message[1]), message[2])
-                made = self.encode(value)
                 # the test may change what it finds there, and count on its identity
-                return ["ok", {"L": [self.number(value), made]} if type(value) in CONTAINERS else made]
+                return ["ok", self._shown(value)]
             return ["ok", self.encode(OPERATIONS[message[0]](*[self.decode(a) for a in message[1:]]))]
         except frames.Closed:
             raise
         except BaseException as err:  # noqa: BLE001 - every exception of the solution goes to the test
             return self._raised(err)
+
+    def _subclass(self, name: str, parents: list[Any], members: list[Any], options: list[Any]) -> type:
+        return made_class(self, name, parents, members, {k: self.decode(v) for k, v in options})
 
     def _call(
         self,
@@ -145,15 +151,24 @@ class Peer(wire.Coder):
                 result = function(*given[skip:], **named)
             changed = self._changed(args, given, kwargs, named, fields)
             touched = {place for place, _ in changed}
-            self.aliases = self._places(args, given, kwargs, named, touched)
-            reply = ["ok", self.encode(result)]
+            self.known = self._places(args, given, kwargs, named, touched)
+            reply = ["ok", self._result(result, [*given, *named.values()])]
         except frames.Closed:
             raise
         except BaseException as err:  # noqa: BLE001 - as above
-            self.aliases = {}
+            self.known, result = {}, None
             reply = self._raised(err)
             changed = self._changed(args, given, kwargs, named, fields)
-        return [*reply, changed] if changed else reply
+        held = self.kept.held(given, named, result)
+        return [*reply, changed, held] if changed or held else reply
+
+    def _shown(self, value: object) -> Any:
+        return self.kept.shown(value) if type(value) in CONTAINERS else self.encode(value)
+
+    def _result(self, value: object, given: list[Any]) -> Any:
+        """The message for a result; a container that the solution keeps as well is known by its number from now on."""
+        is_kept = type(value) in CONTAINERS and is_held(value) and not any(value is g for g in given)
+        return self.kept.shown(value) if is_kept else self.encode(value)
 
     def _changed(
         self,
@@ -163,7 +178,7 @@ class Peer(wire.Coder):
         named: dict[str, Any],
         fields: list[Any],
     ) -> list[list[Any]]:
-        self.aliases = {}
+        self.known = {}
         changed: list[list[Any]] = [
             [i, now]
             for i, (was, value) in enumerate(zip(args, given, strict=True))
@@ -178,10 +193,7 @@ class Peer(wire.Coder):
     def _now(self, was: object, value: object) -> Any:
         if type(was) is list or (type(was) is dict and not MUTABLE_TAGS.isdisjoint(was)):
             try:
-                if type(was) is dict and "io" in was:
-                    text: Any = value
-                    return {"io": [text.getvalue(), text.tell()]}
-                return self.encode(value)
+                return encode_kept(value, self)
             except (RecursionError, wire.NotPlain, ValueError):
                 return {"x": 0}
         if type(was) is dict and ("t" in was or "n" in was):
@@ -206,13 +218,14 @@ class Peer(wire.Coder):
         return places
 
     def _raised(self, err: BaseException) -> list[Any]:
+        err.__traceback__ = None  # its frames would hold on to the arguments
         return ["raise", self.describer.exception(err)]
 
 
-def _find(value: Value, path: list[Any], places: dict[int, list[Any]], depth: int) -> None:
+def _find(value: Value, path: list[Any], places: dict[int, Any], depth: int) -> None:
     if type(value) not in CONTAINERS or id(value) in places or depth > 20 or len(places) > 5000:
         return
-    places[id(value)] = path
+    places[id(value)] = {"a": path}
     if type(value) is list:
         for i, item in enumerate(value):
             if type(item) in CONTAINERS:
@@ -221,165 +234,6 @@ def _find(value: Value, path: list[Any], places: dict[int, list[Any]], depth: in
         for key, item in value.items():
             if type(item) in CONTAINERS and type(key) in (str, int):
                 _find(item, [*path, key], places, depth + 1)
-
-
-def _exit(value: Value, error: Any = None) -> Any:
-    return value.__exit__(type(error) if error is not None else None, error, None)
-
-
-def received(peer: Peer, tag: str, body: Value) -> Any:
-    if tag == "k":
-        return peer.objects[body]
-    if tag == "cb":
-        found = peer.lent.get((tag, body[0]))
-        if found is None:
-            found = peer.lent[tag, body[0]] = FromTest(peer, tag, body[0])
-            for name, value in zip(("__name__", "__qualname__", "__doc__"), body[1:], strict=True):
-                object.__setattr__(found, name, value)
-        return found
-    if tag in ("it", "co"):
-        return peer.lent.setdefault((tag, body), FromTest(peer, tag, body))
-    if tag == "L":
-        return peer.objects[body]
-    if tag == "ob":
-        number, name, dunders = body
-        found = peer.lent.get((tag, number))
-        if found is None:
-            found = peer.lent[tag, number] = test_object(peer, number, name, dunders)
-        return found
-    if tag == "io":
-        import io
-
-        made: Any = io.StringIO(body[0])
-        made.seek(body[1])
-        return made
-    if tag == "mod":
-        return __import__(body, fromlist=["x"])
-    if tag == "g":
-        module, name = body
-        found = __import__(module, fromlist=["x"]) if module != "builtins" else builtins
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
-    if tag == "en":
-        return peer.objects[body[0]][body[1]]
-    if tag == "nt":
-        return peer.objects[body[0]]._make([peer.decode(v) for v in body[1]])
-    if tag == "xe":
-        module, name, args = body
-        return received(peer, "g", [module, name])(*[peer.decode(a) for a in args])
-    if tag == "o":
-        name, attributes = body
-        cls = peer.module.__dict__[name]
-        made = cls.__new__(cls)
-        for key, value in attributes:
-            object.__setattr__(made, key, peer.decode(value))
-        return made
-    raise wire.BadWire(tag)
-
-
-class SolutionLoop:
-    """The solution's event loop, which goes on a little each time the test program awaits something of it."""
-
-    STEP_S = 0.005
-
-    def __init__(self) -> None:
-        self.loop: Any = None
-        self.tasks: dict[int, Any] = {}
-
-    def step(self, coroutine: Value) -> list[Any]:
-        """[True, value] once a coroutine has ended, [False] before; raises what it raised."""
-        import asyncio
-
-        if self.loop is None:
-            self.loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self.loop)
-        task = self.tasks.get(id(coroutine))
-        if task is None:
-            task = self.tasks[id(coroutine)] = asyncio.ensure_future(coroutine, loop=self.loop)
-        self.loop.run_until_complete(asyncio.wait({task}, timeout=self.STEP_S))
-        if not task.done():
-            return [False]
-        return [True, task.result()]
-
-    def cancel(self, coroutine: Value) -> None:
-        """Cancel its task and let it see that."""
-        import asyncio
-
-        task = self.tasks.get(id(coroutine))
-        if task is not None and not task.done():
-            task.cancel()
-            self.loop.run_until_complete(asyncio.wait({task}, timeout=0.2))
-
-
-LOOP = SolutionLoop()
-
-
-async def _awaited(awaitable: Value) -> Any:
-    return await awaitable
-
-
-def _async_exit(value: Value, error: Any = None) -> Any:
-    return _awaited(value.__aexit__(type(error) if error is not None else None, error, None))
-
-
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "get": getattr,
-    "set": setattr,
-    "del": delattr,
-    "item": operator.getitem,
-    "setitem": operator.setitem,
-    "delitem": operator.delitem,
-    "iter": iter,
-    "next": next,
-    "send": lambda g, v: g.send(v),
-    "throw": lambda g, *e: g.throw(*e),
-    "close": lambda g: g.close(),
-    "len": len,
-    "bool": bool,
-    "str": str,
-    "repr": repr,
-    "format": format,
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-    "reversed": reversed,
-    "costep": LOOP.step,
-    "cocancel": LOOP.cancel,
-    "await": _awaited,
-    "aiter": lambda value: value.__aiter__(),
-    "anext": lambda value: _awaited(value.__anext__()),
-    "aenter": lambda value: _awaited(value.__aenter__()),
-    "aexit": _async_exit,
-    "enter": lambda value: value.__enter__(),
-    "exit": _exit,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
-    "matmul": operator.matmul,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-    "neg": operator.neg,
-    "pos": operator.pos,
-    "invert": operator.invert,
-    "abs": abs,
-    "contains": operator.contains,
-    "hash": hash,
-    "round": round,
-    "int": int,
-    "float": float,
-    "index": operator.index,
-}
 
 
 def serve(

@@ -11,6 +11,10 @@ class Stopped(BaseException):
     """The solution is gone, or raised what is no Exception: no test can pass any more."""
 
 
+class TimeIsUp(BaseException):
+    """The test program used up its CPU time."""
+
+
 class SolutionExit(SystemExit):
     """The solution called sys.exit inside a call; never taken for the end of the test program."""
 
@@ -27,6 +31,10 @@ class Connection(Protocol):
     mirrors: Any
     lender: Any
     raiser: Any
+    live: Any
+    awaited: dict[int, Any]
+    arguments: list[tuple[Any, dict[str, Any]]]
+    checks: Any
 
     def abilities(self, cls: type) -> frozenset[str]:
         """The special methods that a class of the solution has."""
@@ -34,7 +42,14 @@ class Connection(Protocol):
     def set_field(self, handle: Value, name: str, value: Value) -> None:
         """The test has set a field of a dataclass object."""
 
-    def derive(self, meta: Value, name: str, parents: tuple[type, ...], space: dict[str, Any]) -> Any:
+    def derive(
+        self,
+        meta: Value,
+        name: str,
+        parents: tuple[type, ...],
+        space: dict[str, Any],
+        options: dict[str, Any],
+    ) -> Any:
         """A class that the test derives from the solution's."""
 
     def ask(self, *request: object) -> Any:

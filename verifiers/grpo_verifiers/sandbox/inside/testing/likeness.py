@@ -97,6 +97,9 @@ class approx:
         return bool(other == expected or abs(other - expected) <= max(self.abs, self.rel * abs(expected)))
 
 
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
 class Skipped(BaseException):
     """The test says that it does not apply here."""
 
@@ -230,13 +233,17 @@ def collect(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
     for name, value in list(namespace.items()):
         if name.startswith("test") and isinstance(value, types.FunctionType):
             yield from _runs(value, namespace, None)
-        elif name.startswith("Test") and isinstance(value, type) and "__init__" not in vars(value):
-            if getattr(value, "__module__", None) != "__main__":
-                continue
-            for attribute in dir(value):
-                method = inspect.getattr_static(value, attribute)
-                if attribute.startswith("test") and isinstance(method, types.FunctionType):
-                    yield from _runs(method, namespace, value)
+        elif name.startswith("Test") and isinstance(value, type):
+            yield from _collect_class(value, namespace)
+
+
+def _collect_class(cls: type, namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
+    if "__init__" in vars(cls) or getattr(cls, "__module__", None) != "__main__":
+        return
+    for name in dir(cls):
+        member = inspect.getattr_static(cls, name)
+        if name.startswith("test") and isinstance(member, types.FunctionType):
+            yield from _runs(member, namespace, cls)
 
 
 def _runs(test: Value, namespace: dict[str, Any], owner: type | None) -> Iterator[Callable[[], None]]:
@@ -261,7 +268,11 @@ def _run(test: Value, namespace: dict[str, Any], owner: type | None, given: dict
         for name in [n for n, f in namespace.items() if getattr(f, "_is_autouse", False)]:
             _fixture(name, namespace, target, made, undo)
         function = test.__get__(target) if target is not None else test
-        wanted = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        wanted = [
+            p.name
+            for p in inspect.signature(function).parameters.values()
+            if p.default is p.empty and p.kind not in VARIABLE
+        ]
         args = {n: given[n] if n in given else _fixture(n, namespace, target, made, undo) for n in wanted}
         function(**{**given, **args})
     except Skipped:

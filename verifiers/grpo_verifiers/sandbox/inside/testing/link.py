@@ -8,21 +8,24 @@ arguments is kept back and written at the end of the statement, so that a test's
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from .. import frames, wire
 from ..wire import Value
-from ..writing import hides, write_back
+from ..writing import write_back
+from .answers import Answers
+from .checks import Checks
 from .ends import Stopped
-from .handles import Handle, HandleMeta, doubt
 from .lending import Lender
-from .live import Live
-from .mirrors import Mirrors
+from .live import AT_ONCE, Entry, Live
+from .meaning import resolved
+from .mirrored.handles import LINKS, MADE, Handle, HandleMeta, derived, doubt, is_nameable
+from .mirrored.mirrors import Mirrors
+from .mirrored.records import is_as_made
 from .raised import RaisedErrors
-from .records import is_as_made
 
 
 class Link(wire.Coder):
@@ -33,10 +36,15 @@ class Link(wire.Coder):
         self.mirrors, self.lender, self.raiser = Mirrors(self), Lender(self), RaisedErrors(self)
         self.handles: dict[int, Any] = {}
         self.pending: list[tuple[Any, Any]] = []
+        self.awaited: dict[int, Any] = {}
         self.calls, self.asked, self.is_dead = 0, 0, False
         self.native, self.untrusted = False, False
+        self.checks = Checks()
+        self.answers = Answers(self)
         self.lock = threading.RLock()
         self.live = Live(self)
+        self.known = self.live.known
+        LINKS[id(self)] = self
         self.arguments: list[tuple[Any, dict[str, Any]]] = []
 
     def ask(self, *request: object) -> Any:
@@ -54,7 +62,7 @@ class Link(wire.Coder):
         if not good or not all(f is None or (type(f) is list and len(f) == 1) for f in found):
             self.is_dead = True
             raise Stopped
-        values = {name: f[0] for name, f in zip(wanted, found, strict=True) if f is not None}
+        values = {n: f[0] for n, f in zip(wanted, found, strict=True) if f is not None and is_nameable(f[0])}
         self.native = self.native or any(type(type(v)) is not HandleMeta for v in values.values())
         return values
 
@@ -93,11 +101,19 @@ class Link(wire.Coder):
         is_bad = made._fields is not None and not is_as_made(self, about, made, cls, args, kwargs)
         if is_bad or made._number in before:
             doubt(made)
-        return made
+            return made
+        return derived(made, MADE)
 
-    def derive(self, meta: Value, name: str, parents: tuple[type, ...], space: dict[str, Any]) -> Any:
+    def derive(
+        self,
+        meta: Value,
+        name: str,
+        parents: tuple[type, ...],
+        space: dict[str, Any],
+        options: dict[str, Any],
+    ) -> Any:
         """A class that the test derives from the solution's: made on both sides."""
-        return self.mirrors.derive(meta, name, parents, space)
+        return self.mirrors.derive(meta, name, parents, space, options)
 
     def abilities(self, cls: type) -> frozenset[str]:
         """The special methods that a class of the solution has, with those of its bases."""
@@ -125,7 +141,7 @@ class Link(wire.Coder):
                 err = self.raiser.exception(reply[1], request[0])
             except Exception as bad:  # no malformed answer may reach a test as an exception that it expects
                 self.is_dead = True
-                raise Stopped from bad
+                raise Stopped(f"bad answer: {type(bad).__name__}: {bad}"[:100]) from bad
             finally:
                 self.arguments.pop()
         raise err
@@ -145,25 +161,33 @@ class Link(wire.Coder):
                     stream.write(str(reply[2]))
             elif reply[0] == "files":
                 self.lender.take_files(reply[1])
+            elif reply[0] == "live":
+                self.pending += self.live.take(reply[1])
             else:
-                frames.send(self.fd, self.lender.answer(reply))
+                with released(self.lock):
+                    said = self.answers.answer(reply)
+                frames.send(self.fd, said)
 
     def _keep(self, changed: list[Any], args: Value, kwargs: dict[str, Any]) -> None:
         for place, value in changed[0] if changed else ():
             target = kwargs[place] if type(place) is str else args[place]
             if isinstance(target, Handle):
                 self.pending.append((target, [self.decode(v) for v in value["fv"]]))
-            elif type(value) is dict and "io" in value and type(target) is io.StringIO:
-                self.pending.append((target, (str(value["io"][0]), int(value["io"][1]))))
+            elif type(target) in AT_ONCE:
+                write_back(target, self.decode(value))
             else:
                 self.pending.append((target, self.decode(value)))
+        for place, number in changed[1] if len(changed) > 1 else ():
+            self.live.adopt(number, kwargs[place] if type(place) is str else args[place])
 
     def commit(self) -> None:
         """Write back what calls of the finished statement changed in their arguments."""
         if self.pending:
             waiting, self.pending = self.pending, []
             for target, value in waiting:
-                if not isinstance(target, Handle):
+                if isinstance(target, Entry):
+                    self.live.settle(target, value)
+                elif not isinstance(target, Handle):
                     write_back(target, value)
                 elif target._fields is not None:
                     target._fields[:] = value
@@ -177,6 +201,8 @@ class Link(wire.Coder):
         number = self.mirrors.natives.get(kind)
         if number is None:
             return None
+        if "_number" in getattr(value, "__dict__", ()):
+            return {"k": vars(value)["_number"]}
         if isinstance(value, tuple):
             return {"nt": [number, [self.encode(v) for v in value]]}
         return {"en": [number, value.name]}
@@ -195,47 +221,14 @@ class Link(wire.Coder):
 
     def decode(self, message: object) -> Any:
         """A value of the solution."""
-        return wire.decode(message, self._resolve)
-
-    def _resolve(self, tag: str, body: Value) -> Any:
-        if tag == "h":
-            return self.mirrors.handle(body)
-        if tag == "a":
-            return self._alias(body)
-        if tag == "L":
-            return self.live.found(*body)
-        if tag in ("hc", "en", "nt", "g", "ga", "co"):
-            return getattr(self.mirrors, MEANINGS[tag])(body)
-        if tag == "x":
-            return self.raiser.exception(body, "value")
-        if tag in ("cb", "it", "ob"):
-            return self.lender.lent[body]
-        if tag == "o":
-            return shared_object(self, *body)
-        raise wire.BadWire(tag)
-
-    def _alias(self, path: Value) -> Any:
-        """A container of an argument of the running call, or inside one."""
-        args, kwargs = self.arguments[-1]
-        found = kwargs[path[0]] if type(path[0]) is str else args[path[0]]
-        for step in path[1:]:
-            if type(found) not in (list, dict):
-                raise wire.BadWire("bad place")
-            found = found[step]
-        return found
+        return wire.decode(message, lambda tag, body: resolved(self, tag, body))
 
 
-def shared_object(link: Link, name: str, attributes: Value) -> Any:
-    """An object of a class that the prompt defines: rebuilt from its attributes with the trusted class."""
-    if name not in link.shared:
-        raise wire.BadWire("not a class of the prompt")
-    cls = link.namespace[name]
-    made = cls.__new__(cls)
-    for key, value in attributes:
-        if type(key) is not str or not key.isidentifier() or key.startswith("__") or hides(cls, key):
-            raise wire.BadWire("bad attribute")
-        made.__dict__[key] = link.decode(value)
-    return made
-
-
-MEANINGS = {"hc": "cls", "en": "member", "nt": "named", "g": "standard", "ga": "alias", "co": "coroutine"}
+@contextlib.contextmanager
+def released(lock: threading.RLock) -> Iterator[None]:
+    """While the test serves a question of the solution, its other threads may ask: the solution listens meanwhile."""
+    held = lock._release_save()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        lock._acquire_restore(held)  # type: ignore[attr-defined]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import random
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from .. import wire
@@ -9,31 +13,103 @@ from ..wire import Value
 from ..writing import write_back
 from .ends import Connection
 
+AT_ONCE = (
+    io.StringIO,
+    io.BytesIO,
+    random.Random,
+)  # no test makes its expected value of one in the same statement
+KEPT = (list, dict, set, bytearray, deque, *AT_ONCE)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A container, its content as the other side knows it, whose it is, and whether a change waits for the commit."""
+
+    value: Any
+    told: Any
+    is_own: bool
+    is_due: bool = False
+
 
 class Live:
     """The containers by their numbers there, each with what was last known of it on both sides."""
 
     def __init__(self, link: Connection) -> None:
         self.link = link
-        self.entries: dict[int, list[Any]] = {}
+        self.entries: dict[int, Entry] = {}
+        self.known: dict[int, Any] = {}
+
+    def content(self, value: Value) -> Any:
+        """What is in a container, as a message."""
+        known = self.known.pop(id(value), None)
+        try:
+            base = next((b for b in (list, dict, set) if isinstance(value, b)), None)
+            return self.link.encode(
+                value if base is None or type(value).__module__ != "solution" else base(value)
+            )
+        finally:
+            if known is not None:
+                self.known[id(value)] = known
 
     def changed(self) -> list[list[Any]]:
         """What the test has changed since the last question."""
-        encode = self.link.encode
-        changed = [[n, now] for n, entry in self.entries.items() if (now := encode(entry[0])) != entry[1]]
+        changed = [
+            [n, now]
+            for n, e in self.entries.items()
+            if not e.is_due and (now := self.content(e.value)) != e.told
+        ]
         for number, now in changed:
-            self.entries[number][1] = now
+            self.entries[number].told = now
         return changed
+
+    def _enter(self, number: Value, value: Value, is_own: bool) -> Entry:
+        if type(number) is not int:
+            raise wire.BadWire("no container")
+        entry = self.entries[number] = Entry(value, None, is_own)
+        self.known[id(value)] = {"L": number}
+        entry.told = self.content(value)
+        return entry
 
     def found(self, number: Value, message: Value) -> Any:
         """The container of a number, with what is in it now."""
         value = self.link.decode(message)
-        if type(number) is not int or type(value) not in (list, dict, set, bytearray):
+        if type(value) not in (list, dict, set, bytearray):
             raise wire.BadWire("no container")
-        entry = self.entries.setdefault(number, [value, None])
-        if type(entry[0]) is not type(value):
+        entry = self.entries.get(number) or self._enter(number, value, True)
+        if type(entry.value) is not type(value):
             raise wire.BadWire("another container")
-        if entry[0] is not value:
-            write_back(entry[0], value)
-        entry[1] = self.link.encode(entry[0])
-        return entry[0]
+        if entry.value is not value and not entry.is_due:
+            self._write(entry, value)
+        return entry.value
+
+    def own(self, number: int, value: Value, content: Value) -> None:
+        """An object of the solution that is a kind of container, and what is in it now."""
+        self._write(self.entries.get(number) or self._enter(number, value, True), content)
+
+    def _write(self, entry: Entry, content: Value) -> None:
+        write_back(entry.value, content)
+        entry.told = self.content(entry.value)
+
+    def adopt(self, number: Value, value: Value) -> None:
+        """A container of the test that the solution has kept."""
+        if number not in self.entries and type(value) in KEPT and id(value) not in self.known:
+            self._enter(number, value, False)
+
+    def take(self, changed: Value) -> list[tuple[Entry, Any]]:
+        """What the solution has changed: written at once in its own containers; of the test's it is for the commit."""
+        waiting = []
+        for number, message in changed:
+            entry, value = self.entries.get(number), self.link.decode(message)
+            if entry is None:
+                continue
+            if entry.is_own or type(entry.value) in AT_ONCE:
+                self._write(entry, value)
+            else:
+                entry.is_due = True
+                waiting.append((entry, value))
+        return waiting
+
+    def settle(self, entry: Entry, value: Value) -> None:
+        """Write what was waiting for the commit."""
+        self._write(entry, value)
+        entry.is_due = False

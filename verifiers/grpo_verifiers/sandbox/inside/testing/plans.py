@@ -11,6 +11,10 @@ from typing import Any
 
 COMMIT, CHECK = "__commit__", "__check__"
 NO_COMMIT_AFTER = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Return)
+COMPOUND = (
+    *(ast.If, ast.While, ast.For, ast.With, ast.AsyncFor, ast.AsyncWith),
+    *(ast.Try, ast.TryStar, ast.ExceptHandler),
+)
 CHECKING_CALLS = ("assert", "raises", "fail", "exit")
 
 
@@ -30,6 +34,7 @@ class PreparedTests:
     shared: frozenset[str]
     has_files: bool
     has_random: bool
+    expects_stop: bool
 
 
 def prepare(job: dict[str, Any]) -> PreparedTests:
@@ -50,8 +55,9 @@ def _prepare(job: dict[str, Any]) -> PreparedTests:
     only_read = frozenset(free) - {name for tree in trees for name in _used_names(tree)}
     starts_itself = any(_starts_itself(tree) for tree in trees)
     codes = []
+    adding = Committing()
     for tree in trees:
-        Committing().visit(tree)
+        adding.visit(tree)
         codes.append(compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True))
     before = compile(job["before"], "<prompt>", "exec", dont_inherit=True)
     text = "\n".join([job["before"], *job["tests"]])
@@ -64,6 +70,7 @@ def _prepare(job: dict[str, Any]) -> PreparedTests:
         frozenset(job["shared"]),
         any(word in text for word in ("open(", "tmp", "Path(", "tempfile")),
         "random" in text,
+        "StopIteration" in text,
     )
 
 
@@ -144,6 +151,16 @@ def _is_checking_call(node: ast.AST) -> bool:
 class Committing(ast.NodeTransformer):
     """Adds the commit after simple statements and at the start of the bodies of compound ones, and notes the checks."""
 
+    places = 0
+
+    def _place(self, statement: ast.stmt) -> int:
+        """The place of a check; 0 where it fails whatever the solution is."""
+        looked_at = statement.test if isinstance(statement, ast.Assert) else statement
+        if not any(isinstance(n, ast.Name | ast.Call) for n in ast.walk(looked_at)):
+            return 0
+        self.places += 1
+        return self.places
+
     def visit(self, node: ast.AST) -> Any:
         for field in ("body", "orelse", "finalbody", "handlers", "cases"):
             statements = getattr(node, field, None)
@@ -156,14 +173,17 @@ class Committing(ast.NodeTransformer):
 
     def _with_commits(self, node: ast.AST, statements: list[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
-        if isinstance(node, ast.If | ast.While | ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
+        if isinstance(node, COMPOUND):
             out.append(_call(COMMIT))
         for at, statement in enumerate(statements):
             if isinstance(statement, ast.Assert):
                 _commit_between(statement)
-            if is_check(statement) and not _is_future(statements, at):
-                out.append(_call(CHECK))
+            place = self._place(statement) if is_check(statement) and not _is_future(statements, at) else None
+            if place is not None:
+                out.append(_call(CHECK, place))
             out.append(statement)
+            if place and isinstance(statement, ast.Assert | ast.Expr):
+                out.append(_call(CHECK, -place))
             if not isinstance(statement, NO_COMMIT_AFTER) and not _is_docstring_place(statement, out):
                 out.append(_call(COMMIT))
         return out
@@ -190,5 +210,5 @@ def _is_docstring_place(statement: ast.stmt, out: list[ast.stmt]) -> bool:
     return len(out) == 1 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _call(name: str) -> ast.stmt:
-    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [], []))
+def _call(name: str, *args: int) -> ast.stmt:
+    return ast.Expr(ast.Call(ast.Name(name, ast.Load()), [ast.Constant(a) for a in args], []))

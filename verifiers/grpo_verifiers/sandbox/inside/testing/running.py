@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from . import likeness
-from .ends import SolutionExit, Stopped
+from .ends import SolutionExit, Stopped, TimeIsUp
 from .link import Link
 from .plans import CHECK, COMMIT, BrokenTests, PreparedTests
 
@@ -37,10 +37,6 @@ WELL_KNOWN |= dict.fromkeys(
 )
 
 
-class TimeIsUp(BaseException):
-    """The test program used up its CPU time."""
-
-
 class TestRun:
     """The state of one trial."""
 
@@ -51,12 +47,10 @@ class TestRun:
         self.namespace = self.module.__dict__
         self.link = Link(channel, self.namespace, plan.shared, job["trusted"])
         self.link.lender.has_files, self.link.lender.has_random = plan.has_files, plan.has_random
-        self.checks = 0
+        self.link.raiser.expects_stop = plan.expects_stop
         self.missing: set[str] = set()
-        self.namespace[COMMIT], self.namespace[CHECK] = self.link.commit, self._check
-
-    def _check(self) -> None:
-        self.checks += 1
+        self.checks = self.link.checks
+        self.namespace[COMMIT], self.namespace[CHECK] = self.link.commit, self.checks.note
 
     def run(self) -> dict[str, Any]:
         """The results of the tests, in order.
@@ -76,12 +70,13 @@ class TestRun:
             self.namespace[self.entry] = self.namespace["candidate"]
         results: list[str] = [why] if why else []
         for code in self.plan.tests if not why else ():
-            before = self.checks
+            before = self.checks.reached
             why = self._one(code)
-            if not why and not (self.plan.starts_itself and self.checks > before):
+            if not why and not (self.plan.starts_itself and self.checks.reached > before):
                 why = self._start()
-            if not why and self.checks == before and not self.link.is_dead:
+            if not why and self.checks.reached == before and not self.link.is_dead:
                 why = self._nothing_tested()
+            why = why or self._swallowed()
             results.append(why)
             if (why and self.stops) or self.link.is_dead:
                 break
@@ -91,6 +86,10 @@ class TestRun:
             "dead": self.link.is_dead,
             "untrusted": self.link.untrusted,
         }
+
+    def _swallowed(self) -> str:
+        """A check failed, and the solution let nobody know."""
+        return "the solution swallowed a failed check" if self.checks.taken else ""
 
     def _nothing_tested(self) -> str:
         """No check was reached: the row's fault if the solution was not even asked, else the solution led around it."""

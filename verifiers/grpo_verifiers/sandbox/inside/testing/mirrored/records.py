@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
+from collections.abc import Callable
 from typing import Any
 
-from ..wire import Value
-from .ends import Connection
-from .handles import text
+from ...wire import Value
+from ..ends import Connection
+from .handles import compared_fields, text
 
 
 def data_body(link: Connection, about: Value) -> dict[str, Any]:
     specs = []
-    for name, kind, has_default, default, is_init, kw_only in about["fields"]:
+    for name, kind, has_default, default, is_init, kw_only, is_compared in about["fields"]:
         value = link.decode(default)
-        options: dict[str, Any] = {"init": bool(is_init), "kw_only": bool(kw_only)}
+        options: dict[str, Any] = {
+            "init": bool(is_init),
+            "kw_only": bool(kw_only),
+            "compare": bool(is_compared),
+        }
         if has_default:
             options["default_factory"] = lambda value=value: value
         specs.append((text(name), link.decode(kind), dataclasses.field(**options)))
@@ -26,7 +32,30 @@ def data_body(link: Connection, about: Value) -> dict[str, Any]:
         "__dataclass_fields__": fields,
         "__dataclass_params__": plain.__dataclass_params__,
         "__match_args__": tuple(fields),
+        **_deciding(about),
     }
+
+
+def _deciding(about: Value) -> dict[str, Any]:
+    """Hash and order as the library makes them of the fields; where the class has its own, they are not taken."""
+    compared = [i for i, f in enumerate(about["fields"]) if f[6]]
+    body: dict[str, Any] = {"_compared": compared if about.get("equal") else None}
+    if about.get("hashed"):
+        body["__hash__"] = lambda self: hash((type(self), *(compared_fields(self) or [id(self)])))
+    if about.get("order"):
+        for name in ("lt", "le", "gt", "ge"):
+            body[f"__{name}__"] = _ordered(getattr(operator, name))
+    return body
+
+
+def _ordered(decide: Callable[[Any, Any], bool]) -> Any:
+    def method(self: Value, other: Value) -> Any:
+        mine, others = compared_fields(self), compared_fields(other)
+        if type(other) is not type(self) or mine is None or others is None:
+            return NotImplemented
+        return decide(mine, others)
+
+    return method
 
 
 def is_as_made(

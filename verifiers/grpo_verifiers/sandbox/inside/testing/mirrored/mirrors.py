@@ -5,33 +5,23 @@ Enumerations and named tuples are made as real ones, so that their values compar
 
 from __future__ import annotations
 
-import enum
 import importlib
 import types
 import typing
+from collections.abc import Callable
 from typing import Any
 
-from .. import wire
-from ..wire import Value
-from .ends import Connection
-from .handles import (
-    ABILITIES,
-    GENERATOR,
-    KINDS,
-    TRUSTED,
-    DocText,
-    Handle,
-    HandleMeta,
-    function_local,
-    make,
-    stub,
-    text,
-)
+from ... import wire
+from ...wire import Value
+from ..ends import Connection
+from .abilities import ABILITIES, KINDS, TRUSTED
+from .driving import drive, generate
+from .functions import function_local
+from .handles import DocText, Handle, HandleMeta, derived, make, stub, text
+from .natives import BASES, PlainMeta, add_members, enum_class, plain_class, plain_value, tuple_class
 from .records import data_body
+from .subclassing import beside, parted
 
-ENUMS: dict[str, Any] = {
-    e.__name__: e for e in (enum.Enum, enum.IntEnum, enum.StrEnum, enum.Flag, enum.IntFlag)
-}
 # classes only, of modules where none compares equal to what it is not
 CLASSES_OF = frozenset(
     [
@@ -75,21 +65,21 @@ class Mirrors:
         self.classes: dict[int, Any] = {}
         self.natives: dict[type, int] = {}
         self.about: dict[type, Any] = {}
-        self.coroutines: dict[int, int] = {}
+        self.driven: dict[int, int] = {}
         self.kept: dict[int, Any] = {}
 
     def cls(self, about: Value) -> Any:
-        """The class of a description, or of a number that has been described."""
+        """The class of a description, or of a number that has been described; or one of the test's own."""
+        if "tc" in about:
+            return self.link.lender.lent_class(about["tc"])
         number = about["n"]
         if type(number) is not int:
             raise wire.BadWire("no number")
         found = self.classes.get(number)
         if found is not None:
             return found
-        maker = {"exception": self.link.raiser.cls, "enum": self._enum, "named": self._tuple}.get(
-            about.get("kind", "")
-        )
-        made: Any = maker(about) if maker is not None else self._class(about)
+        makers = {"exception": self.link.raiser.cls} | dict.fromkeys(("enum", "named", "plain"), self._native)
+        made: Any = makers.get(about.get("kind", ""), self._class)(about)
         self.classes[number] = made
         self.about[made] = about
         return made
@@ -117,45 +107,24 @@ class Mirrors:
         if tuple(about.get("s", ())) in KINDS:
             kind = KINDS[tuple(about["s"])]
             body["__class__"] = property(lambda self: kind)
-            if kind is types.GeneratorType:
-                body |= GENERATOR
         if about.get("kind") == "data":
             body |= data_body(self.link, about)
         return _made(text(about["t"])[:200], parents or (Handle,), body)
 
-    def _enum(self, about: Value) -> Any:
-        members = [(text(n), wire.decode(v)) for n, v in about["members"]]
-        made: Any = ENUMS[about["base"]](text(about["t"]), members, module="solution")
-        return self._native(made, about)
-
-    def _tuple(self, about: Value) -> Any:
-        import collections
-
-        names = [text(n) for n in about["fields"]]
-        made: Any = collections.namedtuple(text(about["t"]), names, rename=True, module="solution")  # type: ignore[misc]
-        defaults = {n: self.link.decode(v) for n, v in about["defaults"]}
-        if defaults:
-            made.__new__.__defaults__ = tuple(defaults[n] for n in names if n in defaults)
-            made._field_defaults = defaults
-        return self._native(made, about)
-
-    def _native(self, made: Value, about: Value) -> Any:
-        """Give a real class the solution's methods and properties; special ones stay its own."""
+    def _native(self, about: Value) -> Any:
+        """A real class with the solution's methods and properties; special ones stay its own."""
+        made = {"enum": enum_class, "named": tuple_class, "plain": self._plain}[about["kind"]](
+            self.link, about
+        )
         self.link.native = True
         self.natives[made] = about["n"]
-        if type(about["d"]) is str:
-            made.__doc__ = about["d"]
-        for name, doc in about["m"]:
-            if not name.startswith("_") and not hasattr(made, name):
-                setattr(
-                    made, name, stub(self.link, about["n"], text(name), doc if type(doc) is str else None)
-                )
-        for name in about["r"]:
-            if not text(name).startswith("_") and not hasattr(made, name):
-                asked = lambda self, name=name: self_link(made).ask("get", link_encode(made, self), name)  # noqa: E731
-                setattr(made, name, property(asked))
-        _LINKS[made] = self.link
+        add_members(self.link, made, about)
         return made
+
+    def _plain(self, link: Connection, about: Value) -> Any:
+        base = BASES[about["base"]]
+        parents = [p for p in map(self.cls, about["b"]) if issubclass(p, base)]
+        return plain_class(link, about, tuple(parents) or (base,))
 
     def member(self, body: Value) -> Any:
         """A member of an enumeration."""
@@ -199,19 +168,44 @@ class Mirrors:
             if type(cls) is not HandleMeta:
                 raise wire.BadWire("no class of handles")
             fields = [self.link.decode(v) for v in about["v"]] if "v" in about else None
+            if fields is not None and len(fields) != len(getattr(cls, "__dataclass_fields__", ())):
+                raise wire.BadWire("not the fields of its class")
             local = function_local(self.link, about["f"]) if "f" in about else {}
             found = self.link.handles[number] = make(cls, self.link, number, fields, local)
+        return derived(found, "")
+
+    def plain(self, body: Value) -> Any:
+        """An object that is a kind of plain value: the same one for a number, with what is in it now."""
+        number, about, content = body
+        cls, value = self.cls(about), self.link.decode(content)
+        if type(cls) is not PlainMeta or not isinstance(value, vars(cls)["_base"]):
+            raise wire.BadWire("no such value")
+        found = self.kept.get(number)
+        if found is None:
+            found = self.kept[number] = plain_value(cls, number, value)
+            self.driven[id(found)] = number
+        elif type(found) is not cls:
+            raise wire.BadWire("another class")
+        if isinstance(found, list | dict | set):
+            self.link.live.own(number, found, value)
         return found
 
     def coroutine(self, body: Value) -> Any:
         """A coroutine that drives one of the solution."""
+        return self._driven(body, drive)
+
+    def generator(self, body: Value) -> Any:
+        """A generator that drives one of the solution."""
+        return self._driven(body, generate)
+
+    def _driven(self, body: Value, maker: Callable[[Connection, int], Any]) -> Any:
         number, name, qualname = body
         found: Any = self.kept.get(number)
         if found is None:
-            found = _drive(self.link, number)
+            found = maker(self.link, number)
             found.__name__, found.__qualname__ = text(name), text(qualname)
             self.kept[number] = found
-            self.coroutines[id(found)] = number
+            self.driven[id(found)] = number
         return found
 
     def abilities(self, cls: type) -> frozenset[str]:
@@ -223,24 +217,23 @@ class Mirrors:
         fields = list(getattr(cls, "__dataclass_fields__", {}))
         return fields.index(name) if name in fields else None
 
-    def derive(self, meta: Value, name: str, parents: tuple[type, ...], space: dict[str, Any]) -> Any:
+    def derive(
+        self,
+        meta: Value,
+        name: str,
+        parents: tuple[type, ...],
+        space: dict[str, Any],
+        options: dict[str, Any],
+    ) -> Any:
         """A class of the test below the solution's: its methods stay here, its data goes there."""
-        members = []
-        kept: dict[str, Any] = {}
-        for key, value in space.items():
-            how = {staticmethod: "static", classmethod: "class", property: "property"}.get(type(value), "")
-            if isinstance(value, types.FunctionType):
-                members.append([key, "function", self.link.encode(value)])
-                kept[key] = value
-            elif how == "property":
-                members.append([key, how, self.link.encode(value.fget)])
-                kept[key] = value
-            elif how or key in ("__module__", "__qualname__", "__doc__", "__classcell__", "__slots__"):
-                kept[key] = value
-            elif not key.startswith("__"):
-                members.append([key, "value", self.link.encode(value)])
-        given = [{"k": vars(p)["_class_number"]} for p in parents if "_class_number" in vars(p)]
-        number = self.link.ask("subclass", name, given, members)
+        members, kept = parted(self.link, space)
+        number = self.link.ask(
+            "subclass",
+            name,
+            [beside(self.link, p) for p in parents if p is not object],
+            members,
+            [[k, self.link.encode(v)] for k, v in options.items()],
+        )
         if type(number) is not int or number in self.classes:
             raise wire.BadWire("no class")
         kept.pop("__slots__", None)
@@ -248,20 +241,9 @@ class Mirrors:
         made = type.__new__(meta, name, parents, kept)
         self.classes[number] = made
         self.about[made] = {"p": [], "n": number}
+        if any(p in self.natives for p in parents):
+            self.natives[made] = number
         return made
-
-
-_LINKS: dict[type, Any] = {}
-
-
-def self_link(cls: type) -> Any:
-    """The connection of a real class that stands for one of the solution's."""
-    return _LINKS[cls]
-
-
-def link_encode(cls: type, value: Value) -> Any:
-    """A value of such a class as the solution gets it."""
-    return _LINKS[cls].encode(value)
 
 
 def _made(name: str, parents: tuple[Any, ...], body: dict[str, Any]) -> Any:
@@ -269,17 +251,3 @@ def _made(name: str, parents: tuple[Any, ...], body: dict[str, Any]) -> Any:
         return HandleMeta(name, parents, body)
     except TypeError:  # an order of bases that Python refuses: the solution's side has told a tale
         raise wire.BadWire("bad bases") from None
-
-
-async def _drive(link: Value, number: int) -> Any:
-    import asyncio  # large, and whoever drives a coroutine has it
-
-    try:
-        while True:
-            found = link.ask("costep", {"k": number})
-            if found[0]:
-                return found[1]
-            await asyncio.sleep(0)
-    except asyncio.CancelledError:
-        link.ask("cocancel", {"k": number})
-        raise
