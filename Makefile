@@ -87,6 +87,9 @@ bench: setup  ## measured ratios, printed from one run
 bench-update: setup  ## the update beside TRL's, with and without liger-kernel; needs a CUDA device to say much
 	PYTHONPATH=.:verifiers $(BIN)/python tests/bench/bench_update.py $(ARGS)
 
+trl-table: setup  ## write the table of TRL's fields anew, after its version was raised in pyproject.toml
+	$(BIN)/python -m tests.recipe.checking.write_trl_table
+
 golden: setup  ## runs whose numbers a change of shape must not move, into GOLDEN=build/golden; then against BEFORE=folder
 	$(BIN)/python tests/golden/run.py $(or $(GOLDEN),build/golden)
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
@@ -94,4 +97,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden clean
+.PHONY: help setup train test test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean

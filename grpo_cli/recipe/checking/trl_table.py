@@ -1,4 +1,4 @@
-"""Fields of TRL 1.16's GRPOConfig with the kinds of value each takes; `test_recipe_trl` compares it with the real one."""
+"""Fields of TRL 1.16's GRPOConfig with the kinds of value each takes; `make trl-table` writes it."""
 
 FIELDS: dict[str, str] = {
     "output_dir": "none | str",
@@ -193,7 +193,6 @@ FIELDS: dict[str, str] = {
     "use_transformers_paged": "bool",
     "vllm_importance_sampling_cap": "float | none",
 }
-
 CHOICES: dict[str, list[str]] = {
     "lr_scheduler_type": [
         "linear",

@@ -1,49 +1,15 @@
 """`train.trl` against the real GRPOConfig: the table must be what the installed TRL says."""
 
-import dataclasses
-import types
-import typing
-from enum import Enum
-from typing import Any
-
 from grpo_cli.recipe.checking import trl_fields, trl_table
 from grpo_cli.recipe.checking.trl_fields import check_trl
-
-
-def kinds(hint: Any) -> set[str]:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return set().union(*(kinds(arg) for arg in args))
-    if origin is typing.Literal:
-        return set().union(*(kinds(type(arg)) for arg in args))
-    bare = origin or hint
-    if bare is type(None):
-        return {"none"}
-    if isinstance(bare, type) and issubclass(bare, Enum):
-        return {"str"}
-    return {bare.__name__} if bare in (int, float, bool, str, list, dict) else set()
-
-
-def real_table() -> dict[str, str]:
-    from trl import GRPOConfig
-
-    fields = dataclasses.fields(GRPOConfig)
-    return {f.name: " | ".join(sorted(kinds(f.type))) for f in fields}
-
-
-def real_choices() -> dict[str, list[str]]:
-    from transformers.trainer_utils import SchedulerType
-    from transformers.training_args import OptimizerNames
-
-    return {
-        "lr_scheduler_type": [c.value for c in SchedulerType],
-        "optim": [c.value for c in OptimizerNames],
-    }
+from tests.recipe.checking import write_trl_table
+from tests.recipe.checking.write_trl_table import real_choices, real_table
 
 
 def test_the_table_is_what_the_installed_trl_says() -> None:
     assert real_table() == trl_table.FIELDS
     assert real_choices() == trl_table.CHOICES
+    assert write_trl_table.text() == write_trl_table.TABLE.read_text()
 
 
 def test_every_field_we_own_is_a_field_of_trl() -> None:
