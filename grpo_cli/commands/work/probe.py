@@ -34,8 +34,9 @@ def probe(
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.recipe.sections.recipe import Gate
+    from grpo_cli.resilience.starts import pinned
 
-    checked = load(recipe, sets or [])
+    checked = pinned(load(recipe, sets or []))
     base = Path() if recipe == "-" else find(recipe).parent
     quiet_libraries()
     pin_one_gpu()

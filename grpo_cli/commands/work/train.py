@@ -38,6 +38,7 @@ def train(
       grpo train --resume runs/1127-my-k3f9
     """
     from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.resilience.starts import pinned
 
     if recipe is None:
         if resume is None:
@@ -46,7 +47,7 @@ def train(
 
         checked, base, label, resume = recipe_of_run(resume, sets or [])
     else:
-        checked = load(recipe, sets or [])
+        checked = pinned(load(recipe, sets or []))
         base = Path() if recipe == "-" else find(recipe).parent
         label = "stdin" if recipe == "-" else Path(recipe).stem
     quiet_libraries()

@@ -11,13 +11,16 @@ from pathlib import Path
 from grpo_cli.jobs.check.findings import CheckFinding, Level
 from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.jobs.check.sizes import Sizes
+from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
+from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
 
 GIB = 1 << 30
-ADAM_BYTES = 4 + 4 + 8
-"""Of a trained parameter: float32 weight, gradient, two moments."""
+ADAM = 4
+"""Numbers of a trained parameter: weight, gradient, two moments."""
+WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 SHARED = {
     "fsdp2": "shared out among the processes by",
@@ -30,15 +33,7 @@ def check_memory(
     recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: PromptLengths | None
 ) -> CheckFinding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
-    n, lora = sizes.parameters, recipe.model.lora
-    if lora is None:
-        state = n * ADAM_BYTES
-        how = f"{n:,} parameters x {ADAM_BYTES} B (float32 weight, gradient, Adam)"
-    else:
-        adapters = sizes.lora_parameters(lora.r)
-        base_bytes = 0.5 if recipe.model.load_in_4bit else 2
-        state = int(n * base_bytes) + adapters * ADAM_BYTES
-        how = f"{n:,} x {base_bytes:g} B (frozen) + {adapters:,} adapter parameters x {ADAM_BYTES} B"
+    n, state, how = _state(recipe, sizes)
     prompt = lengths.quantile(0.95) if lengths else 0
     tokens = prompt + recipe.sample.max_tokens
     cache = plan.completions_step * tokens * sizes.kv_values_token * 2
@@ -55,6 +50,26 @@ def check_memory(
     data = {"state_bytes": state, "kv_cache_bytes": cache, "logits_bytes": logits, "parameters": n}
     message = f"at least {_gib(state).strip()} to hold {n / 1e6:,.3g} M parameters ({sizes.source}); activations come on top"
     return CheckFinding("memory", Level.OK, message, lines, data)
+
+
+def _state(recipe: Recipe, sizes: Sizes) -> tuple[int, int, str]:
+    """Parameters, the bytes of weights and optimizer together, and how they come about."""
+    n, model = sizes.parameters, recipe.model
+    rank = model.lora.r if model.lora is not None else saved_rank(model)
+    if rank is None:
+        kind = "float32" if model.dtype == "auto" else model.dtype
+        width = ADAM * WIDTHS[kind]
+        return n, n * width, f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
+    adapters, width = sizes.lora_parameters(rank), ADAM * WIDTHS["float32"]
+    base_bytes = 0.5 if model.load_in_4bit else WIDTHS["bfloat16" if model.dtype == "auto" else model.dtype]
+    how = f"{n:,} x {base_bytes:g} B (frozen) + {adapters:,} adapter parameters x {width} B"
+    return n, int(n * base_bytes) + adapters * width, how
+
+
+def check_precision(recipe: Recipe) -> CheckFinding | None:
+    """Weights that the rate cannot move; None where all is well."""
+    said = stuck_weights(recipe, adapter=saved_rank(recipe.model) is not None)
+    return CheckFinding("precision", Level.WARN, said, hint=HINT) if said else None
 
 
 def _whole_copy(strategy: str, parameters: int) -> list[str]:

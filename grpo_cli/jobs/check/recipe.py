@@ -14,7 +14,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
-from grpo_cli.jobs.check.cost import check_memory, check_time
+from grpo_cli.jobs.check.cost import check_memory, check_precision, check_time
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
@@ -23,7 +23,8 @@ from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
 from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
-from grpo_cli.policy.loading.files import base_files
+from grpo_cli.policy.loading.adapter import base_of
+from grpo_cli.policy.loading.files import model_files
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -54,7 +55,12 @@ class RecipeCheck:
         """Every check's answer."""
         yield from self._rows()
         model = self.recipe.model
-        sizes = full_sizes(model) if self.is_full else read_sizes(model, base_files(model))
+        try:
+            whole = base_of(model, 0).model
+        except UserError as err:
+            yield failed("model", err)
+            return
+        sizes = full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
         with ThreadPoolExecutor(
             1
         ) as beside:  # the tokenizer works outside Python and leaves this thread free
@@ -68,6 +74,8 @@ class RecipeCheck:
                 finding, lengths = self._tokens(sizes, counting)
                 yield finding
         yield from self._batches(sizes, lengths)
+        if (imprecise := check_precision(self.recipe)) is not None:
+            yield imprecise
 
     def _rows(self) -> Iterator[CheckFinding]:
         self._train = yield from self._read("train")

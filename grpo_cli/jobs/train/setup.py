@@ -16,11 +16,13 @@ from grpo_cli.errors import RecipeError, UserError
 from grpo_cli.jobs.rows import takes_rows
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
+from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan, with_steps
+from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, whole_only
 from grpo_cli.resilience import checkpoint
@@ -73,6 +75,11 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
         accept=takes_rows(recipe, rows.splits),
     )
     display.progress("load model", 1, 1)
+    folder = adapter_folder(recipe.model)
+    if (stuck := stuck_weights(recipe, adapter=folder is not None)) is not None:
+        display.note("warn", stuck, HINT)
+    if folder is not None:
+        display.note("info", describe(folder, base_of(recipe.model, recipe.train.seed)))
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
     needs_positions(policy.model)  # what padding would spoil is refused here

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.recipe.sections.recipe import Model
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
@@ -55,11 +56,12 @@ def model_files(model: Model) -> ModelFiles:
 
 
 def base_files(model: Model) -> ModelFiles:
-    """Where the whole weights lie: those of the base, where the model is an adapter."""
-    files = model_files(model)
-    adapter = files.json("adapter_config.json")
-    base = adapter.get("base_model_name_or_path") if adapter else None
-    return _files(base, None) if isinstance(base, str) and files.path("config.json") is None else files
+    """Where the whole weights lie: those of the base, where the model is an adapter.
+
+    Raises:
+        SetupError: that base is not here.
+    """
+    return model_files(base_of(model, 0).model)
 
 
 def tokenizer_files(model: Model) -> ModelFiles:

@@ -28,7 +28,9 @@ class Model(Section):
     """The model that is trained. A plain word means `path`."""
 
     path: Words
-    """Hub id, folder, `.gguf` file, or `builtin:NAME`."""
+    """Hub id, folder, LoRA folder, folder of a run (its newest whole checkpoint), `.gguf` file, or `builtin:NAME`."""
+    base: Words | None = None
+    """The model that a LoRA folder in `path` belongs to, where the one it names itself is not here."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Type of the loaded weights; `auto` is bfloat16 on a GPU and float32 on a CPU."""
     lora: Lora | None = None

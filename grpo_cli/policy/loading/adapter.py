@@ -1,0 +1,176 @@
+"""Starting from a LoRA folder: the base it belongs to, its weights on that base, and what of `model.lora` holds beside it.
+
+Every job opens such a start in the same way, so that what is measured is base and adapter together.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.recipe.sections.recipe import Lora, Model
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.contract import CausalLM
+
+CONFIG, RECIPE = "adapter_config.json", "recipe.yaml"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+MOST_STACKED = 8
+"""Adapters that were begun from one another, before their bases are taken for a circle."""
+
+
+class Base(NamedTuple):
+    """The whole model under an adapter; `seed` is that of the run it was trained in, which random weights come from."""
+
+    model: Model
+    seed: int
+
+
+def adapter_folder(spec: Model) -> Path | None:
+    """The LoRA folder that a model names; None where it names a whole model."""
+    folder = Path(spec.path).expanduser()
+    return folder if (folder / CONFIG).is_file() and not (folder / "config.json").is_file() else None
+
+
+def base_of(spec: Model, seed: int) -> Base:
+    """The whole model behind a recipe's: itself, or where it is a LoRA folder that one's base.
+
+    The base is what `model.base` names, else the model in the recipe beside the adapter (a checkpoint has one), else the
+    name in its `adapter_config.json`. How it is loaded (`dtype`, `attention`, `load_in_4bit`) is as the recipe says.
+
+    Raises:
+        SetupError: the base is named nowhere, or is not here.
+        RecipeError: `model.base` beside a whole model.
+    """
+    if spec.base is not None and adapter_folder(spec) is None:
+        raise RecipeError(
+            f"`model.base` is that of a LoRA folder, and `{spec.path}` is none",
+            place="`model.base`",
+            hint="leave it out",
+        )
+    for _ in range(MOST_STACKED):
+        folder = adapter_folder(spec)
+        if folder is None:
+            return Base(spec, seed)
+        spec, seed = _below(spec, folder, seed)
+    raise SetupError(
+        f"`{spec.path}` is an adapter of an adapter, {MOST_STACKED} deep", hint="name `model.base`"
+    )
+
+
+def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
+    kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit")}
+    if spec.base is not None:
+        return Model(path=spec.base, **kept), seed
+    said = _recipe_beside(folder)
+    named = _config(folder).get("base_model_name_or_path")
+    found = said.get("model")
+    if isinstance(found, dict) and _is_here(found.get("path")):
+        own = Model.model_validate(found | {"lora": None} | kept)
+        train = said.get("train")
+        return own, int(train.get("seed", seed)) if isinstance(train, dict) else seed
+    if isinstance(named, str) and named and _is_here(named):
+        return Model(path=named, **kept), seed
+    what = f"names `{named}` as its base, which is not here" if named else "does not name its base"
+    raise SetupError(
+        f"the adapter in `{folder}` {what}", hint="say where it is: `model: {path: ADAPTER, base: MODEL}`"
+    )
+
+
+def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
+    """The adapter of a folder on its base; frozen where not `training`.
+
+    Raises:
+        SetupError: it holds other tensors than an adapter of its configuration on this base has.
+    """
+    from peft import PeftModel, get_peft_model_state_dict
+
+    adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
+    wanted = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    held = _tensor_names(folder)
+    wrong = sorted(wanted - held) or sorted(name for name in held - wanted if "lora_" in name)
+    if wrong:
+        which = "lacks" if wanted - held else "has no place on this base for"
+        raise SetupError(
+            f"the adapter in `{folder}` {which} {len(wrong)} tensors, first `{wrong[0]}`",
+            hint="is it whole, and is this the base it was trained on? `model.base` names another",
+        )
+    return adapted
+
+
+def check_lora(lora: Lora | None, folder: Path) -> None:
+    """Raises RecipeError where `model.lora` asks for another adapter than the one that goes on."""
+    if lora is None:
+        return
+    there = _config(folder)
+    wanted: dict[str, Any] = {"r": lora.r, "alpha": lora.alpha or 2 * lora.r, "dropout": lora.dropout}
+    found = {"r": there.get("r"), "alpha": there.get("lora_alpha"), "dropout": there.get("lora_dropout", 0.0)}
+    if lora.targets != "all-linear":
+        wanted["targets"], found["targets"] = sorted(lora.targets), sorted(there.get("target_modules") or [])
+    for name, value in wanted.items():
+        if value != found[name]:
+            raise RecipeError(
+                f"the adapter in `{folder}` has `{name}` {found[name]}, and `model.lora` asks for {value}: it goes on as it is",
+                place="`model.lora`",
+                hint="leave `model.lora` out, or start a new adapter from the base itself",
+            )
+
+
+def saved_rank(spec: Model) -> int | None:
+    """The rank of the LoRA folder that a model starts from; None where it is none."""
+    folder = adapter_folder(spec)
+    return int(_config(folder).get("r") or 0) if folder is not None else None
+
+
+def describe(folder: Path, base: Base) -> str:
+    """One sentence: which adapter goes on, on which model."""
+    there = _config(folder)
+    return f"training goes on with the adapter in {folder} (rank {there.get('r')}) on {base.model.path}"
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as err:
+        raise SetupError(f"`{folder / CONFIG}` cannot be read: {err}") from err
+    if not isinstance(found, dict):
+        raise SetupError(f"`{folder / CONFIG}` holds no configuration")
+    return found
+
+
+def _recipe_beside(folder: Path) -> dict[str, Any]:
+    """What a checkpoint's own recipe says; nothing for an adapter of others."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = YAML(typ="safe").load((folder / RECIPE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_here(name: object) -> bool:
+    """Whether it can be opened as far as can be told without opening it: a hub id may be."""
+    if not isinstance(name, str) or not name:
+        return False
+    looks_local = name.startswith(("/", ".", "~")) or name.endswith(".gguf") or name.count("/") > 1
+    return not looks_local or Path(name).expanduser().exists()
+
+
+def _tensor_names(folder: Path) -> set[str]:
+    file = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    if file is None:
+        raise SetupError(
+            f"`{folder}` holds no weights of an adapter", hint=f"it needs {' or '.join(WEIGHTS)}"
+        )
+    if file.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        with safe_open(file, "pt") as opened:
+            return set(opened.keys())
+    import torch
+
+    return set(torch.load(file, map_location="cpu", weights_only=True))

@@ -1,0 +1,35 @@
+"""A run as the `model` of another: the checkpoint it means, found once and written into the recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grpo_cli.errors import DataError
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience.checkpoint import Checkpoint, newest_valid
+
+
+def newest_checkpoint(run: Path) -> Checkpoint:
+    """The newest whole checkpoint of a run's folder.
+
+    Raises:
+        DataError: it has none.
+    """
+    newest, broken = newest_valid(run / "checkpoints")
+    if newest is None:
+        why = f": {broken[0][0].path.name} is broken, {broken[0][1]}" if broken else ""
+        raise DataError(f"the run `{run}` has no whole checkpoint{why}")
+    return newest
+
+
+def pinned(recipe: Recipe) -> Recipe:
+    """The recipe with the checkpoint in place of a run's folder: the run may go on, and the start must stay the same.
+
+    Raises:
+        DataError: the run has no whole checkpoint.
+    """
+    folder = Path(recipe.model.path).expanduser()
+    if not (folder / "run.json").is_file():
+        return recipe
+    path = str(newest_checkpoint(folder).path)
+    return recipe.model_copy(update={"model": recipe.model.model_copy(update={"path": path})})
