@@ -111,7 +111,7 @@ def grpo_config(
         "max_completion_length": recipe.sample.max_tokens,
         "max_steps": train.steps * train.inner_epochs,
         "learning_rate": train.lr,
-        "lr_scheduler_type": _scheduler(train.schedule),
+        "lr_scheduler_type": scheduler(train.schedule),
         "warmup_steps": (train.lr_warmup_steps or 0) * train.inner_epochs,
         "max_grad_norm": train.max_grad_norm,
         "temperature": recipe.sample.temperature,
@@ -162,5 +162,6 @@ def vllm_fields(recipe: Recipe, banned: Collection[int] = ()) -> dict[str, Any]:
     return {"use_vllm": True, **rules, **{f"vllm_{name}": value for name, value in vllm.items()}}
 
 
-def _scheduler(name: str) -> str:
+def scheduler(name: str) -> str:
+    """What transformers calls a schedule of ours."""
     return "constant_with_warmup" if name == "constant" else name

@@ -10,6 +10,7 @@ from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Shar
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
 Estimator = Literal["k1_loss", "k1_reward", "k2", "k3", "k3_corrected"]
+Preference = Literal["dpo", "ipo", "irpo", "kto", "orpo", "simpo"]
 Algorithm = Literal[
     "default",
     "grpo",
@@ -121,14 +122,39 @@ class TurnCredit(Section):
     """`planner` only: `first` takes the first turn for the plan, any other text ends the plan at the start of a turn."""
 
 
+class Prefer(Section):
+    """Learning from pairs of a right and a wrong answer, with `train.method: prefer`. See `grpo explain prefer`."""
+
+    loss: Preference = "dpo"
+    """Which loss, see `grpo explain NAME`. `kto` takes single answers, the others pairs."""
+    beta: Above0 | None = None
+    """Strength of the pull to the model that drew the pairs (`simpo`, `orpo`: of the preference); left out, 0.1, with `simpo` 2."""
+    gamma: Least0 | None = None
+    """`loss: simpo` only: the margin by which winners must be ahead; left out, 0.5."""
+    sft: Least0 | None = None
+    """Weight of a loss on the winners' own tokens beside `dpo`, `ipo` and `irpo`; left out, 0, with `irpo` 1."""
+    epochs: Whole = 1
+    """Passes over the pairs of a step. Raising it learns more from the same samples, and moves further from them."""
+    batch: Annotated[int, Field(ge=2)] = 32
+    """Pairs of an update (`kto`: answers). Pairs that do not fill a last one are left out."""
+    micro_batch: Whole | None = None
+    """Pairs in one forward and backward; left out, all at once on a CPU and found on a GPU."""
+    pairs_a_row: Whole = 4
+    """Most pairs of one row: easy rows do not crowd out hard ones."""
+    length_gap: Share = 0.2
+    """How far the lengths of a pair may differ, as a share of the longer one. Raising it gives more pairs and teaches length."""
+
+
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
+    method: Literal["rl", "prefer"] = "rl"
+    """What a step learns from its verified samples: `rl` from their advantages, `prefer` from pairs of them."""
     algorithm: Algorithm = "default"
-    """A named method, see `grpo explain NAME`."""
+    """A named method of `rl`, see `grpo explain NAME`."""
     steps: Count = 0
-    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times. Left out, as
-    many as `epochs` take."""
+    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times (with
+    `method: prefer`, `prefer.epochs` times over their pairs: a step is a round). Left out, as many as `epochs` take."""
     epochs: Above0 | None = None
     """Instead of `steps`: how often the training rows are gone through, as many steps as they fill each time."""
     lr: Above0

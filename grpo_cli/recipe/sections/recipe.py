@@ -31,6 +31,8 @@ from grpo_cli.recipe.sections.method import (
     Estimator,
     Kl,
     Loss,
+    Prefer,
+    Preference,
     Prune,
     Reuse,
     Sample,
@@ -58,6 +60,8 @@ __all__ = [
     "Loss",
     "Model",
     "Monitor",
+    "Prefer",
+    "Preference",
     "Prune",
     "Recipe",
     "Reuse",
@@ -95,6 +99,8 @@ class Recipe(Section):
     one answer."""
     sample: Sample = Sample()
     train: Train
+    prefer: Prefer | None = None
+    """How pairs are made and learned from, with `train.method: prefer`."""
     gate: Gate | None = None
     """What the model must show before training; left out, nothing is asked."""
     eval: Eval = Eval()
@@ -123,6 +129,8 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
         model = out.get("model")
         lora = isinstance(model, dict) and isinstance(model.get("lora"), dict)
         out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
+        if train.get("method") == "prefer" and out.get("prefer") is None:
+            out["prefer"] = {}
     out = _with_outcome(out)
     verify = out.get("verify")
     if isinstance(verify, dict) and not any(

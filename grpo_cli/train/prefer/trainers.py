@@ -1,0 +1,199 @@
+"""TRL's preference trainers with our tokens, our reference and our guard; their losses are theirs.
+
+DPO (also IPO and IRPO) and KTO ask for the log-probs of a reference: they are computed once, before the first update, by the
+very weights that drew the samples, so that no second model is held. ORPO and SimPO have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from datasets import Dataset
+from torch import nn
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from trl import DPOTrainer, KTOTrainer
+from trl.experimental.cpo import CPOTrainer
+from trl.experimental.orpo import ORPOTrainer
+
+from grpo_cli.train.nonfinite import NonFinite, Norm
+from grpo_cli.train.prefer.examples import Example, LabelledExample, PairExample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from grpo_cli.train.prefer.configs import Config
+
+Inputs = dict[str, Any]
+Logs = Mapping[str, float]
+
+
+class GuardedTrainer(Trainer):  # type: ignore[misc]
+    """Whatever the loss: one that is not finite never reaches the weights. `at` is the step of the run, for messages."""
+
+    guard: NonFinite
+    at: int
+
+    def compute_loss(self, model: nn.Module, inputs: Inputs, *more: object, **named: object) -> torch.Tensor:
+        """The loss of TRL, looked at."""
+        loss: torch.Tensor = super().compute_loss(model, inputs, *more, **named)
+        self.guard.loss(loss.detach(), lambda: ["of this update"])
+        return loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        kept = self.guard.gradient(norm, self.at, model)
+        if kept is None and norm is not None:
+            self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
+        return kept
+
+
+class WithReference(GuardedTrainer):
+    """What DPO and KTO share: rows come as token ids, and the reference is measured here."""
+
+    columns: tuple[str, ...]
+
+    def _prepare_dataset(self, dataset: Dataset, *_: object) -> Dataset:
+        return dataset  # tokens already
+
+    @torch.no_grad()
+    def _precompute_ref_logps(self, dataset: Dataset, name: str, batch_size: int) -> Dataset:
+        """The data set with log-probs of the weights of now; TRL would go through a file of a cache."""
+        was_training = self.model.training
+        self.model.eval()
+        found: list[tuple[torch.Tensor, ...]] = []
+        for start in range(0, len(dataset), batch_size):
+            rows = dataset.select(range(start, min(start + batch_size, len(dataset)))).to_list()
+            batch = self._prepare_inputs(self.data_collator(rows))
+            found.append(tuple(part.float().cpu() for part in self.compute_ref_log_probs(self.model, batch)))
+        self.model.train(was_training)
+        if "ref" in getattr(self.model, "peft_config", {}):
+            self.model.delete_adapter("ref")  # TRL's copy of the adapter, which has said what it was for
+        for column, parts in zip(self.columns, zip(*found, strict=True), strict=True):
+            dataset = dataset.add_column(column, torch.cat(parts).tolist())
+        return dataset
+
+
+class PairTrainer(WithReference, DPOTrainer):  # type: ignore[misc]
+    """DPO, IPO, and both with a loss on the winners."""
+
+    columns = ("ref_chosen_logps", "ref_rejected_logps")
+
+
+class LabelTrainer(WithReference, KTOTrainer):  # type: ignore[misc]
+    """KTO."""
+
+    columns = ("ref_logps", "ref_KL_logps")
+
+
+class FreePairTrainer(GuardedTrainer):
+    """What CPO (SimPO) and ORPO share: rows that hold token ids as well as texts."""
+
+    def tokenize_row(self, feature: Mapping[str, Any], model: nn.Module | None = None) -> Inputs:
+        """The columns that TRL makes of texts, of the ids themselves."""
+        prompt: list[int] = feature["prompt_ids"]
+        found: Inputs = {"prompt_input_ids": prompt, "prompt_attention_mask": [1] * len(prompt)}
+        for name in ("chosen", "rejected"):
+            answer: list[int] = feature[f"{name}_ids"]
+            found[f"{name}_input_ids"] = prompt + answer
+            found[f"{name}_attention_mask"] = [1] * (len(prompt) + len(answer))
+            found[f"{name}_labels"] = [IGNORED] * len(prompt) + answer
+        return found
+
+
+class SimpoTrainer(FreePairTrainer, CPOTrainer):  # type: ignore[misc]
+    """SimPO."""
+
+
+class OrpoTrainer(FreePairTrainer, ORPOTrainer):  # type: ignore[misc]
+    """ORPO. The loss on winners covers their prompts too, as TRL has it."""
+
+    def tokenize_row(self, feature: Mapping[str, Any], model: nn.Module | None = None) -> Inputs:
+        """As above."""
+        return super().tokenize_row(feature, model)
+
+
+IGNORED = -100
+KINDS: dict[str, type[GuardedTrainer]] = {"kto": LabelTrainer, "orpo": OrpoTrainer, "simpo": SimpoTrainer}
+"""By `prefer.loss`, where it is not `PairTrainer`."""
+
+T = TypeVar("T")
+
+
+class Heard(TrainerCallback):  # type: ignore[misc]
+    """What TRL logs of each update, and who is told that one is done."""
+
+    def __init__(self, on_update: Callable[[int, int], None]) -> None:
+        self.updates: list[dict[str, float]] = []
+        self.on_update = on_update
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Logs,
+        **_: object,
+    ) -> None:
+        """The line of an update; the closing summary is none."""
+        if "loss" in logs:
+            self.updates.append({key: float(value) for key, value in logs.items()})
+            self.on_update(len(self.updates), state.max_steps)
+
+
+def data_set(examples: Sequence[Example], micro: int) -> Dataset:
+    """The examples as TRL's collators take them, in their order; `micro` are those of one forward pass."""
+    pairs = [one for one in examples if isinstance(one, PairExample)]
+    if pairs:
+        texts = {"prompt": "", "chosen": "", "rejected": ""}  # what the older trainers ask for by name
+        return Dataset.from_list(
+            [
+                texts
+                | {"prompt_ids": p.prompt_ids, "chosen_ids": p.chosen_ids, "rejected_ids": p.rejected_ids}
+                for p in pairs
+            ]
+        )
+    labelled = [one for one in examples if isinstance(one, LabelledExample)]
+    rows = []
+    for start in range(0, len(labelled), micro):
+        window = labelled[start : start + micro]
+        for place, one in enumerate(window):
+            other = window[place - 1]  # the answer before, of the first the last: TRL's rotation
+            rows.append(
+                {
+                    "prompt_ids": one.prompt_ids,
+                    "completion_ids": one.completion_ids,
+                    "KL_completion_ids": other.completion_ids,
+                    "label": one.label,
+                }
+            )
+    return Dataset.from_list(rows)
+
+
+def make_pair_trainer(
+    loss: str,
+    model: nn.Module,
+    config: Config,
+    examples: Sequence[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    heard: Heard,
+) -> GuardedTrainer:
+    """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
+    kind = KINDS.get(loss, PairTrainer)
+    trainer = kind(
+        model=model,
+        args=config,
+        train_dataset=data_set(examples, config.per_device_train_batch_size),
+        processing_class=tokenizer,
+        callbacks=[heard],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
