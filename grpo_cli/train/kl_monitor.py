@@ -44,4 +44,6 @@ class KlWatch:
 
 def keeps_reference(recipe: Recipe) -> bool:
     """Whether a run needs the weights it started from, also after a resume."""
+    if recipe.train.method != "rl":
+        return False
     return recipe.train.kl.beta > 0 or recipe.monitor.kl != "off"

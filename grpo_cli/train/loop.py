@@ -37,7 +37,8 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit.method import Method, Teaches
+from grpo_cli.train.prefer.method import PairMethod
 from grpo_cli.train.step import Before, Learned, StepRecord, close, collect_and_credit
 from grpo_cli.train.utilisation import Utilisation
 
@@ -58,7 +59,7 @@ class Loop:
         clock: Clock,
     ) -> None:
         self.recipe, self.rows, self.collect, self.run, self.display = recipe, rows, collect, run, display
-        self.clock, self.method = clock, Method.of(recipe)
+        self.clock, self.method = clock, method_of(recipe)
         self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
         self.generation = self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
@@ -241,6 +242,11 @@ class Loop:
                 f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%}): {cause}",
                 hint=ERRORS_HINT,
             )
+
+
+def method_of(recipe: Recipe) -> Teaches:
+    """What a recipe's steps learn from their samples."""
+    return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe)
 
 
 def judged_rollouts(

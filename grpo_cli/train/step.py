@@ -21,7 +21,7 @@ from grpo_cli.curriculum.drawing import Choose, CollectGroups, Drawing
 from grpo_cli.curriculum.resample import fill
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
-from grpo_cli.train.credit.method import Method
+from grpo_cli.train.credit.method import Teaches
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def grpo_step(
     *,
     choose: Choose,
     collect: CollectGroups,
-    method: Method,
+    method: Teaches,
     learn: Learn,
     record: Record,
 ) -> StepRecord:
@@ -86,7 +86,7 @@ def grpo_step(
 
 
 def collect_and_credit(
-    at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: Method
+    at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: Teaches
 ) -> Before:
     """The half before the update: P groups of G samples, and what each sample is worth."""
     drawing = Drawing(at, recipe.sample.group, collect)

@@ -86,6 +86,8 @@ def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
             f"{completions} completions a step do not divide over {nodes.count} machines",
             hint="change `sample.prompts` or `sample.group`",
         )
+    if recipe.train.method == "prefer":
+        return  # one process, whatever this machine has
     world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
     check_processes(wanted.strategy, world * nodes.count)
     if world * nodes.count > 1:

@@ -64,6 +64,27 @@ def render_algorithm(described: dict[str, Any]) -> str:
     return render(described)
 
 
+def preference_names() -> Iterable[str]:
+    """`prefer`, and values of `prefer.loss`."""
+    from grpo_cli.jobs.explain.preferences import names
+
+    return names()
+
+
+def describe_preference(name: str) -> dict[str, Any]:
+    """What a step of pairs is, or a loss with its formula and source."""
+    from grpo_cli.jobs.explain.preferences import describe
+
+    return describe(name)
+
+
+def render_preference(described: dict[str, Any]) -> str:
+    """The text form of `describe_preference`."""
+    from grpo_cli.jobs.explain.preferences import render
+
+    return render(described)
+
+
 def selector_names() -> Iterable[str]:
     """Ways to choose rows, of `train.select`."""
     from grpo_cli.curriculum.select import strategies
@@ -194,6 +215,7 @@ def render_key(described: dict[str, Any]) -> str:
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
+    Subject("preferences", preference_names, describe_preference, render_preference),
     Subject("selectors", selector_names, describe_selector, render_selector),
     Subject("credit", credit_names, describe_credit, render_credit),
     Subject("sampling", sampling_names, describe_sampling, render_sampling),

@@ -18,7 +18,7 @@ from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.text import Json
 
 if TYPE_CHECKING:
-    from grpo_cli.train.trainer import Trainer
+    from grpo_cli.jobs.train.running import RunTrainer
 
 
 def resume_hint(run: RunFolder) -> str:
@@ -37,7 +37,7 @@ def mark_failed(run: RunFolder, err: UserError, *, tells: bool) -> None:
         err.hint = f"{err.hint}\n      {last}" if err.hint else last
 
 
-def note_phases(run: RunFolder, stopwatch: Stopwatch, trainer: Trainer | None, *, resumes: bool) -> None:
+def note_phases(run: RunFolder, stopwatch: Stopwatch, trainer: RunTrainer | None, *, resumes: bool) -> None:
     """Where the time of the run went, however it ended: `phases` in `run.json`."""
     steps = trainer.loop.clock.spent if trainer is not None else {}
     with suppress(UserError):  # a full disk: what ended the run has been told

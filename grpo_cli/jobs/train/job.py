@@ -6,6 +6,7 @@ import shutil
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.launch import end_rank
@@ -36,7 +37,9 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.libraries import libraries_to_log
 from grpo_cli.run.silent import SilentRun
 from grpo_cli.train.kl_monitor import keeps_reference
-from grpo_cli.train.trainer import Trainer
+
+if TYPE_CHECKING:
+    from grpo_cli.jobs.train.running import RunTrainer
 
 
 class Job:
@@ -173,11 +176,11 @@ class Job:
         assert self.held_out is not None
         self.held_out.measure(step)
 
-    def _trainer(self, place: Workplace, parts: Parts) -> Trainer:
+    def _trainer(self, place: Workplace, parts: Parts) -> RunTrainer:
         watch = Watch(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
         return make_trainer(place, parts, self.running.folder, [watch], self._seal)
 
-    def _take_up(self, trainer: Trainer, parts: Parts, start: Path | None) -> None:
+    def _take_up(self, trainer: RunTrainer, parts: Parts, start: Path | None) -> None:
         """What trackers and display hear before the first step of this process, and the state of a resumed run."""
         running = self.running
         for tracker in running.trackers if start is None else ():
@@ -193,7 +196,7 @@ class Job:
             if parts.replica:
                 trainer._load_from_checkpoint(str(start))  # while the weights are whole
 
-    def _steps(self, trainer: Trainer, parts: Parts, start: Path | None) -> None:
+    def _steps(self, trainer: RunTrainer, parts: Parts, start: Path | None) -> None:
         running = self.running
         try:
             with self.interrupts.finish_step():
@@ -222,7 +225,7 @@ class Job:
             return ending.end_rolled_back(running, done)
         return ending.end_trained(running, done, action)
 
-    def _seal(self, trainer: Trainer, written: Path) -> None:
+    def _seal(self, trainer: RunTrainer, written: Path) -> None:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()
@@ -241,8 +244,10 @@ class Job:
         end_rank(err.render(), err.code)
 
 
-def note_kl(recipe: Recipe, trainer: Trainer, display: Display) -> None:
+def note_kl(recipe: Recipe, trainer: RunTrainer, display: Display) -> None:
     """Say where the KL to the start is not measured, or what measuring it takes."""
+    if recipe.train.method != "rl":
+        return
     if not keeps_reference(recipe):
         display.note("info", "the KL to the start is not measured (`monitor.kl: off`)")
     elif trainer.kl_watch is not None and trainer.kl_watch.reference.megabytes >= 100:

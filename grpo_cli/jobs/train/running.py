@@ -17,7 +17,10 @@ from grpo_cli.run.folder import RunFolder
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.trackers import Tracker
+    from grpo_cli.train.prefer.rounds import RoundTrainer
     from grpo_cli.train.trainer import Trainer
+
+    RunTrainer = Trainer | RoundTrainer
 
 
 @dataclass
@@ -36,5 +39,5 @@ class Running:
     evaluations: list[dict[str, Any]]
     printed: Callable[[], Mapping[str, int]] = dict
     """Lines that each verifier's own code has printed so far."""
-    trainer: Trainer | None = None
+    trainer: RunTrainer | None = None
     trackers: Sequence[Tracker] = field(default_factory=list)

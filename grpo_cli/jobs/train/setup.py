@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformers import TrainerCallback
 
@@ -36,6 +37,9 @@ from grpo_cli.train.agreement import check_agreement
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import Batching, batching, check_hooks, grpo_config
+
+if TYPE_CHECKING:
+    from grpo_cli.train.prefer.rounds import RoundTrainer
 
 MOST_SEEN = 2000
 """Training rows whose prompts are measured for the size of a micro-batch."""
@@ -175,13 +179,34 @@ def make_trainer(
     parts: Parts,
     run: RunFolder,
     callbacks: list[TrainerCallback],
-    on_checkpoint: Callable[[Trainer, Path], None],
+    on_checkpoint: Callable[[Trainer | RoundTrainer, Path], None],
+) -> Trainer | RoundTrainer:
+    """What trains by the recipe's method around the loop.
+
+    Raises:
+        SetupError: no room on the disk for two checkpoints.
+    """
+    checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(place.policy.model))
+    partial = run.path / "checkpoints" / checkpoint.PARTIAL
+    if place.recipe.train.method == "prefer":
+        from grpo_cli.train.prefer.rounds import RoundTrainer
+
+        return RoundTrainer(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+    return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
+
+
+def _make_trainer(
+    place: Workplace,
+    parts: Parts,
+    partial: Path,
+    callbacks: list[TrainerCallback],
+    on_checkpoint: Callable[[Trainer | RoundTrainer, Path], None],
 ) -> Trainer:
     """TRL's trainer around the loop.
 
     Raises:
         RecipeError: a term of the loss that this batching would change.
-        SetupError: no room on the disk for two checkpoints, or training and sampling disagree on the model.
+        SetupError: training and sampling disagree on the model.
         ServerLost: the vLLM server refuses or goes away.
     """
     recipe, policy, ranks = place.recipe, place.policy, parts.loop.ranks
@@ -191,8 +216,6 @@ def make_trainer(
     longest = max((len(policy.encode(row)) for row in seen), default=0)
     batch = batching(recipe, policy.device, longest, ranks.world)
     check_whole(recipe, batch, ranks.world, place.display)
-    partial = run.path / "checkpoints" / checkpoint.PARTIAL
-    checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(policy.model))
     started = starting(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
     with started, watched(parts.server):
         trainer = Trainer(

@@ -16,13 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torch import nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import integration_utils
 
 from grpo_cli.errors import SetupError
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
-from grpo_cli.train.trainer import Trainer
 
 PROJECT = "grpo"
 PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "trackio": ("trackio",)}

@@ -154,6 +154,12 @@ OTHERS: dict[str, str] = {
     "overlong_buffer": "train.overlong",
     "filter_groups": "train.dead_groups",
     "ppo_mini_batch_size": "train.inner_epochs",
+    # preferences
+    "rounds": "train.steps",
+    "simpo_gamma": "prefer.gamma",
+    "rpo_alpha": "prefer.sft",
+    "pref_beta": "prefer.beta",
+    "pairs_per_prompt": "prefer.pairs_a_row",
     # model
     "model_name_or_path": "model.path",
     "pretrained_model_name_or_path": "model.path",

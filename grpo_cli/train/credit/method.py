@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +13,13 @@ from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
 from grpo_cli.recipe.sections.recipe import Recipe, Train
 from grpo_cli.reward.group import Group
 from grpo_cli.train.credit.turns import token_credit, turn_parts
+
+
+class Teaches(Protocol):
+    """What a step asks of a method."""
+
+    def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit: ...
+    def has_signal(self, group: Group) -> bool: ...
 
 
 @dataclass(frozen=True)

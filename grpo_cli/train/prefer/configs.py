@@ -7,19 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import TrainingArguments
 from trl import DPOConfig, KTOConfig
-from trl.experimental.cpo import CPOConfig
-from trl.experimental.orpo import ORPOConfig
 
 from grpo_cli.recipe.sections.recipe import Prefer, Train
 from grpo_cli.train.trl_config import GPU_TOKENS_A_FORWARD, scheduler
 
-Config = DPOConfig | KTOConfig | CPOConfig | ORPOConfig
 BETA = {"simpo": 2.0}
 """Where it is not 0.1: SimPO's is a weight of mean log-probs a token, and CPO's default of 0.1 would hardly move it."""
-GAMMA = 0.5
-MOST = 1 << 24
-"""No answer is cut here: what was too long was cut while sampling, and is in no pair."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +54,29 @@ def trl_config(
     on_cpu: bool,
     half: bool,
     counts: tuple[int, int] = (1, 1),
-) -> Config:
+) -> TrainingArguments:
     """TRL's configuration of one step; `counts` are its right and wrong answers, which KTO is balanced by."""
-    beta = prefer.beta or BETA.get(prefer.loss, 0.1)
-    fields = {"beta": beta, **_common(train, folder, update, on_cpu=on_cpu, half=half)}
+    fields: dict[str, Any] = {"beta": prefer.beta or BETA.get(prefer.loss, 0.1)}
+    fields |= _common(train, folder, update, on_cpu=on_cpu, half=half)
+    made: TrainingArguments
     if prefer.loss == "kto":
         right, wrong = kto_weights(*counts)
-        weights = {"desirable_weight": right, "undesirable_weight": wrong}
-        return KTOConfig(**fields, **weights, precompute_ref_log_probs=True, max_length=None)
-    if prefer.loss == "orpo":
-        return ORPOConfig(**fields, max_length=MOST)
-    if prefer.loss == "simpo":
-        gamma = GAMMA if prefer.gamma is None else prefer.gamma
-        return CPOConfig(**fields, loss_type="simpo", cpo_alpha=0.0, simpo_gamma=gamma, max_length=MOST)
-    kinds = ["ipo" if prefer.loss == "ipo" else "sigmoid"]
-    weights_of = [1.0]
-    sft = (1.0 if prefer.loss == "irpo" else 0.0) if prefer.sft is None else prefer.sft
-    if sft:
-        kinds, weights_of = [*kinds, "sft"], [1.0, sft]
-    return DPOConfig(
-        **fields, loss_type=kinds, loss_weights=weights_of, precompute_ref_log_probs=True, max_length=None,
-        router_aux_loss_coef=0.0,
-    )  # fmt: skip
+        fields |= {"desirable_weight": right, "undesirable_weight": wrong, "max_length": None}
+        made = KTOConfig(**fields, precompute_ref_log_probs=True)
+    elif prefer.loss in ("orpo", "simpo"):
+        from grpo_cli.train.prefer.free import free_config
+
+        made = free_config(prefer, fields)
+    else:
+        kinds = ["ipo" if prefer.loss == "ipo" else "sigmoid"]
+        sft = (1.0 if prefer.loss == "irpo" else 0.0) if prefer.sft is None else prefer.sft
+        fields |= {
+            "loss_type": [*kinds, "sft"] if sft else kinds,
+            "loss_weights": [1.0, sft] if sft else [1.0],
+        }
+        fields |= {"max_length": None, "router_aux_loss_coef": 0.0}
+        made = DPOConfig(**fields, precompute_ref_log_probs=True)
+    return made
 
 
 def kto_weights(right: int, wrong: int) -> tuple[float, float]:

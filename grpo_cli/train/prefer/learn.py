@@ -50,6 +50,11 @@ LAST = ("loss", "chosen/logps", "rejected/logps", "prefer/margin", "prefer/accur
 """Of these the last update's too: how far the step came, beside the mean over it."""
 
 
+NO_PAIRS = (
+    "`grpo probe RECIPE` says what the model is right and wrong on; more rows, samples or tokens may help"
+)
+
+
 class PairLearner:
     """Learns from the pairs of a step, in place. The optimizer and the schedule are each step's own, the reference too."""
 
@@ -62,38 +67,37 @@ class PairLearner:
     ) -> dict[str, float]:
         """Update the policy on the pairs of step `at` (from 0); what it measured.
 
+        A later step without any pair learns nothing, says so and is counted (`updates` is 0).
+
         Raises:
-            TrainingError: no pair at all, or a loss that is not finite.
+            TrainingError: no pair in the first step, or a loss that is not finite.
         """
         found = [self.method.pairs(group) for group in groups]
-        measured = summary_metrics(PairSummary.of(found))
+        summary = PairSummary.of(found)
         examples = self._examples(at, groups, found)
+        if not examples:
+            if at == 0:
+                raise TrainingError(why_no_pairs(summary), hint=NO_PAIRS)
+            self.guard.say(f"step {at + 1}: {why_no_pairs(summary)}; nothing is learned")
+            return {**summary_metrics(summary), "updates": 0}
         torch.manual_seed(step_seed(self.recipe.train.seed, at + 1))
         heard = Heard(on_update)
         with unpatched(self.policy.model):
             self._train(at, examples, heard)
-        return {**measured, **update_metrics(heard.updates)}
+        return {**summary_metrics(summary), **update_metrics(heard.updates)}
 
     def _examples(self, at: int, groups: Sequence[Group], found: Sequence[RowPairs]) -> list[Example]:
         prefer, seed = self.recipe.prefer, step_seed(self.recipe.train.seed, at + 1)
         assert prefer is not None
         if prefer.loss != "kto":
-            pairs = pair_examples(groups, found)
-            self._check(bool(pairs), found)
-            return [*in_order(pairs, prefer.epochs, prefer.batch, seed)]
+            return [*in_order(pair_examples(groups, found), prefer.epochs, prefer.batch, seed)]
         labelled = labelled_examples(groups, found)
-        self._check(len({one.label for one in labelled}) == 2, found)
+        if len({one.label for one in labelled}) < 2:  # of one kind there is nothing to prefer
+            return []
         ordered = in_order(labelled, prefer.epochs, prefer.batch, seed)
         width = max(one.width for one in ordered)
         micro = update_of(prefer, len(ordered), width, self.policy.device).micro
         return [*keep_rows_apart(ordered, micro)]
-
-    def _check(self, is_enough: bool, found: Sequence[RowPairs]) -> None:
-        if not is_enough:
-            raise TrainingError(
-                why_no_pairs(PairSummary.of(found)),
-                hint="`grpo probe RECIPE` says what the model is right and wrong on; more rows, samples or tokens may help",
-            )
 
     def _train(self, at: int, examples: Sequence[Example], heard: Heard) -> None:
         recipe, policy, prefer = self.recipe, self.policy, self.recipe.prefer

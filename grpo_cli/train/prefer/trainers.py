@@ -1,13 +1,13 @@
 """TRL's preference trainers with our tokens, our reference and our guard; their losses are theirs.
 
 DPO (also IPO and IRPO) and KTO ask for the log-probs of a reference: they are computed once, before the first update, by the
-very weights that drew the samples, so that no second model is held. ORPO and SimPO have none.
+very weights that drew the samples, so that no second model is held. ORPO and SimPO have none, and stand in `free.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
@@ -21,16 +21,12 @@ from transformers import (
     TrainingArguments,
 )
 from trl import DPOTrainer, KTOTrainer
-from trl.experimental.cpo import CPOTrainer
-from trl.experimental.orpo import ORPOTrainer
 
 from grpo_cli.train.nonfinite import NonFinite, Norm
 from grpo_cli.train.prefer.examples import Example, LabelledExample, PairExample
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from grpo_cli.train.prefer.configs import Config
 
 Inputs = dict[str, Any]
 Logs = Mapping[str, float]
@@ -94,40 +90,6 @@ class LabelTrainer(WithReference, KTOTrainer):  # type: ignore[misc]
     columns = ("ref_logps", "ref_KL_logps")
 
 
-class FreePairTrainer(GuardedTrainer):
-    """What CPO (SimPO) and ORPO share: rows that hold token ids as well as texts."""
-
-    def tokenize_row(self, feature: Mapping[str, Any], model: nn.Module | None = None) -> Inputs:
-        """The columns that TRL makes of texts, of the ids themselves."""
-        prompt: list[int] = feature["prompt_ids"]
-        found: Inputs = {"prompt_input_ids": prompt, "prompt_attention_mask": [1] * len(prompt)}
-        for name in ("chosen", "rejected"):
-            answer: list[int] = feature[f"{name}_ids"]
-            found[f"{name}_input_ids"] = prompt + answer
-            found[f"{name}_attention_mask"] = [1] * (len(prompt) + len(answer))
-            found[f"{name}_labels"] = [IGNORED] * len(prompt) + answer
-        return found
-
-
-class SimpoTrainer(FreePairTrainer, CPOTrainer):  # type: ignore[misc]
-    """SimPO."""
-
-
-class OrpoTrainer(FreePairTrainer, ORPOTrainer):  # type: ignore[misc]
-    """ORPO. The loss on winners covers their prompts too, as TRL has it."""
-
-    def tokenize_row(self, feature: Mapping[str, Any], model: nn.Module | None = None) -> Inputs:
-        """As above."""
-        return super().tokenize_row(feature, model)
-
-
-IGNORED = -100
-KINDS: dict[str, type[GuardedTrainer]] = {"kto": LabelTrainer, "orpo": OrpoTrainer, "simpo": SimpoTrainer}
-"""By `prefer.loss`, where it is not `PairTrainer`."""
-
-T = TypeVar("T")
-
-
 class Heard(TrainerCallback):  # type: ignore[misc]
     """What TRL logs of each update, and who is told that one is done."""
 
@@ -181,13 +143,17 @@ def data_set(examples: Sequence[Example], micro: int) -> Dataset:
 def make_pair_trainer(
     loss: str,
     model: nn.Module,
-    config: Config,
+    config: TrainingArguments,
     examples: Sequence[Example],
     tokenizer: PreTrainedTokenizerBase,
     heard: Heard,
 ) -> GuardedTrainer:
     """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
-    kind = KINDS.get(loss, PairTrainer)
+    kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer
+    if loss in ("orpo", "simpo"):
+        from grpo_cli.train.prefer.free import KINDS
+
+        kind = KINDS[loss]
     trainer = kind(
         model=model,
         args=config,

@@ -8,6 +8,7 @@ from grpo_cli.recipe.reading.load import load
 BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify: {math: {}}\ntrain: {steps: 10}\n'
 
 
+PREFER = ("train.method=prefer",)
 KEEP = ("train.dead_groups=keep",)
 NORMALISED = ("train.reward_combine=normalise_then_sum", "verify.w={kind: exact, weight: 0.5}")
 
@@ -26,6 +27,20 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
     ("sets", "part"),
     [
         (["sample.group=1"], "at least 2"),
+        (["prefer.loss=dpo"], "no effect with `train.method: rl`"),
+        ([*PREFER, "train.algorithm=gspo"], "`train.algorithm` has no effect with `method: prefer`"),
+        ([*PREFER, "train.inner_epochs=2"], "`train.inner_epochs` has no effect"),
+        ([*PREFER, "train.control=random"], "pairs are made of verdicts"),
+        ([*PREFER, "train.trl.adam_beta1=0.8"], "GRPO's trainer"),
+        ([*PREFER, "sample.engine=vllm"], "through TRL's GRPO trainer"),
+        ([*PREFER, "launch.cpu_ranks=2"], "runs in one process"),
+        ([*PREFER, "prefer.gamma=0.5"], "belongs to `loss: simpo`"),
+        ([*PREFER, "prefer.loss=kto", "prefer.sft=1"], "goes with `dpo`, `ipo` and `irpo`"),
+        ([*PREFER, "prefer.loss=irpo", "prefer.sft=0"], "without `sft` is `dpo`"),
+        ([*PREFER, "prefer.loss=simpo", "prefer.beta=0.1"], "is a value for DPO"),
+        ([*PREFER, "prefer.micro_batch=5"], "does not divide `prefer.batch` 32"),
+        ([*PREFER, "prefer.loss=kto", "prefer.micro_batch=1"], "it needs two"),
+        ([*PREFER, "prefer.loss=best"], "must be"),
         (["train.std_floor=0"], "must be above 0"),
         (["train.algorithm=dapo", "shaping.overlong={}"], "a penalty for long answers too"),
         (["train.overlong=0.3", "shaping.overlong={cache: 0.5}"], "a penalty for long answers too"),

@@ -1,0 +1,53 @@
+"""The trainers without a reference, which TRL keeps among its experimental ones: imported where a recipe asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+
+from grpo_cli.recipe.sections.recipe import Prefer
+from grpo_cli.train.prefer.trainers import GuardedTrainer, Inputs
+
+IGNORED = -100
+GAMMA = 0.5
+MOST = 1 << 24
+"""No answer is cut here: what was too long was cut while sampling, and is in no pair."""
+
+
+class FreePairTrainer(GuardedTrainer):
+    """What CPO (SimPO) and ORPO share: rows that hold token ids as well as texts."""
+
+    def tokenize_row(self, feature: Mapping[str, Any], model: nn.Module | None = None) -> Inputs:
+        """The columns that TRL makes of texts, of the ids themselves."""
+        prompt: list[int] = feature["prompt_ids"]
+        found: Inputs = {"prompt_input_ids": prompt, "prompt_attention_mask": [1] * len(prompt)}
+        for name in ("chosen", "rejected"):
+            answer: list[int] = feature[f"{name}_ids"]
+            found[f"{name}_input_ids"] = prompt + answer
+            found[f"{name}_attention_mask"] = [1] * (len(prompt) + len(answer))
+            found[f"{name}_labels"] = [IGNORED] * len(prompt) + answer
+        return found
+
+
+class SimpoTrainer(FreePairTrainer, CPOTrainer):  # type: ignore[misc]
+    """SimPO."""
+
+
+class OrpoTrainer(FreePairTrainer, ORPOTrainer):  # type: ignore[misc]
+    """ORPO. The loss on winners covers their prompts too, as TRL has it."""
+
+
+KINDS: dict[str, type[GuardedTrainer]] = {"orpo": OrpoTrainer, "simpo": SimpoTrainer}
+"""By `prefer.loss`."""
+
+
+def free_config(prefer: Prefer, fields: Mapping[str, Any]) -> ORPOConfig | CPOConfig:
+    """TRL's configuration; with SimPO CPO's own loss on the winners is off, as in its paper."""
+    if prefer.loss == "orpo":
+        return ORPOConfig(**fields, max_length=MOST)
+    gamma = GAMMA if prefer.gamma is None else prefer.gamma
+    return CPOConfig(**fields, loss_type="simpo", cpo_alpha=0.0, simpo_gamma=gamma, max_length=MOST)

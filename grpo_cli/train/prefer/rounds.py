@@ -1,0 +1,127 @@
+"""Runs whose step is no TRL rollout step: sample, learn, record, then what callbacks ask for, until the last step.
+
+transformers' `Trainer` is here for what surrounds a step alone: callbacks, saving and loading weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import (
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainingArguments,
+)
+
+from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
+from grpo_cli.rollout.vllm.server import ServerLost
+from grpo_cli.train.loop import Loop
+from grpo_cli.train.nonfinite import NonFinite
+from grpo_cli.train.prefer.learn import PairLearner
+from grpo_cli.train.step import Learned
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.policy import Policy
+
+
+class RoundTrainer(Trainer):  # type: ignore[misc]
+    """`train.method: prefer`: each step draws samples, makes pairs of them, and learns from these.
+
+    A checkpoint stands between two steps; a step's optimizer ends with it, so the weights and the counters are all of it.
+    """
+
+    kl_watch = None
+    """The pull to the start is in the losses; it is not measured beside them."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        policy: Policy,
+        folder: Path,
+        callbacks: list[TrainerCallback],
+        on_checkpoint: Callable[[RoundTrainer, Path], None],
+    ) -> None:
+        self.loop, self.on_checkpoint = loop, on_checkpoint
+        recipe = loop.recipe
+        self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
+        self.learner = PairLearner(recipe, policy, folder, self.guard)
+        tokenizer: PreTrainedTokenizerBase = policy.tokenizer
+        super().__init__(
+            model=policy.model,
+            args=_arguments(recipe.train.steps, folder, list(recipe.run.track), policy.device.type == "cpu"),
+            processing_class=tokenizer,
+            callbacks=callbacks,
+        )
+        self.remove_callback(PrinterCallback)
+
+    def train(self, resume_from_checkpoint: str | None = None, **_: object) -> None:
+        """Step after step, from the one that the loop stands at.
+
+        Raises:
+            TrainingError: nothing to learn from, or a loss that is not finite.
+        """
+        if resume_from_checkpoint is not None:
+            self._load_from_checkpoint(resume_from_checkpoint)
+        handler, control = self.callback_handler, TrainerControl()
+        self.state.max_steps, self.state.global_step = self.loop.recipe.train.steps, self.loop.generation
+        control = handler.on_train_begin(self.args, self.state, control)
+        while self.loop.generation < self.loop.recipe.train.steps:
+            metrics = self._step()
+            self.state.global_step = self.loop.generation
+            control.should_save = control.should_training_stop = False
+            control = handler.on_log(self.args, self.state, control, metrics)
+            if control.should_save:
+                self._save_checkpoint(self.model, None)
+                control = handler.on_save(self.args, self.state, control)
+            if control.should_training_stop:
+                return
+
+    def _step(self) -> dict[str, Any]:
+        loop = self.loop
+        try:
+            before = loop.begin()
+        except ServerLost:
+            if loop.generation and not loop.run.checkpoint_path(loop.generation).exists():
+                self._save_checkpoint(self.model, None)
+            raise
+        update = self.learner.learn(
+            before.step, before.groups, lambda n, total: loop.display.phase("update", n, total)
+        )
+        return loop.close(before, Learned({**update, "skipped_steps": self.guard.skipped}))
+
+    def catch_up(self) -> None:
+        """Nothing to do: the engine reads the weights in place."""
+
+    def train_state(self) -> TrainState:
+        """What a checkpoint keeps beside the weights."""
+        return self.loop.state(self.guard.skipped)
+
+    def take_up(self, state: TrainState) -> None:
+        """Go on from a checkpoint, whose weights `train` loads."""
+        self.loop.load_state(state)
+        self.guard.skipped = state.skipped_steps
+
+    def _save_checkpoint(self, model: object, trial: None) -> None:
+        loop, folder = self.loop, Path(self.args.output_dir)
+        loop.display.phase("save")
+        with loop.clock.phase("pause"), saving(folder, loop.generation):
+            check_space(loop.run.path, checkpoint_bytes(self.model))
+            super()._save_checkpoint(model, trial)
+            self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
+
+
+def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        save_strategy="no",
+        save_only_model=True,  # a step's optimizer ends with it
+        report_to=track,
+        use_cpu=on_cpu,
+        disable_tqdm=True,
+    )

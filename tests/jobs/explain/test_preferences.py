@@ -1,0 +1,24 @@
+"""What `grpo explain` says of preferences."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from grpo_cli.jobs.explain.preferences import ABOUT, describe, names, render
+from grpo_cli.jobs.explain.subjects import find
+from grpo_cli.recipe.sections.recipe import Preference
+
+
+def test_every_loss_of_a_recipe_is_explained() -> None:
+    assert list(ABOUT) == list(typing.get_args(Preference))
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_name_leads_here_and_not_to_a_key(name: str) -> None:
+    subject = find(name)
+    assert subject.title == "preferences"
+    said = subject.render(subject.describe(name))
+    assert said == render(describe(name)) and said.startswith(f"{name}\n")
+    assert all(len(line) <= 140 for line in said.splitlines())

@@ -1,0 +1,108 @@
+"""`train.method: prefer` as a user runs it: every loss trains, a killed run goes on exactly, what gives no pairs says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loop.recipes import small_recipe
+from tests.loop.test_resume import finish, kill_after, train, what
+
+PREFER = (
+    "train.method=prefer",
+    "prefer.batch=4",
+    "prefer.length_gap=0.5",
+    "sample.group=8",
+    "sample.prompts=8",
+    "run.name=run",
+)
+
+
+def sets(*more: str) -> list[str]:
+    return [part for one in (*PREFER, *more) for part in ("--set", one)]
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("loss", ["dpo", "kto"])
+def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, loss: str) -> None:
+    recipe, more = (
+        small_recipe(tmp_path, steps=5, save_every=1),
+        sets(f"prefer.loss={loss}", "prefer.epochs=2"),
+    )
+    finish(train(recipe, tmp_path / "straight", *more))
+    kill_after(train(recipe, tmp_path / "broken", *more), tmp_path / "broken/run/checkpoints/step-000002")
+    assert "resuming run from step-00000" in finish(train(recipe, tmp_path / "broken", *more, "--resume"))
+    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
+    assert what(straight) == what(broken)
+    weights = [(run / "checkpoints/step-000005/model.safetensors").read_bytes() for run in (straight, broken)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "more"),
+    [
+        ("ipo", ()),
+        ("irpo", ()),
+        ("orpo", ()),
+        ("simpo", ()),
+        ("dpo", ("model.lora={r: 4}", "prefer.micro_batch=2", "sample.max_tokens=24")),
+    ],
+)
+def test_a_loss_trains_in_rounds(tmp_path: Path, loss: str, more: tuple[str, ...]) -> None:
+    recipe = small_recipe(tmp_path, steps=2, save_every=2)
+    finish(train(recipe, tmp_path / "runs", *sets(f"prefer.loss={loss}", *more)))
+    run = tmp_path / "runs/run"
+    steps = [line for line in lines(run) if "loss" in line]
+    assert [line["step"] for line in steps] == [1, 2]
+    for line in steps:
+        assert line["prefer/pairs"] >= 1 and line["updates"] >= 1 and line["grad_norm"] > 0
+        assert line["chosen/logps"] < 0 and line["rejected/logps"] < 0 and line["lr"] > 0
+    assert [line["step"] for line in lines(run) if "eval/pass@1" in line] == [0, 2]
+    kind = "adapter_model.safetensors" if more else "model.safetensors"
+    assert (run / "checkpoints/step-000002" / kind).is_file()
+    samples = [json.loads(one) for one in (run / "samples/step-000001.jsonl").open()]
+    right = {"right": 1, "wrong": -1}
+    assert any(s["advantage"] for s in samples)
+    assert all(s["advantage"] * right[s["outcome"]] >= 0 for s in samples)
+
+
+def test_the_placebo_learns_from_other_pairs_of_the_same_samples(tmp_path: Path) -> None:
+    recipe, found = small_recipe(tmp_path, steps=1), []
+    for name, more in (("plain", ()), ("placebo", ("train.control=shuffled",))):
+        finish(train(recipe, tmp_path / name, *sets(*more)))
+        found.append([json.loads(one) for one in (tmp_path / name / "run/samples/step-000001.jsonl").open()])
+    plain, placebo = found
+    for key in ("completion", "outcome"):
+        assert [s[key] for s in plain] == [s[key] for s in placebo]
+    assert [s["advantage"] for s in plain] != [s["advantage"] for s in placebo]
+    assert any(s["advantage"] < 0 and s["outcome"] == "right" for s in placebo)
+
+
+def test_a_later_step_without_pairs_learns_nothing_and_goes_on(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=6, save_every=6)
+    said = finish(train(recipe, tmp_path / "runs", *sets("sample.prompts=2", "sample.max_tokens=8")))
+    steps = [line for line in lines(tmp_path / "runs/run") if "prefer/pairs" in line]
+    idle = [line for line in steps if line["prefer/pairs"] == 0]
+    assert len(steps) == 6 and 0 < len(idle) < 6 and steps[0]["prefer/pairs"] > 0
+    assert all(line["updates"] == 0 and "loss" not in line for line in idle)
+    assert said.count("nothing is learned") == len(idle)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"), [(".", "no wrong sample"), ("never", "no right sample")], ids=["right", "wrong"]
+)
+def test_a_step_without_pairs_is_one_sentence_and_exit_code_5(
+    tmp_path: Path, pattern: str, said: str
+) -> None:
+    recipe = small_recipe(tmp_path, steps=1)
+    process = train(recipe, tmp_path / "runs", *sets(f"verify.regex.pattern={pattern}"), "--display", "none")
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 5, out
+    assert sum(line.startswith("error: ") and said in line for line in out.splitlines()) == 1
+    assert "Traceback" not in out
