@@ -17,6 +17,7 @@ PREFER = (
     "prefer.length_gap=0.5",
     "sample.group=8",
     "sample.prompts=8",
+    "sample.max_tokens=24",
     "run.name=run",
 )
 
@@ -51,7 +52,7 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, loss: 
         ("irpo", ()),
         ("orpo", ()),
         ("simpo", ()),
-        ("dpo", ("model.lora={r: 4}", "prefer.micro_batch=2", "sample.max_tokens=24")),
+        ("dpo", ("model.lora={r: 4}", "prefer.micro_batch=2")),
     ],
 )
 def test_a_loss_trains_in_rounds(tmp_path: Path, loss: str, more: tuple[str, ...]) -> None:
@@ -84,18 +85,8 @@ def test_the_placebo_learns_from_other_pairs_of_the_same_samples(tmp_path: Path)
     assert any(s["advantage"] < 0 and s["outcome"] == "right" for s in placebo)
 
 
-def test_a_later_step_without_pairs_learns_nothing_and_goes_on(tmp_path: Path) -> None:
-    recipe = small_recipe(tmp_path, steps=6, save_every=6)
-    said = finish(train(recipe, tmp_path / "runs", *sets("sample.prompts=2", "sample.max_tokens=8")))
-    steps = [line for line in lines(tmp_path / "runs/run") if "prefer/pairs" in line]
-    idle = [line for line in steps if line["prefer/pairs"] == 0]
-    assert len(steps) == 6 and 0 < len(idle) < 6 and steps[0]["prefer/pairs"] > 0
-    assert all(line["updates"] == 0 and "loss" not in line for line in idle)
-    assert said.count("nothing is learned") == len(idle)
-
-
 @pytest.mark.parametrize(
-    ("pattern", "said"), [(".", "no wrong sample"), ("never", "no right sample")], ids=["right", "wrong"]
+    ("pattern", "said"), [("(?s).*", "no wrong sample"), ("never", "no right sample")], ids=["right", "wrong"]
 )
 def test_a_step_without_pairs_is_one_sentence_and_exit_code_5(
     tmp_path: Path, pattern: str, said: str
