@@ -7,14 +7,13 @@ very weights that drew the samples, so that no second model is held. ORPO and Si
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from datasets import Dataset
 from torch import nn
 from transformers import (
     PrinterCallback,
-    Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -22,34 +21,13 @@ from transformers import (
 )
 from trl import DPOTrainer, KTOTrainer
 
-from grpo_cli.train.nonfinite import NonFinite, Norm
 from grpo_cli.train.prefer.examples import Example, LabelledExample, PairExample
+from grpo_cli.train.prefer.guarded import GuardedTrainer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Inputs = dict[str, Any]
 Logs = Mapping[str, float]
-
-
-class GuardedTrainer(Trainer):  # type: ignore[misc]
-    """Whatever the loss: one that is not finite never reaches the weights. `at` is the step of the run, for messages."""
-
-    guard: NonFinite
-    at: int
-
-    def compute_loss(self, model: nn.Module, inputs: Inputs, *more: object, **named: object) -> torch.Tensor:
-        """The loss of TRL, looked at."""
-        loss: torch.Tensor = super().compute_loss(model, inputs, *more, **named)
-        self.guard.loss(loss.detach(), lambda: ["of this update"])
-        return loss
-
-    def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        kept = self.guard.gradient(norm, self.at, model)
-        if kept is None and norm is not None:
-            self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
-        return kept
 
 
 class WithReference(GuardedTrainer):
