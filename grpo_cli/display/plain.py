@@ -142,6 +142,8 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     parts += [
         f"{word} {form(get(key))}"
         for word, key, form in (
+            ("turns", "turns/mean", number),
+            ("invalid", "env/invalid", percent),
             ("think", "think", percent),
             ("kept", "reuse/tokens", percent),
             ("ent", "entropy", two),
@@ -167,16 +169,21 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     return "  ".join(parts)
 
 
+TIMED = (
+    ("gen", "time/generate"),
+    ("env", "time/environment"),
+    ("verify", "time/verify"),
+    ("update", "time/update"),
+)
+"""The phases of a step, as a line calls them."""
+
+
 def timing(metrics: Metrics) -> str:
     """`30.4s = gen 19.1 + verify 2.2 + update 9.1`; shares of less than a twentieth of a second are left to `other`."""
     total = metrics.get("time/step")
     if total is None:
         return number(None)
-    phases = [
-        f"{word} {seconds(metrics[key])}"
-        for word, key in (("gen", "time/generate"), ("verify", "time/verify"), ("update", "time/update"))
-        if metrics.get(key) is not None
-    ]
+    phases = [f"{word} {seconds(metrics[key])}" for word, key in TIMED if metrics.get(key) is not None]
     return f"{seconds(total)}s" + (f" = {' + '.join(phases)}" if phases else "")
 
 

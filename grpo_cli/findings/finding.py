@@ -63,6 +63,8 @@ class Limits:
     # verifiers
     verifier_trouble: float = 0.01
     slow_verify_steps: int = 5
+    invalid_actions: float = 0.2
+    farmed_milestones: float = 0.5
     broken_steps: int = 5
     usual_share: float = 0.1
     same_length: float = 1.3

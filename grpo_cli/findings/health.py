@@ -238,6 +238,35 @@ def slow_verifier(history: History, limits: Limits) -> Finding | None:
     )
 
 
+def invalid_actions(history: History, limits: Limits) -> Finding | None:
+    """W46: the environment can make nothing of many actions."""
+    shares = all_of_last(history, "env/invalid", limits.window)
+    if shares is None or (share := mean(shares) or 0.0) <= limits.invalid_actions:
+        return None
+    return finding_at(
+        "W46",
+        history,
+        f"{share:.0%} of the actions in {limits.window} steps meant nothing to the environment",
+        "show the form of an action in the prompt or by a `warmup`; `environment.turn_tokens` may cut them off",
+    )
+
+
+def farmed_milestones(history: History, limits: Limits) -> Finding | None:
+    """W47: most episodes that reach a milestone do not end in success."""
+    shares = all_of_last(history, "credit/milestone_without_success", limits.flat_steps)
+    if shares is None or (share := mean(shares[-limits.window :]) or 0.0) <= limits.farmed_milestones:
+        return None
+    before = mean(shares[: limits.window]) or 0.0
+    if share < before + limits.rise:
+        return None
+    return finding_at(
+        "W47",
+        history,
+        f"{share:.0%} of the episodes that reach a milestone end without success, {before:.0%} {limits.flat_steps} steps ago",
+        "milestones may be farmed: lower `train.credit.reward`, or name fewer of them",
+    )
+
+
 def gradient_spike(history: History, limits: Limits) -> Finding | None:
     """W50: a gradient norm far above its median."""
     norms = [
@@ -277,6 +306,6 @@ def not_finite(history: History, limits: Limits) -> Finding | None:
 Rule = Callable[[History, Limits], Finding | None]
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
-    slow_verifier, many_all_wrong, many_all_right,
+    slow_verifier, invalid_actions, farmed_milestones, many_all_wrong, many_all_right,
 )  # fmt: skip
 """Worst first."""

@@ -122,6 +122,7 @@ PICKS: dict[str, Pick] = {
     "W33": _groups_of("all_wrong"),
     "W40": _without_verdict,
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
+    "W46": lambda records: sorted(records, key=lambda r: -sum(not t.get("valid", True) for t in r.turns)),
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],
     "W70": _fooling,

@@ -7,11 +7,12 @@ samples of one prompt are not independent. A sample without a verdict counts nei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.episodes import episode_stats
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
 from grpo_cli.statistics.groups import GroupCounts
 from grpo_cli.statistics.step import mean
@@ -31,6 +32,8 @@ class Measured:
     without_verdict: int
     seconds: float
     records: list[SampleRecord]
+    episodes: dict[str, float | int | None] = field(default_factory=dict)
+    """Turns and invalid actions, where samples are episodes."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Evaluation:
             "eval/truncated": s.truncated,
             "eval/without_verdict": s.without_verdict,
         }
+        out |= {f"eval/{name}": value for name, value in s.episodes.items()}
         seconds = s.seconds
         if self.greedy is not None:
             out |= _interval("eval/greedy", self.greedy.pass_1)
@@ -98,4 +102,5 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
         without_verdict=len(records) - n_judged,
         seconds=seconds,
         records=list(records),
+        episodes=episode_stats(records),
     )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.episodes import episode_stats
 from grpo_cli.statistics.groups import GroupCounts, count_kinds, group_samples, has_signal, mean_pass_at_k
 from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -42,7 +43,7 @@ def step_stats(
     out |= outcome_stats(samples)
     for name in _verifier_names(samples):
         out |= verifier_stats(name, [s.verdicts[name] for s in samples if name in s.verdicts])
-    out |= length_stats(samples)
+    out |= length_stats(samples) | episode_stats(samples)
     out["repetition"] = mean([repetition(s.completion) for s in samples])
     out["think"] = mean([float(has_thought(s.completion)) for s in samples])
     return out

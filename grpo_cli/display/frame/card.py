@@ -8,7 +8,7 @@ from grpo_cli.run.info import Card, Metrics
 from grpo_cli.statistics.step import mean
 from grpo_cli.text import duration, half, number, percent, score, spark, two, visible
 
-PHASES = ("generate", "update", "verify", "evaluate", "save", "other")
+PHASES = ("generate", "environment", "update", "verify", "evaluate", "save", "other")
 
 
 def card_lines(card: Card, width: int) -> list[str]:

@@ -74,6 +74,8 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     cap = f"  cap {state.info.max_tokens}" if state.info.max_tokens else ""
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
+    if "turns/mean" in last:
+        lengths = f"turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))}"
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     kept = f"kept {percent(last['reuse/tokens'])}" if "reuse/tokens" in last else ""
     truncated = last.get("truncated")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.episodes import in_one_line
 from grpo_verifiers.verdict import Outcome
 
 MOST_GROUPS = 16
@@ -76,5 +77,7 @@ def _view(group: Sequence[SampleRecord]) -> GroupView:
         expected="" if expected is None else str(expected)[-80:],
         right=sum(s.outcome is Outcome.RIGHT for s in judged),
         judged=len(judged),
-        lines=tuple(SampleLine(s.outcome, s.advantage, s.reward, s.completion[-MOST_CHARS:]) for s in ranked),
+        lines=tuple(
+            SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:]) for s in ranked
+        ),
     )

@@ -23,6 +23,7 @@ from grpo_cli.display.frame.panels import (
     verifier_names,
 )
 from grpo_cli.display.frame.state import FrameState
+from grpo_cli.run.info import Metrics
 from grpo_cli.text import number, percent, reasons, spark, two
 
 OUTCOMES = (
@@ -86,6 +87,13 @@ def groups(state: FrameState, width: int) -> PanelBlock:
     )
 
 
+def episodes(last: Metrics) -> str:
+    """Turns and invalid actions, where samples are episodes."""
+    if "turns/mean" not in last:
+        return ""
+    return f"   turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))}"
+
+
 def completions(state: FrameState, width: int) -> PanelBlock:
     """Lengths on the left, the policy with its curves on the right."""
     last, first = state.last, state.first or {}
@@ -99,7 +107,11 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     mfu = f"mfu {percent(last['mfu'])}   " if "mfu" in last else ""
     left = [
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
-        (f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}", ""),
+        (
+            f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}"
+            + episodes(last),
+            "",
+        ),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
         (
             f"{number(last.get('tokens_per_s'))} tok/s   {kept}{mfu}{memory + ' peak' if memory else ''}".rstrip(),

@@ -34,6 +34,7 @@ def as_object(
         "truncated": found.sampled.truncated,
         "think": found.sampled.think,
         "seconds": round(found.sampled.seconds, 3),
+        **({"episodes": found.sampled.episodes} if found.sampled.episodes else {}),
         "compare": None,
     }
     if paired is not None and reference is not None:
@@ -62,6 +63,8 @@ def table(found: Evaluation, path: Path | None) -> list[str]:
     if found.greedy is not None:
         lines.append(f"greedy   {_pm(found.greedy.pass_1)}   n {found.greedy.pass_1.n} prompts")
     lines.append(_tail(s))
+    if s.episodes:
+        lines.append(_episodes(s))
     if path is not None:
         lines.append(f"samples  {path}")
     return lines
@@ -99,6 +102,12 @@ def _found(detectable: float | None) -> str:
 
 def _pm(interval: Interval) -> str:
     return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _episodes(s: Measured) -> str:
+    turns, invalid = s.episodes["turns/mean"] or 0.0, s.episodes["env/invalid"] or 0.0
+    most, cut = s.episodes["turns/max"], s.episodes["turns/cut"] or 0.0
+    return f"turns    {turns:.1f}, at most {most}   invalid {invalid:.1%} of them   cut {cut:.1%} of the episodes"
 
 
 def _tail(s: Measured) -> str:

@@ -28,6 +28,7 @@ class TrainResult:
     status: Status = "done"
 
 
+STEP_PHASES = ("generate", "environment", "verify", "update")
 PHASES = ("setup", "warmup", "generate", "verify", "update", "evaluate")
 
 
@@ -50,7 +51,8 @@ class Stopwatch:
     def of(self, run: RunFolder) -> dict[str, float]:
         """Wall seconds: these, the phases of the run's steps (earlier processes among them), and `total` of this process."""
         lines, own = run.metrics(), {phase: spent.wall for phase, spent in self.spent.items()}
-        steps = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in ("generate", "verify", "update")}
+        seen = [p for p in STEP_PHASES if any(f"time/{p}" in m for m in lines) or p != "environment"]
+        steps = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in seen}
         return {**own, **steps, "total": self.wall_s}
 
     def phases(self, earlier: Mapping[str, Any], steps: Mapping[str, Spent]) -> dict[str, dict[str, float]]:

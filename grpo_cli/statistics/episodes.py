@@ -1,0 +1,44 @@
+"""Statistics of episodes: how many turns they took, how they ended, and what environments made of the actions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from grpo_cli.run.records import SampleRecord
+
+ENVIRONMENT = "environment"
+"""The name that the verifier of an environment's outcome has where the recipe gives it no other."""
+
+
+def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:
+    """Of the samples that are episodes; nothing where none is.
+
+    `turns/mean` and `turns/max` over episodes; `turns/cut` the share of them that the token budget ended; `env/invalid` the
+    share of all turns that their environments called invalid; `env/no_verdict` the share of episodes without an outcome.
+    """
+    episodes = [sample for sample in samples if sample.turns]
+    if not episodes:
+        return {}
+    turns = [len(sample.turns) for sample in episodes]
+    invalid = sum(not turn.get("valid", True) for sample in episodes for turn in sample.turns)
+    return {
+        "turns/mean": sum(turns) / len(turns),
+        "turns/max": max(turns),
+        "turns/cut": math.fsum(sample.truncated for sample in episodes) / len(episodes),
+        "env/invalid": invalid / sum(turns),
+        "env/no_verdict": math.fsum(map(_has_no_verdict, episodes)) / len(episodes),
+    }
+
+
+def in_one_line(sample: SampleRecord) -> str:
+    """An episode for a screen: `e → k0x1y0 · n → k0x1y1`; any other sample is its text."""
+    if not sample.turns:
+        return sample.completion
+    said = [(turn.get("text", ""), turn.get("observation", "")) for turn in sample.turns]
+    return " · ".join(f"{text} → {seen}" if seen else text for text, seen in said)
+
+
+def _has_no_verdict(sample: SampleRecord) -> bool:
+    verdict = sample.verdicts.get(ENVIRONMENT)
+    return sample.reward is None if verdict is None else verdict.score is None
