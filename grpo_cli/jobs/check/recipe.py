@@ -18,6 +18,7 @@ from grpo_cli.jobs.check.cost import check_memory, check_precision, check_time
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_prompts
 from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
 from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
@@ -46,6 +47,7 @@ class RecipeCheck:
     base: Path | None
     most: int = 10_000
     is_full: bool = False
+    all_golds: bool = False
     sample_row: Row | None = None
     _train: Read | None = field(default=None, init=False)
     _held_out: Read | None = field(default=None, init=False)
@@ -54,13 +56,8 @@ class RecipeCheck:
     def findings(self) -> Iterator[CheckFinding]:
         """Every check's answer."""
         yield from self._rows()
-        model = self.recipe.model
-        try:
-            whole = base_of(model, 0).model
-        except UserError as err:
-            yield failed("model", err)
-            return
-        sizes = full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
+        yield from check_model(self.recipe)
+        sizes = self._sizes()
         with ThreadPoolExecutor(
             1
         ) as beside:  # the tokenizer works outside Python and leaves this thread free
@@ -76,6 +73,13 @@ class RecipeCheck:
         yield from self._batches(sizes, lengths)
         if (imprecise := check_precision(self.recipe)) is not None:
             yield imprecise
+
+    def _sizes(self) -> Sizes | None:
+        try:
+            whole = base_of(self.recipe.model, 0).model
+        except UserError:
+            return None  # `model` says so
+        return full_sizes(whole) if self.is_full else read_sizes(whole, model_files(whole))
 
     def _rows(self) -> Iterator[CheckFinding]:
         self._train = yield from self._read("train")
@@ -127,7 +131,7 @@ class RecipeCheck:
             for which, read in (("train", self._train), ("eval", self._held_out)):
                 if read is None:
                     continue
-                budget_s = None if self.is_full else GOLDS_S
+                budget_s = None if self.is_full or self.all_golds else GOLDS_S
                 drops = self.recipe.data.on_bad_gold == "drop"
                 audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, judge.rule)
                 yield finding

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.files import ModelFiles, base_files
+from grpo_cli.policy.loading.weights import read_header
 from grpo_cli.recipe.sections.recipe import Model
-
-MOST_HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +113,7 @@ def _counted(files: ModelFiles) -> int | None:
     )
     paths = [files.path(name) for name in names]
     try:
-        return sum(_header_count(path) for path in paths if path is not None) if all(paths) else None
+        headers = [read_header(path) for path in paths if path is not None]
+        return sum(prod(shape) for one in headers for shape in one.values()) if all(paths) else None
     except (OSError, ValueError, KeyError, struct.error):
         return None
-
-
-def _header_count(path: Path) -> int:
-    with path.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        if length > MOST_HEADER_BYTES:
-            raise ValueError("no safetensors file")
-        header = json.loads(stream.read(length))
-    return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")

@@ -29,9 +29,11 @@ class Encodes(Protocol):
     """Texts to token ids; `is_chat`: the text has its own first token."""
 
     def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]: ...
-    def token(self, token_id: int) -> str: ...
+    def decode(self, token_ids: Sequence[int]) -> str: ...
     @property
     def special(self) -> Mapping[int, str]: ...
+    @property
+    def added(self) -> Mapping[int, str]: ...
 
 
 @dataclass(frozen=True)
@@ -129,31 +131,34 @@ class _Raw:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.special = {
-            token: added.content for token, added in inner.get_added_tokens_decoder().items() if added.special
-        }
+        decoder = inner.get_added_tokens_decoder()
+        self.added = {token: one.content for token, one in decoder.items()}
+        self.special = {token: one.content for token, one in decoder.items() if one.special}
 
     def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]:
         return [
             found.ids for found in self.inner.encode_batch_fast(list(texts), add_special_tokens=not is_chat)
         ]
 
-    def token(self, token_id: int) -> str:
-        return str(self.inner.decode([token_id], skip_special_tokens=False))
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return str(self.inner.decode(list(token_ids), skip_special_tokens=False))
 
 
 class _Loaded:
     """A tokenizer of transformers."""
 
     def __init__(self, tokenizer: Any) -> None:
+        from grpo_cli.policy.tokens import special_tokens
+
         self.tokenizer = tokenizer
-        self.special = {i: str(t) for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        self.added = {i: str(t) for i, t in tokenizer.added_tokens_decoder.items()}
+        self.special = special_tokens(tokenizer)
 
     def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]:
         return [list(self.tokenizer(text, add_special_tokens=not is_chat).input_ids) for text in texts]
 
-    def token(self, token_id: int) -> str:
-        return str(self.tokenizer.decode([token_id], skip_special_tokens=False))
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=False))
 
 
 def _template(files: ModelFiles, config: dict[str, Any]) -> Templates | None:

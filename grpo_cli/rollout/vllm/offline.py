@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SHARE = 0.9
 """Of the GPU's memory for weights and cache where `sample.vllm` does not say: nothing else needs it here."""
 STARTED_WITH = {"max_model_length": "max_model_len", "gpu_memory_utilization": "gpu_memory_utilization"} | {
-    name: name for name in ("max_num_seqs", "model_impl", "trust_remote_code")
+    name: name for name in ("max_num_seqs", "model_impl")
 }
 """Settings of `sample.vllm` that hold without a trainer too, and vLLM's own names of them."""
 

@@ -268,7 +268,9 @@ def _config(name: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(name, local_files_only=True).get_text_config()
+        return AutoConfig.from_pretrained(
+            name, local_files_only=True, trust_remote_code=False
+        ).get_text_config()
     except (OSError, ValueError):
         return None
 

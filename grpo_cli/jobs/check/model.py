@@ -1,0 +1,37 @@
+"""Whether the model can be loaded and trained here, as far as its files and the installed packages show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grpo_cli.errors import Exit
+from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.policy.loading.files import base_files
+from grpo_cli.policy.loading.inspection import flaws
+from grpo_cli.policy.loading.packages import trainer_needs
+from grpo_cli.recipe.sections.recipe import Recipe
+
+
+def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
+    """One finding for each thing in the way, or one that says what was found."""
+    is_sound = True
+    for flaw in flaws(recipe.model):
+        is_sound = False
+        level = Level.FAIL if flaw.is_fatal else Level.WARN
+        yield CheckFinding("model", level, flaw.message, hint=flaw.hint, code=Exit.SETUP)
+    for need in trainer_needs(recipe):
+        if not need.is_met():
+            is_sound = False
+            refusal = need.refusal()
+            yield CheckFinding("packages", Level.FAIL, str(refusal), hint=refusal.hint, code=Exit.SETUP)
+    if is_sound:
+        yield CheckFinding("model", Level.OK, _found(recipe))
+
+
+def _found(recipe: Recipe) -> str:
+    config = base_files(recipe.model).json("config.json")
+    kind = f", of the type `{config.get('model_type')}`" if config else ""
+    code = (
+        "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
+    )
+    return f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"

@@ -1,0 +1,284 @@
+"""What a model's files show before anything is loaded: `grpo check` says it, and loading refuses with the same words.
+
+Only files and installed packages are looked at; transformers' own tables are read as text, importing it takes seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.errors import SetupError, UserError
+from grpo_cli.policy.loading.adapter import adapter_folder, base_of
+from grpo_cli.policy.loading.files import ModelFiles, model_files, smollm2_file, tokenizer_files
+from grpo_cli.policy.loading.packages import model_needs, quantizer_needs
+from grpo_cli.policy.loading.weights import wrong_weights
+from grpo_cli.recipe.sections.recipe import Lora, Model
+from grpo_verifiers.names import nearest
+
+BUILTIN = ("builtin:tiny", "builtin:smollm2-135m")
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What stands in the way of loading a model; `is_fatal` is false where it only may."""
+
+    message: str
+    hint: str = ""
+    is_fatal: bool = True
+
+
+def refuse_flaws(model: Model) -> None:
+    """Nothing, where the files of a model show no fault.
+
+    Raises:
+        SetupError: the first fault that loading would meet.
+    """
+    for flaw in flaws(model):
+        if flaw.is_fatal:
+            raise SetupError(flaw.message, hint=flaw.hint)
+
+
+def flaws(model: Model) -> Iterator[Flaw]:
+    """All that is known to stand in the way; nothing more is looked at behind what is fatal."""
+    try:
+        whole = base_of(model, 0).model
+    except UserError as err:
+        yield Flaw(str(err), err.hint)
+        return
+    if adapter_folder(model) is not None:
+        whole = whole.model_copy(update={"lora": Lora()})
+    parts = (_place(whole), _needs(whole), _config(whole), _weights(whole), _vocabulary(model, whole))
+    for flaw in chain.from_iterable(parts):
+        yield flaw
+        if flaw.is_fatal:
+            return
+
+
+def _place(model: Model) -> Iterator[Flaw]:
+    path = model.path
+    if path.startswith("builtin:"):
+        if path not in BUILTIN:
+            yield Flaw(f"no builtin model `{path}`", f"there are `{BUILTIN[0]}` and `{BUILTIN[1]}`")
+        elif path != BUILTIN[0]:
+            try:
+                smollm2_file()
+            except SetupError as err:
+                yield Flaw(str(err), err.hint)
+        return
+    folder = Path(path).expanduser()
+    file = folder / model.gguf_file if model.gguf_file and folder.is_dir() else folder
+    if path.endswith(".gguf") or (model.gguf_file and folder.is_dir()):
+        if not file.is_file():
+            yield Flaw(f"no such file: {file}")
+        return
+    if folder.is_dir():
+        yield from _folder(folder)
+    elif folder.exists():
+        yield Flaw(
+            f"`{path}` is a file, not a model", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
+        )
+    elif path.startswith(("/", ".", "~")) or path.count("/") > 1:
+        yield Flaw(f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME")
+    elif model_files(model).path("config.json") is None:
+        offline = any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE)
+        yield Flaw(
+            f"the model `{path}` is not here: no folder of that name, and nothing in the hub's cache"
+            + ("; this machine is told to stay offline" if offline else ""),
+            f"`hf download {path}` fetches it, or name a folder, a .gguf file or builtin:NAME",
+            is_fatal=offline,
+        )
+
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def _folder(folder: Path) -> Iterator[Flaw]:
+    if (folder / "config.json").is_file():
+        return
+    inside = sorted(path.name for path in folder.glob("*.gguf"))
+    hint = (
+        f"name the file with `model.gguf_file: {inside[0]}`" if inside else "name a folder with `config.json`"
+    )
+    yield Flaw(f"`{folder}` holds no model: there is no `config.json`", hint)
+
+
+def _needs(model: Model) -> Iterator[Flaw]:
+    for need in model_needs(model):
+        if not need.is_met():
+            refusal = need.refusal()
+            yield Flaw(str(refusal), refusal.hint)
+
+
+def _config(model: Model) -> Iterator[Flaw]:
+    path = model_files(model).path("config.json")
+    if path is None:
+        return
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as err:
+        yield Flaw(f"`{path}` cannot be read: {err}")
+        return
+    if not isinstance(config, dict):
+        yield Flaw(f"`{path}` is no JSON object")
+        return
+    yield from _kind(model, config)
+    yield from _quantised(model, config)
+    text = config.get("text_config")
+    yield from _shapes(text if isinstance(text, dict) else config)
+
+
+def _kind(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
+    kind, version = config.get("model_type"), _version()
+    known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table(
+        "configuration_auto.py", "CONFIG_MAPPING_NAMES"
+    )
+    if not known:  # another transformers keeps its tables elsewhere
+        return
+    if kind in known:
+        causal = _table("modeling_auto.py", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
+        if causal and kind not in causal:
+            yield Flaw(
+                f"`{model.path}` is of the type `{kind}`, which has no causal language model in transformers {version}",
+                "only models that go on from a text can be trained here",
+            )
+        return
+    if config.get("auto_map"):
+        yield Flaw(
+            f"`{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
+            "take a model whose type is part of transformers, or one that was converted to it",
+        )
+        return
+    said = f"of the type `{kind}`, which transformers {version} does not know" if kind else "of no type"
+    near = nearest(str(kind), known) if kind else None
+    hint = f"did you mean `{near}`? " if near else ""
+    yield Flaw(
+        f"`{model.path}` is {said} (`model_type` in `config.json`)", f"{hint}a newer transformers may know it"
+    )
+
+
+def _quantised(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
+    section = config.get("quantization_config")
+    if not isinstance(section, dict):
+        return
+    method = section.get("quant_method")
+    if method is None and (section.get("load_in_4bit") or section.get("load_in_8bit")):
+        method = "bitsandbytes"
+    for need in quantizer_needs(str(method)):
+        if not need.is_met():
+            refusal = need.refusal()
+            yield Flaw(str(refusal), f"{refusal.hint}, or take the model as it was before it was quantised")
+            return
+    if model.lora is None:
+        yield Flaw(
+            f"the weights of `{model.path}` are quantised (`{method}`): they cannot be trained as they are",
+            "add `model.lora: {r: 16}` to train adapters on them, or take the model as it was before",
+            is_fatal=False,
+        )
+
+
+def _shapes(config: dict[str, Any]) -> Iterator[Flaw]:
+    hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    kv_heads = config.get("num_key_value_heads")
+    if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
+        return
+    if hidden % heads and not config.get("head_dim"):
+        yield Flaw(
+            f"`config.json`: `hidden_size` {hidden:,} does not divide into `num_attention_heads` {heads}",
+            "one of the two is wrong, or `head_dim` is missing",
+        )
+    elif isinstance(kv_heads, int) and kv_heads > 0 and heads % kv_heads:
+        yield Flaw(
+            f"`config.json`: `num_attention_heads` {heads} is no multiple of `num_key_value_heads` {kv_heads}"
+        )
+
+
+def _weights(model: Model) -> Iterator[Flaw]:
+    if model.path.startswith("builtin:") or model.path.endswith(".gguf") or model.gguf_file:
+        return
+    files = model_files(model)
+    config = files.json("config.json")
+    if config is None:
+        return
+    if wrong := wrong_weights(files, config, is_whole=files.folder is not None):
+        yield Flaw(
+            f"`{model.path}`: {wrong}",
+            "do weights and `config.json` belong together, and is the download whole?",
+        )
+
+
+def _vocabulary(model: Model, whole: Model) -> Iterator[Flaw]:
+    files, config = tokenizer_files(model), model_files(whole).json("config.json")
+    tokenizer = files.json("tokenizer.json")
+    if tokenizer is None or config is None or whole.gguf_file:
+        yield from _tokenizer_code(model, files)
+        return
+    text = config.get("text_config")
+    size = (text if isinstance(text, dict) else config).get("vocab_size")
+    most = _largest_id(tokenizer)
+    if isinstance(size, int) and most is not None and most >= size:
+        yield Flaw(
+            f"the tokenizer has a token {most:,}, the model knows {size:,} (`vocab_size`): they do not belong together",
+            "set `model.tokenizer` to the tokenizer that the model was trained with",
+        )
+
+
+def _tokenizer_code(model: Model, files: ModelFiles) -> Iterator[Flaw]:
+    config = files.json("tokenizer_config.json") or {}
+    if config.get("auto_map") and files.path("tokenizer.json") is None:
+        yield Flaw(
+            f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
+            "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
+        )
+
+
+def _largest_id(tokenizer: dict[str, Any]) -> int | None:
+    added = tokenizer.get("added_tokens")
+    ids = [one.get("id") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+    inner = tokenizer.get("model")
+    vocabulary = inner.get("vocab") if isinstance(inner, dict) else None
+    if isinstance(vocabulary, dict):
+        ids += list(vocabulary.values())
+    elif isinstance(vocabulary, list):
+        ids.append(len(vocabulary) - 1)
+    numbers = [i for i in ids if isinstance(i, int)]
+    return max(numbers, default=None)
+
+
+@lru_cache(maxsize=8)
+def _table(file: str, name: str) -> frozenset[str]:
+    """The model types in one of transformers' tables, read from its source; empty where they are not where they were."""
+    spec = find_spec("transformers")
+    if spec is None or spec.origin is None:
+        return frozenset()
+    path = Path(spec.origin).parent / "models" / "auto" / file
+    try:
+        nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    except (OSError, SyntaxError):
+        return frozenset()
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and name in ast.dump(node)[:400]:
+            found |= {
+                str(leaf.value)
+                for leaf in ast.walk(node)
+                if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and leaf.value.islower()
+            }
+    return frozenset(found)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("transformers")
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,113 @@
+"""Packages that a recipe needs beyond those that come with the program, found without importing any of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from grpo_cli.errors import SetupError
+from grpo_cli.recipe.sections.recipe import Model, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A package, by what is imported and what is installed, and the words of the recipe that ask for it."""
+
+    module: str
+    install: str
+    why: str
+
+    def is_met(self) -> bool:
+        """Whether it is installed."""
+        try:
+            return find_spec(self.module) is not None
+        except (ImportError, ValueError):
+            return False
+
+    def refusal(self) -> SetupError:
+        """What is said where it is not."""
+        return SetupError(
+            f"{self.why} needs the package `{self.install}`, which is not installed",
+            hint=f"pip install {self.install}",
+        )
+
+
+OPTIMIZERS = {
+    r"galore_.*": ("galore_torch", "galore-torch"),
+    r"apollo_.*": ("apollo_torch", "apollo-torch"),
+    r"(ada)?lomo": ("lomo_optim", "lomo-optim"),
+    r"grokadamw": ("grokadamw", "grokadamw"),
+    r"schedule_free_.*": ("schedulefree", "schedulefree"),
+    r"stable_adamw": ("optimi", "torch-optimi"),
+    r"adamw_torch_[48]bit": ("torchao", "torchao"),
+    r"adamw_apex_fused": ("apex", "apex"),
+    r"adamw_anyprecision": ("torchdistx", "torchdistx"),
+    r".*(bnb|8bit|paged_|lion_32bit|ademamix).*": ("bitsandbytes", "bitsandbytes"),
+}
+"""Patterns of `train.trl.optim` to the module and the package behind them; the first that fits, the last two columns."""
+
+QUANTIZERS = {
+    "gptq": (("optimum", "optimum"), ("gptqmodel", "gptqmodel")),
+    "awq": (("gptqmodel", "gptqmodel"),),
+    "bitsandbytes": (("bitsandbytes", "bitsandbytes"),),
+    "aqlm": (("aqlm", "aqlm"),),
+    "quanto": (("optimum.quanto", "optimum-quanto"),),
+    "quark": (("quark", "amd-quark"),),
+    "eetq": (("eetq", "eetq"),),
+    "higgs": (("flute", "flute-kernel"),),
+    "hqq": (("hqq", "hqq"),),
+    "compressed-tensors": (("compressed_tensors", "compressed-tensors"),),
+    "fbgemm_fp8": (("fbgemm_gpu", "fbgemm-gpu"),),
+    "torchao": (("torchao", "torchao"),),
+    "vptq": (("vptq", "vptq"),),
+    "spqr": (("spqr_quant", "spqr_quant"),),
+    "auto-round": (("auto_round", "auto-round"),),
+    "fp_quant": (("fp_quant", "fp_quant"),),
+}
+"""What transformers asks for to load weights that are quantised so; others need a GPU and no package."""
+
+
+def quantizer_needs(method: str) -> list[Need]:
+    """The packages behind a `quant_method` of a model's configuration."""
+    why = f"the model's quantisation (`{method}`)"
+    return [Need(module, name, why) for module, name in QUANTIZERS.get(method, ())]
+
+
+def model_needs(model: Model) -> Iterator[Need]:
+    """What the section `model` asks for."""
+    if model.lora is not None:
+        yield Need("peft", "peft", "`model.lora`")
+    if model.load_in_4bit:
+        yield Need("bitsandbytes", "bitsandbytes", "`model.load_in_4bit`")
+    if model.attention in ("flash_attention_2", "flash_attention_3"):
+        yield Need("flash_attn", "flash-attn", f"`model.attention: {model.attention}`")
+    if model.path.endswith(".gguf") or model.gguf_file or model.path == "builtin:smollm2-135m":
+        yield Need("gguf", "gguf", "reading a .gguf file")
+
+
+def trainer_needs(recipe: Recipe) -> Iterator[Need]:
+    """What training asks for."""
+    trl = recipe.train.trl
+    optim = trl.get("optim")
+    if isinstance(optim, str):
+        for pattern, (module, name) in OPTIMIZERS.items():
+            if re.fullmatch(pattern, optim):
+                yield Need(module, name, f"`train.trl.optim: {optim}`")
+                break
+    if trl.get("use_liger_kernel") or trl.get("use_liger_loss"):
+        yield Need("liger_kernel", "liger-kernel", "the liger kernel")
+    if recipe.launch.strategy.startswith("zero"):
+        yield Need("deepspeed", "deepspeed", f"`launch.strategy: {recipe.launch.strategy}`")
+
+
+def require(needs: Iterator[Need]) -> None:
+    """Nothing, where all are installed.
+
+    Raises:
+        SetupError: one is not.
+    """
+    for need in needs:
+        if not need.is_met():
+            raise need.refusal()

@@ -1,0 +1,109 @@
+"""Weight files against `config.json`, by the headers of safetensors alone: names and shapes, no tensor is read.
+
+Families that lay their decoder out as Llama does are compared tensor by tensor; of others only that files are there and whole.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.policy.loading.files import ModelFiles
+
+MOST_HEADER_BYTES = 100_000_000
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+OTHER_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.safetensors")
+LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "smollm3")
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def read_header(path: Path) -> Shapes:
+    """The shapes of the tensors in a safetensors file.
+
+    Raises:
+        OSError, ValueError, KeyError, struct.error: it is none, or it is cut off.
+    """
+    with path.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        if length > MOST_HEADER_BYTES:
+            raise ValueError("no safetensors file")
+        header = json.loads(stream.read(length))
+    entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    if path.stat().st_size < 8 + length + end:
+        raise ValueError("the file is cut off")
+    return {name: tuple(entry["shape"]) for name, entry in entries.items()}
+
+
+def wrong_weights(files: ModelFiles, config: dict[str, Any], *, is_whole: bool) -> str:
+    """What is wrong with the weights, as half a sentence; empty where nothing is, or nothing can be known.
+
+    `is_whole`: files that are not here are missing (a folder), rather than not downloaded yet (the hub's cache).
+    """
+    index = files.json(INDEX)
+    named = (index or {}).get("weight_map")
+    names = sorted(set(named.values())) if isinstance(named, dict) else [SINGLE]
+    paths = {name: files.path(name) for name in names}
+    gone = [name for name, path in paths.items() if path is None]
+    if gone:
+        if not is_whole or (index is None and any(files.path(name) for name in OTHER_FILES)):
+            return ""
+        return f"the weight file `{gone[0]}` is missing" + (f", and {len(gone) - 1} more" if gone[1:] else "")
+    there: Shapes = {}
+    for name, path in paths.items():
+        assert path is not None
+        try:
+            there |= read_header(path)
+        except (OSError, ValueError, KeyError, TypeError, struct.error) as err:
+            return f"the weight file `{name}` cannot be read: {err}"
+    if config.get("quantization_config"):
+        return ""
+    return _compared(there, expected_shapes(config), config)
+
+
+def _compared(there: Shapes, expected: Shapes, config: dict[str, Any]) -> str:
+    if EMBEDDING not in there and EMBEDDING.removeprefix("model.") in there:
+        return ""  # saved without its head: the loader adds the prefix
+    missing = [name for name in expected if name not in there]
+    if HEAD in missing and config.get("tie_word_embeddings", True):
+        missing.remove(HEAD)
+    if missing:
+        return f"{len(missing):,} tensors are missing from the weights, first `{missing[0]}`"
+    other = [name for name, shape in expected.items() if name in there and there[name] != shape]
+    if other:
+        first = other[0]
+        return (
+            f"{len(other):,} tensors have another shape than `config.json` says, first `{first}`:"
+            f" {list(there[first])}, not {list(expected[first])}"
+        )
+    return ""
+
+
+def expected_shapes(config: dict[str, Any]) -> Shapes:
+    """The shapes that a configuration asks for; nothing for families that are laid out in another way."""
+    if config.get("model_type") not in LLAMA_LIKE:
+        return {}
+    try:
+        d, f, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+        heads, layers = config["num_attention_heads"], config["num_hidden_layers"]
+    except KeyError:
+        return {}
+    width = config.get("head_dim") or d // heads
+    q, kv = heads * width, (config.get("num_key_value_heads") or heads) * width
+    shapes: Shapes = {EMBEDDING: (vocab, d), "model.norm.weight": (d,), HEAD: (vocab, d)}
+    inner = {
+        "self_attn.q_proj": (q, d),
+        "self_attn.k_proj": (kv, d),
+        "self_attn.v_proj": (kv, d),
+        "self_attn.o_proj": (d, q),
+        "mlp.gate_proj": (f, d),
+        "mlp.up_proj": (f, d),
+        "mlp.down_proj": (d, f),
+    }
+    for i in range(layers):
+        shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in inner.items()}
+    return shapes
