@@ -13,7 +13,7 @@ from grpo_cli.text import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PromptPiece:
     """One added token (`<|im_start|>`), or the tokens between two of them, with their text."""
 
     token_ids: list[int]
@@ -27,7 +27,7 @@ class ShownPrompt:
 
     place: str
     text: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[PromptPiece]
     begun: str
 
     def lines(self) -> list[str]:
@@ -59,11 +59,11 @@ def show_prompt(maker: PromptMaker, row: Row) -> ShownPrompt:
     """
     (ids,) = maker.ids([row])
     added = maker.encodes.added
-    pieces: list[Piece] = []
+    pieces: list[PromptPiece] = []
     for is_added, run in groupby(ids, key=added.__contains__):
         token_ids = list(run)
         if is_added:
-            pieces += [Piece([token], added[token], True) for token in token_ids]
+            pieces += [PromptPiece([token], added[token], True) for token in token_ids]
         else:
-            pieces.append(Piece(token_ids, maker.encodes.decode(token_ids), False))
+            pieces.append(PromptPiece(token_ids, maker.encodes.decode(token_ids), False))
     return ShownPrompt(row.place, maker.prompts.text(row), pieces, maker.prompts.begun(row))
