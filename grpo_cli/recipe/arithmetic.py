@@ -21,7 +21,7 @@ class BatchPlan:
     """Most completion tokens a step can take."""
     steps: int
     updates: int
-    """Optimizer steps: each step's completions serve `inner_epochs` of them."""
+    """Optimizer steps: each step's completions serve `inner_epochs` x `mini_batches` of them."""
     steps_epoch: int
     rows_dropped: int
     """Rows of an epoch that fill no step."""
@@ -64,7 +64,7 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
         completions_step=completions,
         tokens_step=completions * sample.max_tokens,
         steps=steps,
-        updates=steps * train.inner_epochs,
+        updates=steps * train.updates,
         steps_epoch=steps_epoch,
         rows_dropped=dropped,
         epochs=steps / steps_epoch,

@@ -4,13 +4,76 @@ that costs as much as tokens. TRL has shuffled the batch by then; which rows mak
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
+from trl import GRPOConfig
 
 from grpo_cli.algorithm.dead_rows import PER_TOKEN
 
 Rows = dict[str, Any]
+
+
+@dataclass
+class MiniBatches:
+    """The optimizer steps that one batch is used up in: `count` mini-batches, `epochs` times.
+
+    TRL shuffles a batch once; here each further pass deals its rows out anew, as PPO does, by a chance that depends on the
+    step and the pass. A mini-batch without a row that teaches something makes no update (Adam would go on by its momentum)
+    and is counted; the learning rate goes on all the same, on all ranks alike.
+    """
+
+    count: int
+    epochs: int
+    micro: int
+    """Micro-batches of each."""
+    empty: list[bool] = field(default_factory=list)
+    passed: int = 0
+
+    @classmethod
+    def of(cls, args: GRPOConfig) -> MiniBatches:
+        """As TRL's settings have it."""
+        micro = args.gradient_accumulation_steps
+        return cls(args.steps_per_generation // micro, args.num_iterations, micro)
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps on a batch."""
+        return self.count * self.epochs
+
+    def again(self, micro_steps: int) -> int:
+        """Which further pass over a batch begins after so many micro-batches; 0 where none does."""
+        done, within = divmod(micro_steps, self.count * self.micro)
+        return done % self.epochs if self.count > 1 and not within else 0
+
+    def look(self, batches: list[Rows], largest: Callable[[int], int]) -> None:
+        """Note which mini-batches hold only rows of zero advantage, on all ranks; `largest` of a number over them."""
+        windows = [batches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
+        self.empty = [largest(sum(int(batch["advantages"].any()) for batch in w)) == 0 for w in windows]
+
+    def passes(self, micro_steps: int, model: nn.Module) -> bool:
+        """Whether the mini-batch that ended after so many micro-batches makes no update; its gradients are thrown away."""
+        at = (micro_steps - 1) // self.micro % self.count
+        if not self.empty or not self.empty[at]:
+            return False
+        self.passed += 1
+        model.zero_grad(set_to_none=True)  # an optimizer passes over parameters without a gradient
+        return True
+
+    def metrics(self) -> dict[str, float]:
+        """`updates/empty` since the last call, where a batch has several mini-batches."""
+        passed, self.passed = self.passed, 0
+        return {"updates/empty": passed} if self.count > 1 else {}
+
+
+def reshuffled(batches: list[Rows], seed: int) -> list[Rows]:
+    """The same rows dealt out anew to as many micro-batches of the same size."""
+    rows = sum(len(batch["sample"]) for batch in batches)
+    chance = torch.Generator().manual_seed(seed)
+    return _dealt(batches, torch.randperm(rows, generator=chance).tolist())
 
 
 def may_sort(loss: str, extras: list[str]) -> bool:

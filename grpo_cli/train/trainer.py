@@ -42,6 +42,7 @@ from grpo_cli.train.kl_monitor import KlWatch
 from grpo_cli.train.kl_penalty import add_reference
 from grpo_cli.train.learn import Updates, hooked_loss
 from grpo_cli.train.loop import Loop
+from grpo_cli.train.micro_batches import MiniBatches
 from grpo_cli.train.nonfinite import NonFinite, Norm
 from grpo_cli.train.step import Before
 from grpo_cli.train.trl_hooks import (
@@ -91,7 +92,7 @@ class Trainer(ShardedTrainer):
         self.reference = Reference(whole) if self.objective.needs_reference else None
         watch = recipe.monitor.kl
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
-        places = ["-"] * (recipe.sample.prompts * (args.max_steps // args.num_iterations + 2))
+        places = ["-"] * (recipe.sample.prompts * (args.max_steps // recipe.train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
         absolute = needs_positions(model)  # asked while the weights are whole
         super().__init__(
@@ -112,6 +113,7 @@ class Trainer(ShardedTrainer):
         self.fused = fused_operations(self, model, args)
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
+        self.mini = MiniBatches.of(args)
         self.updates = Updates(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -191,8 +193,9 @@ class Trainer(ShardedTrainer):
         before: list[Batch] | None = self._buffered_inputs  # type: ignore[has-type]
         inputs: Batch = super()._prepare_inputs(generation_batch)
         held: list[Batch] = self._buffered_inputs  # type: ignore[has-type]
-        if held is not before:
-            self._buffered_inputs = dealt(self, held)
+        again = self.mini.again(self._step)
+        if held is not before or again:
+            self._buffered_inputs = dealt(self, held, again)
             inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
         return inputs
 
@@ -230,7 +233,9 @@ class Trainer(ShardedTrainer):
         return model
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        norm: Norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if self.mini.passes(self._step, model):
+            return norm
         kept = self.guard.gradient(norm, self.before.step + 1, model)
         if kept is None and norm is not None:
             # a NaN would stay in TRL's running sum for good
@@ -241,8 +246,9 @@ class Trainer(ShardedTrainer):
         if "loss" not in logs:
             return  # the closing summary of transformers' loop; the end card says it better
         self.updates.update(logs, self._metrics["train"])
-        if self.state.global_step % self.num_iterations == 0:  # the batch was trained on as often as asked
-            learned = self.updates.take(skipped_steps=self.guard.skipped, **self.held())
+        if self.state.global_step % self.mini.updates == 0:  # the batch was trained on as often as asked
+            more = self.held() | self.mini.metrics()
+            learned = self.updates.take(skipped_steps=self.guard.skipped, **more)
             super().log(self.loop.close(self.before, learned), start_time)
 
     def train_state(self) -> TrainState:

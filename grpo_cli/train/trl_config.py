@@ -12,7 +12,7 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.distributed.sharding import set_precision, trainer_fields
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.engine import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
@@ -60,10 +60,11 @@ HOOKED = {
 
 @dataclass(frozen=True)
 class Batching:
-    """Completions a forward pass, forward passes an optimizer step."""
+    """Completions a forward pass, forward passes an optimizer step, and the mini-batches that a batch is used up in."""
 
     micro: int
     accumulate: int
+    parts: int = 1
 
 
 def check_hooks() -> None:
@@ -81,15 +82,26 @@ def check_hooks() -> None:
 
 
 def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: int = 1) -> Batching:
-    """The micro-batch: the recipe's, else everything at once on a CPU, else what fits a token budget on a GPU."""
-    total = recipe.sample.prompts * recipe.sample.group // world
+    """The micro-batch: the recipe's, else everything at once on a CPU, else what fits a token budget on a GPU.
+
+    Raises:
+        RecipeError: the completions of a process do not divide into the mini-batches and micro-batches of the recipe.
+    """
+    own, parts = recipe.sample.prompts * recipe.sample.group // world, recipe.train.mini_batches
     micro = recipe.sample.micro_batch
+    if parts > 1 and own % (parts * (micro or 1)):
+        raise RecipeError(
+            f"{own} completions on each of {world} processes do not divide into {parts} mini-batches"
+            + (f" of micro-batches of {micro}" if micro else ""),
+            hint="change `train.mini_batches`, `sample.micro_batch`, `sample.prompts` or `sample.group`",
+        )
+    total = own // parts
     if micro is None:
         most = total
         if device.type == "cuda":
             most = max(1, GPU_TOKENS_A_FORWARD // (longest_prompt + recipe.sample.max_tokens))
         micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
-    return Batching(micro, total // micro)
+    return Batching(micro, total // micro, parts)
 
 
 def grpo_config(
@@ -106,13 +118,14 @@ def grpo_config(
         "output_dir": str(folder),
         "per_device_train_batch_size": batch.micro,
         "gradient_accumulation_steps": batch.accumulate,
+        "steps_per_generation": batch.accumulate * batch.parts,
         "num_generations": recipe.sample.group,
         "num_iterations": train.inner_epochs,
         "max_completion_length": recipe.sample.max_tokens,
-        "max_steps": train.steps * train.inner_epochs,
+        "max_steps": train.steps * train.updates,
         "learning_rate": train.lr,
         "lr_scheduler_type": scheduler(train.schedule),
-        "warmup_steps": (train.lr_warmup_steps or 0) * train.inner_epochs,
+        "warmup_steps": (train.lr_warmup_steps or 0) * train.updates,
         "max_grad_norm": train.max_grad_norm,
         "temperature": recipe.sample.temperature,
         "beta": 0.0,  # set around TRL's loss only: the reference is ours, not a second download

@@ -13,14 +13,16 @@ from grpo_cli.algorithm.loss import Objective
 from grpo_cli.distributed.sharding import mark_whole
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.recipe.whole_batch import acts_on_every_row
+from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.swaps import Swap
 from grpo_cli.rollout.fused.update import update_swaps
 from grpo_cli.rollout.logprobs import can_share
-from grpo_cli.train.micro_batches import by_length, may_sort
+from grpo_cli.train.micro_batches import MiniBatches, by_length, may_sort, reshuffled
 from grpo_cli.train.old_logprobs import are_exact
 from grpo_cli.train.packed.prove import difference, replay_difference, unfit
 from grpo_cli.train.packed.score import Numbers
 from grpo_cli.train.packed.source import PackedSource
+from grpo_cli.train.step import Before
 from grpo_cli.train.trl_hooks import Batch, FromShared, FromTrl, LogProbSource
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class Dealing(Protocol):
     objective: Objective
     packed: PackedSource | None
     sorts: bool
+    mini: MiniBatches
+    before: Before
 
 
 def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
@@ -99,13 +103,22 @@ def packed_source(
     return PackedSource(model, numbers, say, FromTrl(absolute), captures=uncaptured is None)
 
 
-def dealt(trainer: Dealing, batches: list[Batch]) -> list[Batch]:
-    """The rows of each optimizer step in the micro-batches that cost least."""
-    window = trainer.args.gradient_accumulation_steps
+def dealt(trainer: Dealing, batches: list[Batch], again: int) -> list[Batch]:
+    """The rows of each optimizer step in the micro-batches that cost least; `again` is the further pass over the batch that
+    begins, 0 where it is new."""
+    window, drops = trainer.args.gradient_accumulation_steps, trainer.objective.drop_dead
+    if again:
+        batches = reshuffled(
+            batches, step_seed(trainer.loop.recipe.train.seed, trainer.before.step + 1) + again
+        )
     if trainer.packed is not None:
         group = trainer.loop.recipe.sample.group if trainer.sorts else None
-        return trainer.packed.deal(batches, window, group, trainer.objective.drop_dead)
-    return by_length(batches, window) if trainer.sorts else batches
+        batches = trainer.packed.deal(batches, window, group, drops)
+    elif trainer.sorts:
+        batches = by_length(batches, window)
+    if trainer.mini.count > 1 and drops:
+        trainer.mini.look(batches, trainer.loop.ranks.largest)
+    return batches
 
 
 def _keeps_rows(trainer: ShardedTrainer, loop: Loop, args: GRPOConfig) -> str | None:

@@ -63,7 +63,11 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     collect = SimpleNamespace(engine=SimpleNamespace(exact_logps=False))
     loop: Any = SimpleNamespace(recipe=made, generation=0, ranks=Ranks(), collect=collect)
     args = grpo_config(
-        made, Path(mkdtemp()), Batching(4 // micro_batches, micro_batches), torch.device("cpu"), False
+        made,
+        Path(mkdtemp()),
+        Batching(4 // micro_batches, micro_batches // made.train.mini_batches, made.train.mini_batches),
+        torch.device("cpu"),
+        False,
     )
     built = Trainer(
         loop, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None

@@ -67,6 +67,7 @@ def what(run: Path) -> dict[str, Any]:
 METHODS = {
     "default": [],
     "two passes": ["train.inner_epochs=2"],
+    "mini-batches": ["train.mini_batches=4", "train.inner_epochs=2", "sample.micro_batch=2"],
     "history": ["train.select=greso", "train.dead_groups=resample", "monitor.kl.every=2"],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }

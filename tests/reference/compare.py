@@ -45,6 +45,8 @@ class Case:
     """Of the verifiers, in order."""
     normalises: bool = False
     """`reward_combine: normalise_then_sum`."""
+    parts: int = 1
+    """Mini-batches of a batch."""
     gamma: float | None = None
     """`credit: gigpo`, with this discount."""
     keep: int | None = None
@@ -81,6 +83,7 @@ class Case:
             t.mask_truncated,
             tuple(spec.weight for spec in recipe.verify.values()),
             t.reward_combine == "normalise_then_sum",
+            t.mini_batches,
             (t.credit.gamma or 0.95) if t.credit else None,
             t.prune.keep if t.prune else None,
             t.prune.by if t.prune else "advantage",
@@ -123,11 +126,11 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
             answers = _answers(model, said, old, ref, advantages, pruned, case)
-            want = model.gradient(_loss(answers, micro, case.method))
+            want = model.gradient(_loss(answers, micro, case.method, case.parts))
             for seen in ranks:
                 got = [u for u in seen.updates if u.batch == batch][at].gradients
                 errors.take("gradient", apart(got, want))
-            shown.setdefault(batch, []).append(_shown(answers, case))
+            shown.setdefault(batch, []).append(_shown([answers[p] for rows in micro for p in rows], case))
     for batch, parts in shown.items():
         for name, key in (("kl", "kl"), ("clip", "clip/total"), ("entropy", "entropy")):
             known = [part[name] for part in parts if name in part]
@@ -268,17 +271,19 @@ def _answers(
     return found
 
 
-def _loss(answers: list[Answer], micro: list[list[int]], method: Method) -> Tensor:
+def _loss(answers: list[Answer], micro: list[list[int]], method: Method, parts: int) -> Tensor:
     """The objective of one optimizer step, to be minimised."""
     total = torch.zeros((), dtype=torch.float64)
     mates = {place: [answers[p] for p in rows] for rows in micro for place in rows}
-    for place, answer in enumerate(answers):
+    for place in sorted(mates):
+        answer = answers[place]
         if answer.counts:
-            factor = weight(answer, answers, mates[place], len(micro), method)
+            factor = weight(answer, answers, mates[place], len(micro), method, parts)
             total = total + factor * torch.stack(token_losses(answer, method)).sum()
     if method.entropy:
-        every = torch.stack([h for answer in answers if answer.counts for h in answer.entropy])
-        total = total - method.entropy * every.mean()
+        here = [h for place in mates if answers[place].counts for h in answers[place].entropy]
+        tokens = sum(len(answer.entropy) for answer in answers if answer.counts)
+        total = total - method.entropy * parts * torch.stack(here).sum() / tokens
     return total
 
 

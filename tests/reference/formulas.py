@@ -257,15 +257,23 @@ def is_clipped(answer: Answer, method: Method) -> list[bool]:
 
 
 def weight(
-    answer: Answer, batch: Sequence[Answer], mates: Sequence[Answer], batches: int, method: Method
+    answer: Answer,
+    batch: Sequence[Answer],
+    mates: Sequence[Answer],
+    batches: int,
+    method: Method,
+    parts: int = 1,
 ) -> float:
     """What a token of `answer` is multiplied with before everything is summed.
 
     grpo, sapo, gspo: mean over answers of the mean over tokens (DeepSeekMath). dapo, cispo, vespo: mean over all tokens
     (DAPO). dr_grpo: a constant length (Dr. GRPO). luspo: mean over answers of their sum (LUSPO, arXiv 2602.05261).
     bnpo: mean over the tokens of its micro-batch (`mates`), of which there are `batches`.
+
+    Where the batch is used up in several mini-batches (`parts`), each is normalised by what one of them holds on average, so
+    that a token weighs the same in all.
     """
-    n = sum(not b.pruned for b in batch)
+    n = sum(not b.pruned for b in batch) / parts
     if method.loss in ("grpo", "sapo"):
         return 1 / (n * len(answer.lp))
     if method.loss == "luspo":
@@ -274,4 +282,4 @@ def weight(
         return 1 / (n * method.max_tokens)
     if method.loss == "bnpo":
         return 1 / (max(sum(len(m.lp) for m in mates if m.counts), 1) * batches)
-    return 1 / sum(len(b.lp) for b in batch if b.counts)
+    return parts / sum(len(b.lp) for b in batch if b.counts)

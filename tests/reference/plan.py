@@ -28,7 +28,16 @@ class Planned:
 
 def planned() -> list[Planned]:
     """The whole suite."""
-    return [*_presets(), *_kl(), *_advantages(), *_turns(), *_families(), *_tiny(), *_ranks()]
+    return [
+        *_presets(),
+        *_kl(),
+        *_advantages(),
+        *_turns(),
+        *_mini_batches(),
+        *_families(),
+        *_tiny(),
+        *_ranks(),
+    ]
 
 
 def _run(part: str, *words: str, family: str = "llama", ranks: int = 1, **changes: Any) -> Planned:
@@ -137,6 +146,29 @@ def _turns() -> Iterator[Planned]:
     sample = {"max_tokens": 14, "micro_batch": 5}
     yield _run("turns", "two ranks", ranks=2, train=train, sample=sample)
     yield _run("turns", "two ranks k3", ranks=2, train=methods["k3"] | {"credit": "gigpo"}, sample=sample)
+
+
+def _mini_batches() -> Iterator[Planned]:
+    """Several optimizer steps on parts of a batch, once and twice, in one piece each and in several, alone and on two ranks."""
+    methods: dict[str, dict[str, Any]] = {
+        "dapo": {},
+        "grpo": {"loss": "grpo"},
+        "dr_grpo": {"loss": "dr_grpo", "dead_groups": "keep"},
+        "cispo": {"loss": "cispo", "clip": {"cap": 1.05}},
+        "sapo": {"loss": "sapo"},
+        "gspo": {"algorithm": "gspo", "inner_epochs": 1},
+        "k2": {"kl": {"beta": 0.2, "estimator": "k2"}, "dead_groups": "keep"},
+        "entropy": {"dead_groups": "keep", "trl": {"entropy_coef": 0.1}},
+        "twice": {"inner_epochs": 2},
+    }
+    for name, changes in methods.items():
+        for micro in (1, 5) if name != "entropy" else (5,):
+            train = {"mini_batches": 4, **changes}
+            yield _run("mini-batches", name, f"mb{micro}", train=train, sample={"micro_batch": micro})
+    train = {"mini_batches": 2, "inner_epochs": 2, "steps": 1}
+    yield _run("mini-batches", "two ranks", ranks=2, train=train, sample={"micro_batch": 5})
+    credit = {"credit": "gigpo", "mini_batches": 4}
+    yield _run("mini-batches", "turns", train=credit, sample={"max_tokens": 14, "micro_batch": 5})
 
 
 def _families() -> Iterator[Planned]:

@@ -86,7 +86,7 @@ def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: PromptLen
     prompt = lengths.mean if lengths else 0.0
     tokens = plan.completions_step * (prompt + recipe.sample.max_tokens)
     passes = {"generate": 2, "update": 6 * recipe.train.inner_epochs}
-    if recipe.train.inner_epochs > 1:
+    if recipe.train.updates > 1:
         passes["old log-probs"] = 2
     if recipe.train.kl.beta > 0:
         passes["reference"] = 2

@@ -44,7 +44,7 @@ class Budget:
             max(run.step_numbers, default=0),
             drawn,
             run.recipe.get("sample.max_tokens"),
-            run.recipe.get("train.inner_epochs", 1),
+            run.recipe.get("train.inner_epochs", 1) * run.recipe.get("train.mini_batches", 1),
         )
 
     def text(self) -> str:

@@ -38,7 +38,7 @@ OURS: dict[str, str] = {
     "gradient_accumulation_steps": "sample.micro_batch",
     "auto_find_batch_size": "sample.micro_batch",
     "generation_batch_size": "sample.prompts",
-    "steps_per_generation": "sample.prompts",
+    "steps_per_generation": "train.mini_batches",
     "num_generations": "sample.group",
     "max_completion_length": "sample.max_tokens",
     "temperature": "sample.temperature",
@@ -153,7 +153,8 @@ OTHERS: dict[str, str] = {
     "norm_adv_by_std_in_grpo": "train.scale",
     "overlong_buffer": "train.overlong",
     "filter_groups": "train.dead_groups",
-    "ppo_mini_batch_size": "train.inner_epochs",
+    "ppo_mini_batch_size": "train.mini_batches",
+    "num_mini_batches": "train.mini_batches",
     # preferences
     "rounds": "train.steps",
     "simpo_gamma": "prefer.gamma",

@@ -117,6 +117,7 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             f"`sample.micro_batch` {s.micro_batch} does not divide {s.prompts} prompts x {s.group} = {total}",
             f"these near it do: {', '.join(map(str, near))}",
         )
+    yield from _mini_batches(recipe, total)
     off = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     changed = [name for name, neutral in off.items() if getattr(s, name) != neutral]
     if changed and not s.off_policy_ok:
@@ -140,6 +141,22 @@ def _sampling(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
     if s.vllm and s.engine in ("graph", "transformers"):
         yield RecipeFinding(("sample", "vllm"), f"`sample.vllm` has no effect with `engine: {s.engine}`")
+
+
+def _mini_batches(recipe: Recipe, total: int) -> Iterator[RecipeFinding]:
+    parts, micro = recipe.train.mini_batches, recipe.sample.micro_batch
+    if total % parts:
+        yield RecipeFinding(
+            ("train", "mini_batches"),
+            f"`train.mini_batches` {parts} does not divide {total} completions a step",
+            f"these do: {', '.join(str(n) for n in range(1, total + 1) if total % n == 0)}",
+        )
+    elif micro is not None and total % micro == 0 and total // parts % micro:
+        yield RecipeFinding(
+            ("sample", "micro_batch"),
+            f"`sample.micro_batch` {micro} does not divide a mini-batch of {total // parts} completions",
+            "lower it, or lower `train.mini_batches`",
+        )
 
 
 def _model(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:

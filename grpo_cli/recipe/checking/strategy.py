@@ -52,6 +52,12 @@ def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
             f"`sample.engine: vllm` does not take weights from `launch.strategy: {strategy}`",
             "leave one of the two out",
         )
+    if recipe.train.mini_batches > 1:
+        yield RecipeFinding(
+            path,
+            f"`train.mini_batches` was not tried with `launch.strategy: {strategy}`, which steps inside its own engine",
+            "leave one of the two out",
+        )
     if recipe.model.load_in_4bit:
         yield RecipeFinding(
             path,

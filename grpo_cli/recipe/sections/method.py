@@ -153,8 +153,9 @@ class Train(Section):
     algorithm: Algorithm = "default"
     """A named method of `rl`, see `grpo explain NAME`."""
     steps: Count = 0
-    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them `inner_epochs` times (with
-    `method: prefer`, `prefer.epochs` times over their pairs: a step is a round). Left out, as many as `epochs` take."""
+    """Steps: each draws `sample.prompts` x `sample.group` completions and learns from them in `inner_epochs` x
+    `mini_batches` optimizer steps (with `method: prefer`, `prefer.epochs` times over their pairs: a step is a round). Left out,
+    as many as `epochs` take."""
     epochs: Above0 | None = None
     """Instead of `steps`: how often the training rows are gone through, as many steps as they fill each time."""
     lr: Above0
@@ -165,6 +166,9 @@ class Train(Section):
     """How the rate falls after that."""
     max_grad_norm: Above0 = 1.0
     """Longest gradient; longer ones are scaled down."""
+    mini_batches: Whole = 1
+    """Optimizer steps that a pass over a batch is divided into. Above 1 all but the first are off-policy, as further passes
+    are; each pass deals the completions out anew."""
     inner_epochs: Whole = 1
     """Passes over each batch of completions. Above 1 the ratio and its clip begin to matter."""
     loss: Loss = "dapo"
@@ -204,3 +208,8 @@ class Train(Section):
     """Seed of sampling, order and adapters."""
     trl: dict[str, Any] = Field(default_factory=dict)
     """Any other field of TRL's `GRPOConfig`, by its own name."""
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps on each batch."""
+        return self.inner_epochs * self.mini_batches
