@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from accelerate.utils import gather
 from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
@@ -29,7 +28,6 @@ from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.loss import Objective
-from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
 from grpo_cli.policy.positions import needs_positions
@@ -38,6 +36,7 @@ from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_b
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.swaps import swapped
 from grpo_cli.rollout.vllm.server import ServerLost
+from grpo_cli.train.credit.batch import put_credit
 from grpo_cli.train.kl_monitor import KlWatch
 from grpo_cli.train.kl_penalty import add_reference
 from grpo_cli.train.learn import Updates, hooked_loss
@@ -131,7 +130,7 @@ class Trainer(ShardedTrainer):
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
         self.before = self._measured(self.before, out, samples)
-        return self._credited(self.before, out, samples.places)
+        return put_credit(out, self.before.credit, samples.places, prunes=self.objective.kept < 1)
 
     def _begin(self) -> Before:
         self.catch_up()
@@ -156,16 +155,6 @@ class Trainer(ShardedTrainer):
         penalty_PG = penalty.cpu().view(before.credit.kept_PG.shape)
         return replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
 
-    def _credited(self, before: Before, out: Batch, places: range) -> Batch:
-        """The batch with what each of its samples is worth."""
-        own, credit, mask = slice(places.start, places.stop), before.credit, loss_mask(out)
-        out["advantages"] = credit.rows(own, mask.shape[1]).to(out["advantages"])
-        if self.objective.kept < 1:
-            counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)
-            out["num_items_in_batch"] = gather(counted.sum()).sum()
-        out["sample"] = torch.arange(places.start, places.stop, device=mask.device)
-        return out
-
     @property
     def samples(self) -> Samples:
         """This rank's part of the batch."""
@@ -185,7 +174,7 @@ class Trainer(ShardedTrainer):
         completions: list[Prompt],
         completion_ids_list: list[list[int]],
     ) -> torch.Tensor:
-        """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `_credited` replaces."""
+        """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `put_credit` replaces."""
         rewards = [reward for group in self.before.groups for reward in group.rewards]
         return torch.tensor(rewards, device=self.accelerator.device).unsqueeze(1)
 

@@ -38,7 +38,7 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         return
     assert recipe.prefer is not None
     yield from _section(recipe.prefer)
-    for key in (*RL_ONLY, "reward_combine", "inner_epochs"):
+    for key in (*RL_ONLY, "reward_combine", "inner_epochs", "mini_batches"):
         if said(("train", key)):
             hint = "say `prefer.epochs`" if key == "inner_epochs" else f"leave `train.{key}` out"
             yield RecipeFinding(
