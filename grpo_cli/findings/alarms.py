@@ -109,12 +109,35 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
     found = []
     for name in parts:
         known = measured(history, f"reward/{name}/mean")
-        if len(known) < limits.window or max(known) - min(known) > 1e-12:
+        if len(known) < limits.window or max(known) - min(known) > 1e-12 or _are_mixed(history, name):
             continue
         text = f"`{name}` gave every sample of all {len(known)} steps {known[0]:g}: it teaches nothing"
         hint = f"read the reasons of `verify.{name}` in the samples: can it give anything else?"
         found.append(finding_at("W45", history, text, hint))
     return found
+
+
+def _are_mixed(history: History, name: str) -> bool:
+    """Whether some step had right answers beside others: equal means of such steps are chance, not one constant."""
+    counts = ((m.get(f"verify/{name}/right"), m.get(f"verify/{name}/calls")) for m in history)
+    return any(right and calls and right < calls for right, calls in counts)
+
+
+class ConstantParts:
+    """W45 while a run goes on: said once, when the parts have been constant for as long as a rule looks back."""
+
+    def __init__(self, parts: Sequence[str], limits: Limits | None = None) -> None:
+        self.parts, self.limits = parts, limits or Limits()
+        self._history: list[Metrics] = []
+
+    def step(self, metrics: Metrics) -> list[Finding]:
+        """What is newly found after this step."""
+        if len(self._history) >= self.limits.window:
+            return []
+        self._history.append(metrics)
+        if len(self._history) < self.limits.window:
+            return []
+        return constant_parts(self._history, self.parts, self.limits)
 
 
 def gold_gap(evaluations: History) -> Finding | None:

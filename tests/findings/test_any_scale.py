@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grpo_cli.findings.alarms import Alarms, alarms_over_run
+from grpo_cli.findings.alarms import Alarms, ConstantParts, alarms_over_run
 from grpo_cli.findings.finding import Limits, reward_scale
 from grpo_cli.findings.health import findings
 
@@ -45,6 +45,23 @@ def test_a_part_that_is_constant_from_the_start_is_named() -> None:
     assert not [f for f in alarms_over_run(history[:5], [], recipe) if f.code == "W45"]
     unpaid = recipe | {"verify.form.weight": 0.0}
     assert not [f for f in alarms_over_run(history, [], unpaid) if f.code == "W45"]
+
+
+def test_steps_of_equal_means_that_hold_right_and_wrong_answers_are_no_constant() -> None:
+    recipe = {"verify.form.weight": 0.2}
+    counts = {"verify/form/right": 4, "verify/form/calls": 8}
+    assert not alarms_over_run(steps(12, **{"reward/form/mean": 0.5}, **counts), [], recipe)
+    found = alarms_over_run(
+        steps(12, **{"reward/form/mean": 1.0}, **counts | {"verify/form/right": 8}), [], recipe
+    )
+    assert [f.code for f in found] == ["W45"]
+
+
+def test_a_constant_part_is_said_once_while_the_run_goes_on() -> None:
+    constant, said = ConstantParts(["form", "math"]), []
+    for metrics in steps(30, **{"reward/form/mean": 0.0, "reward/math/mean": [i / 30 for i in range(30)]}):
+        said += constant.step(metrics)
+    assert [(f.code, f.step) for f in said] == [("W45", Limits().window)] and "`form`" in said[0].text
 
 
 def test_a_part_is_full_at_its_right_at() -> None:

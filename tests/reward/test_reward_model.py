@@ -66,6 +66,19 @@ def test_labels_give_probabilities_that_sum_to_one(tmp_path: Path) -> None:
     )
 
 
+def test_a_model_without_a_trained_head_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    saved = save(tmp_path, labels=1)
+    weights = load_file(saved / "model.safetensors")
+    del weights["score.weight"]
+    save_file(weights, saved / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        Unavailable, match=r"lacks 1 tensors, first `score.weight`: its scores would be random"
+    ):
+        scores(saved, ["good"])
+
+
 def test_long_texts_are_over_limit_and_odd_ones_are_read(folder: Path) -> None:
     assert scores(folder, ["good " * 100], max_tokens=20) == [0.0]
     assert None not in scores(folder, ["\ud800", "", "\x00"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.display.protocol import Display
-from grpo_cli.findings.alarms import MONITORS, Alarms
+from grpo_cli.findings.alarms import MONITORS, Alarms, ConstantParts
 from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.gold import trusted_score
@@ -39,6 +39,7 @@ class Alarmed:
         self.actions = recipe.monitor.on_alarm
         parts = {n: spec.right_at for n, spec in recipe.verify.items() if spec.weight and not spec.primary}
         self.alarms, self.health = Alarms(parts), Health()
+        self.constant = ConstantParts([name for name, spec in recipe.verify.items() if spec.weight])
         self.raised: list[Finding] = []
         self.action: str | None = None
         self.told: set[tuple[str, int]] = set()
@@ -49,13 +50,14 @@ class Alarmed:
             last = max((int(m["step"]) for m in lines), default=0)
             for metrics in filter(is_step, lines):
                 self.health.step(metrics)
+                self.constant.step(metrics)
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 
     def step(self, metrics: Metrics) -> None:
         """A step was recorded."""
         if not self.looks:
             return
-        for finding in self.health.step(metrics):
+        for finding in [*self.health.step(metrics), *self.constant.step(metrics)]:
             self.display.note("warn", finding.text, f"{finding.hint}  [{finding.code}]")
         for finding in self.alarms.step(metrics):
             self._raise(finding)
