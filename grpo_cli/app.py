@@ -17,6 +17,7 @@ from grpo_cli.commands.files.schema import schema
 from grpo_cli.commands.look.doctor import doctor
 from grpo_cli.commands.look.explain import explain
 from grpo_cli.commands.look.report import report
+from grpo_cli.commands.look.runs import runs
 from grpo_cli.commands.look.watch import watch
 from grpo_cli.commands.work.audit import audit
 from grpo_cli.commands.work.check import check
@@ -61,6 +62,7 @@ app.command()(pairs)
 app.command()(check)
 app.add_typer(audit, name="audit")
 app.command()(watch)
+app.add_typer(runs, name="runs")
 app.command()(report)
 app.command()(explain)
 app.command()(doctor)

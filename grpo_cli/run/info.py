@@ -70,7 +70,7 @@ class Card:
 
 def info_of(folder: RunFolder) -> RunInfo:
     """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable."""
-    recipe, manifest = _recipe_of(folder), folder.manifest()
+    recipe, manifest = recipe_of(folder), folder.manifest()
     sample, train, model = (_section(recipe, key) for key in ("sample", "train", "model"))
     sources = [
         RewardSource(name, float(options.get("weight", 1.0)), bool(options.get("primary")))
@@ -96,7 +96,8 @@ def info_of(folder: RunFolder) -> RunInfo:
     )
 
 
-def _recipe_of(folder: RunFolder) -> dict[str, Any]:
+def recipe_of(folder: RunFolder) -> dict[str, Any]:
+    """The saved recipe, unchecked; empty where it cannot be read."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
