@@ -15,9 +15,14 @@ from grpo_cli.recipe.reading.load import find, load
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import RECIPE, STATE
 from grpo_cli.resilience.starts import newest_checkpoint
+from grpo_cli.run.find import LAST, find_run, list_runs
+from grpo_verifiers.names import nearest
 
 if TYPE_CHECKING:
     import torch
+
+
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,8 @@ class Place:
 
 
 def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
-    """What `named` means: a checkpoint folder, a run folder (its newest whole checkpoint), or a model by name.
+    """What `named` means: a checkpoint folder, a run (its folder, its name under `runs/`, or `last`; its newest whole checkpoint
+    is taken), or a model by name.
 
     Raises:
         RecipeError: no recipe in the folder and none given.
@@ -39,6 +45,8 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     """
     folder: Path | None = Path(named).expanduser()
     assert folder is not None
+    if not folder.exists() and (named == LAST or (Path(RUNS) / named / "run.json").is_file()):
+        folder = find_run(named, RUNS).path
     if (folder / "run.json").is_file():
         folder = newest_checkpoint(folder).path
     if not folder.is_dir():
@@ -46,7 +54,9 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     if recipe is not None:
         return Place(named, load(recipe, sets), find(recipe).parent, folder)
     if folder is None or not (folder / RECIPE).is_file():
-        raise RecipeError(f"`{named}` holds no recipe", hint="give one with `--recipe FILE`")
+        near = nearest(named, [run.name for run in list_runs(Path(RUNS))], 0.6) if folder is None else None
+        hint = f"did you mean the run `{near}`?" if near else "give one with `--recipe FILE`"
+        raise RecipeError(f"`{named}` holds no recipe", hint=hint)
     base = None
     if (folder / STATE).is_file():
         base = json.loads((folder / STATE).read_text()).get("base")

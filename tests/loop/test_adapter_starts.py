@@ -189,3 +189,22 @@ def test_an_adapter_that_lacks_tensors_or_has_others_is_refused(adapter: Path, t
 def test_a_base_beside_a_whole_model_means_nothing(base: Path) -> None:
     with pytest.raises(RecipeError, match=r"`model.base`"):
         load_model(Model(path=str(base), base="other"), device=CPU, seed=0)
+
+
+def test_a_run_can_be_named_where_a_checkpoint_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (trained(tmp_path, name, {"path": "builtin:tiny"}, steps=1) for name in ("one", "two"))
+    monkeypatch.chdir(tmp_path)
+    assert find_place("one", None, []).folder == Path("runs/one/checkpoints/step-000001")
+    assert find_place("last", None, []).folder == Path("runs/two/checkpoints/step-000001")
+    assert find_place(str(one.path), None, []).folder == one.checkpoint_path(1)
+    with pytest.raises(RecipeError) as caught:
+        find_place("onne", None, [])
+    assert "did you mean the run `one`?" in caught.value.hint
+    write_folder("last", tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert two.path.is_dir()
+    monkeypatch.chdir(tmp_path / "out")
+    with pytest.raises(DataError, match="no run under"):
+        find_place("last", None, [])

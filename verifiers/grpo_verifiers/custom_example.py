@@ -3,7 +3,9 @@
 
 def verify(completion: str, answer: int) -> bool | float:
     """Right where the completion is the number; half the score for one off."""
-    found = int(completion)  # raises on anything else, which makes the completion wrong
+    if not completion.strip().lstrip("+-").isdecimal():
+        return False  # an exception would make it wrong too, and be told once
+    found = int(completion)
     if abs(found - answer) == 1:
         return 0.5
     return found == answer

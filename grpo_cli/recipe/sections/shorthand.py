@@ -69,6 +69,10 @@ def _verifier(name: str, value: Json, section: str) -> Json:
         return {}
     if section == "verify" and isinstance(value, str):
         return {"function": value} if name == "python" else {"kind": value}
+    if section == "verify" and isinstance(value, dict) and "python" in value and "kind" not in value:
+        rest = {key: option for key, option in value.items() if key != "python"}
+        said = value["python"]
+        return {"kind": "python"} | (said if isinstance(said, dict) else {"function": said}) | rest
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"weight": value}
     return value

@@ -161,3 +161,18 @@ def test_a_function_is_looked_for_beside_the_recipe_that_names_it(base: Path) ->
     moved.parent.mkdir()
     moved.write_text(to_yaml(recipe))
     assert load(moved) == recipe
+
+
+@pytest.mark.parametrize(
+    "said",
+    ['{python: "a.py:f"}', "{python: {function: a.py:f, timeout_s: 9}}", "{python: a.py:f, weight: 0.5}"],
+)
+def test_a_function_may_stand_under_the_name_of_its_verifier(base: Path, said: str) -> None:
+    recipe = load(base, [f"verify.mine={said}"])
+    one = recipe.verify["mine"]
+    assert (one.kind, one.options["function"]) == ("python", "a.py:f")
+    assert one.weight == (0.5 if "weight" in said else 1.0)
+    assert one.options.get("timeout_s") == (9 if "timeout_s" in said else None)
+    file = base.with_name("short.yaml")
+    file.write_text(f"extends: {base.name}\nverify: {{mine: {said}}}\n")
+    assert load(file).verify["mine"].options["path"] == [str(base.parent.resolve())]

@@ -187,9 +187,7 @@ class PythonVerifier(Verifier):
         return [
             Example("4", {"answer": 4}, "true is right", options),
             Example("5", {"answer": 4}, "any finite number is the reward", options),
-            Example(
-                "four", {"answer": 4}, "it raised, and does not on the gold: the completion is wrong", options
-            ),
+            Example("four", {"answer": 4}, "false is wrong, and so is an exception", options),
         ]
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
