@@ -20,6 +20,23 @@ def files(task: str) -> dict[str, Path]:
     return {path.name: path for path in found}
 
 
+def write_text(file: Path, text: str, overwrite: bool = False) -> Path:
+    """Write one file, making its folder.
+
+    Raises:
+        UsageError: it is there already and `overwrite` is not set.
+        SetupError: it cannot be written.
+    """
+    if file.exists() and not overwrite:
+        raise UsageError(f"`{file}` is there already", hint="name another folder, or say --force")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise SetupError(f"cannot write: {(err.strerror or str(err)).lower()}", place=str(file)) from err
+    return file
+
+
 def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool = False) -> list[Path]:
     """Write the files of a task into a folder, all or none; the paths written.
 

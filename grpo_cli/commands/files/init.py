@@ -14,6 +14,12 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Where to write; made if it is not there.")] = Path(),
     task: Annotated[str, typer.Option(help="math, code, regex, json or custom.")] = "math",
     model: Annotated[str | None, typer.Option(help="The model to name in the recipe.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Turn a GRPO config of TRL, open-r1 or axolotl into a recipe."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
 ) -> None:
     """Write a commented recipe and sample rows to start from.
@@ -22,7 +28,11 @@ def init(
     Examples:
       grpo init sums --task math --model builtin:smollm2-135m
       grpo init mine --task custom
+      grpo init mine --from config_grpo.yaml
     """
+    if config is not None:
+        _from_config(config, folder, model, force)
+        return
     from grpo_cli.starters import DEFAULT_MODEL, TASKS, write
 
     if task not in TASKS:
@@ -30,3 +40,18 @@ def init(
     written = write(task, folder, model or DEFAULT_MODEL, force)
     recipe = next(path for path in written if path.suffix == ".yaml")
     print("\n".join([*(f"wrote {path}" for path in written), f"next: grpo check {recipe}"]))
+
+
+def _from_config(config: Path, folder: Path, model: str | None, force: bool) -> None:
+    from grpo_cli.jobs.init.configs import convert, read_config
+    from grpo_cli.jobs.init.text import as_yaml, listed
+    from grpo_cli.recipe.reading.load import load
+    from grpo_cli.starters import write_text
+
+    made = convert(read_config(config))
+    if model is not None:
+        made.put("model.path", model)
+    recipe = write_text(folder / "recipe.yaml", as_yaml(made, config.name), force)
+    print("\n".join([f"wrote {recipe}", *listed(made)]))
+    load(recipe)
+    print(f"next: grpo check {recipe}")

@@ -1,0 +1,1 @@
+"""`grpo init --from`: a configuration of another trainer as a recipe."""
