@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_cli.api import load_recipe, verify
 from grpo_cli.errors import DataError, RecipeError, UsageError
+from tests.docs.pages import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,11 +51,24 @@ def test_the_module_imports_nothing_heavy() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-@pytest.mark.slow
-def test_a_run_is_trained_and_measured(tmp_path: Path) -> None:
-    from grpo_cli.api import evaluate, train
-
-    recipe = load_recipe("quickstart", ["train.steps=1", f"run.dir={tmp_path}", "run.name=a", "eval.limit=4"])
-    done = train(recipe, base=ROOT / "recipes")
-    assert done["run"]
-    assert evaluate(tmp_path / "a").sampled.records
+def test_the_blocks_of_the_page_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trains a step of the quickstart on its CPU model, and measures the run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
+    known: dict[str, Any] = {}
+    page = list(blocks(ROOT / "docs" / "python-api.md", "python"))
+    assert len(page) == 4
+    for block in page:
+        exec(
+            compile(
+                block.text.replace('"train.steps=1"', '"train.steps=1", "warmup=null"'),
+                "python-api.md",
+                "exec",
+            ),
+            known,
+        )
+    assert known["summary"]["status"] == "done"
+    assert Path(known["summary"]["run"], "metrics.jsonl").is_file()
+    assert len(known["found"].sampled.records) > 0

@@ -25,13 +25,19 @@ ROWS: dict[str, dict[str, Any]] = {
     "DAPO-Math": {"data_source": "math_dapo", "prompt": CHAT, "reward_model": {"ground_truth": "5", "style": "rule-lighteval/MATH_v2"}},
     "SYNTHETIC": {"prompt": "2+3?", "task_type": "verifiable_math", "verification_info": '{"ground_truth": "5"}'},
     "Search-R1": {"id": "train_0", "question": "2+3?", "golden_answers": ["5", "five"]},
+    "KodCode": {"question": "2+3?", "solution": "def f(a, b):\n    return a + b\n", "test": "from solution import f\n\ndef test_f():\n    assert f(2, 3) == 5\n",
+                "test_info": [{"function_name": "f", "parameter_list": "(a, b)"}]},
+    "LeetCodeDataset": {"query": "2+3?", "entry_point": "Solution().f", "starter_code": "class Solution:\n    def f(self, a: int, b: int) -> int:\n        ",
+                        "test": "def check(candidate):\n    assert candidate(a=2, b=3) == 5\n", "prompt": "", "completion": "class Solution:\n    def f(self, a, b):\n        return a + b\n"},
+    "EvalPlus": {"task_id": "HumanEval/0", "prompt": "2+3?", "entry_point": "f", "canonical_solution": "def f(a, b):\n    return a + b\n",
+                 "base_input": [[2, 3]], "plus_input": [[-1, 1]], "atol": 0},
     "NuminaMath": {"source": "amc", "problem": "2+3?", "solution": "2+3 is \\boxed{5}."},
 }  # fmt: skip
 
 
 def test_the_page_has_its_tables() -> None:
     assert len(NAMES) >= 35
-    assert [name for name, _, _ in LAYOUTS] == list(ROWS)
+    assert sorted(name for name, _, _ in LAYOUTS) == sorted(ROWS)
 
 
 @pytest.mark.parametrize(("name", "key"), NAMES)
@@ -49,5 +55,13 @@ def test_a_row_of_the_layout_becomes_a_prompt_with_its_gold(
     assert row.prompt == "2+3?"
     verifier = build(kind)
     assert not audit_golds([row], {kind: verifier}).dropped
-    assert verifier.verify("\\boxed{5}", row.fields).outcome == "right"
-    assert verifier.verify("\\boxed{6}", row.fields).outcome == "wrong"
+    right, wrong = "\\boxed{5}", "\\boxed{6}"
+    if kind == "code":
+        body = (
+            "class Solution:\n    def f(self, a, b):\n        return a {} b"
+            if "Leet" in layout
+            else "def f(a, b):\n    return a {} b"
+        )
+        right, wrong = (f"```python\n{body.format(sign)}\n```" for sign in "+-")
+    assert verifier.verify(right, row.fields).outcome == "right"
+    assert verifier.verify(wrong, row.fields).outcome == "wrong"
