@@ -1,0 +1,145 @@
+"""`grpo runs` on made-up runs: the list, its order, one run, comparisons, and what may be deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from grpo_cli.errors import UsageError
+from grpo_cli.jobs.runs.comparing import compare_runs, differences
+from grpo_cli.jobs.runs.listing import listed, ordered, size_text, table
+from grpo_cli.jobs.runs.removing import removable, remove
+from grpo_cli.jobs.runs.showing import compared_lines, lines_of
+from grpo_cli.jobs.runs.summary import Summary, bytes_of, summarise
+from tests.builders.report_runs import make_run
+
+
+def line(name: str, **values: object) -> Summary:
+    return Summary(name, name, str(values.pop("status", "done")), **values)  # type: ignore[arg-type]
+
+
+def test_a_run_in_one_line(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "one", seed=3)
+    found = summarise(folder)
+    evaluations = [m for m in folder.metrics() if "eval/pass@1" in m]
+    assert (found.name, found.status, found.step, found.steps, found.seed) == ("one", "done", 20, 20, 3)
+    assert (found.start, found.score) == (evaluations[0]["eval/pass@1"], evaluations[-1]["eval/pass@1"])
+    assert found.best == max(m["eval/pass@1"] for m in evaluations)
+    assert found.gain == pytest.approx(found.score - found.start)
+    assert (
+        found.reward
+        == next(m for m in reversed(folder.metrics()) if "reward/total/mean" in m)["reward/total/mean"]
+    )
+    assert found.bytes == sum(f.stat().st_size for f in folder.path.rglob("*") if f.is_file())
+
+
+def test_a_run_without_an_end_runs_until_it_is_silent_for_ten_minutes(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "one")
+    folder.update_manifest(status="running")
+    news = (folder.path / "metrics.jsonl").stat().st_mtime
+    for path in (folder.path / "metrics.jsonl", folder.path / "train.log"):
+        if path.exists():
+            os.utime(path, (news, news))
+    assert summarise(folder, news + 60).status == "running"
+    assert not summarise(folder, news + 60).is_over
+    assert summarise(folder, news + 3600).status == "silent"
+
+
+def test_a_damaged_run_has_a_line_and_does_not_hide_the_others(tmp_path: Path) -> None:
+    make_run(tmp_path, "whole")
+    broken = make_run(tmp_path, "broken")
+    (broken.path / "run.json").write_text("{ not json")
+    found = {one.name: one for one in listed(tmp_path)}
+    assert found["whole"].status == "done"
+    assert found["broken"].status == "unreadable"
+    assert "cannot be read" in found["broken"].reason
+    assert "unreadable" in lines_of(broken)[0]
+
+
+def test_numbers_fall_words_rise_and_what_was_not_measured_is_last_either_way() -> None:
+    runs = [line("b", score=0.2), line("c"), line("a", score=0.9), line("d", score=0.5)]
+    assert [one.name for one in ordered(runs, "score")] == ["a", "d", "b", "c"]
+    assert [one.name for one in ordered(runs, "score", reverse=True)] == ["b", "d", "a", "c"]
+    assert [one.name for one in ordered(runs, "name")] == ["a", "b", "c", "d"]
+    assert [one.name for one in ordered(runs, "name", reverse=True)] == ["d", "c", "b", "a"]
+
+
+def test_an_unknown_order_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        listed(tmp_path, "scroe")
+    assert caught.value.hint == "did you mean `score`?"
+
+
+def test_a_narrow_terminal_loses_the_last_columns_only() -> None:
+    rows = [["run-one", "done", "40/40", "x" * 30]]
+    assert table(("run", "status", "steps", "recipe"), rows)[1].endswith("x" * 30)
+    narrow = table(("run", "status", "steps", "recipe"), rows, 30)
+    assert narrow == ["run      status  steps", "run-one  done    40/40"]
+    assert max(map(len, table(("run", "status", "steps", "recipe"), rows, 5))) > 5
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2.5e9, "2.5 GB"), (3e12, "3 TB")]
+)
+def test_sizes_read_as_disks_are_sold(size: float, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_links_and_vanished_files_count_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("/etc")
+    assert bytes_of(tmp_path) == 5 + (tmp_path / "link").lstat().st_size
+    assert bytes_of(tmp_path / "gone") == 0
+
+
+def test_runs_are_paired_by_held_out_row_and_differing_keys_are_named(tmp_path: Path) -> None:
+    first = make_run(tmp_path, "first", seed=0, learns=False)
+    second = make_run(tmp_path, "second", seed=1, lr="3e-6")
+    summary, (other,) = compare_runs([first, second])
+    assert summary.name == "first"
+    assert {key: b for key, (_, b) in other.differs.items()} == {"train.lr": 3e-6, "train.seed": 1}
+    shares = []
+    for folder in (first, second):
+        groups: dict[str, list[float]] = {}
+        for record in folder.samples(20, "eval"):
+            groups.setdefault(record.row, []).append(float(record.is_right))
+        shares.append({row: sum(g) / len(g) for row, g in groups.items()})
+    gaps = [shares[1][row] - shares[0][row] for row in shares[0]]
+    assert other.paired is not None
+    assert other.paired.difference.n == 16
+    assert other.paired.difference.mean == pytest.approx(sum(gaps) / 16)
+    text = "\n".join(compared_lines(summary, [other]))
+    assert "train.lr   1e-06 → 3e-06" in text
+    assert "n 16 rows, steps 20 and 20" in text
+
+
+def test_runs_without_a_common_row_say_so(tmp_path: Path) -> None:
+    first, second = (make_run(tmp_path, name, hostile=False) for name in ("first", "second"))
+    for path in (second.path / "eval").glob("*.jsonl"):
+        records = [json.loads(text) for text in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(r | {"row": f"x{r['row']}"}) + "\n" for r in records))
+    _, (other,) = compare_runs([first, second])
+    assert (other.paired, other.why) == (None, "no held-out row in common")
+
+
+def test_where_a_run_lies_is_no_difference() -> None:
+    a = {"run": {"dir": "x"}, "train": {"lr": 1, "trl": {}}}
+    b = {"run": {"dir": "y"}, "train": {"lr": 1, "trl": {"weight_decay": 0.1}}}
+    assert differences(a, b) == {"train.trl": ({}, None), "train.trl.weight_decay": (None, 0.1)}
+
+
+def test_a_running_run_is_not_deleted_and_others_are(tmp_path: Path) -> None:
+    done, running = make_run(tmp_path, "done"), make_run(tmp_path, "running")
+    running.update_manifest(status="running")
+    with pytest.raises(UsageError, match="`running` is running"):
+        removable([done, running])
+    assert done.path.exists()
+    found = removable([done])
+    assert remove(found) == found[0].bytes
+    assert not done.path.exists()
+    assert running.path.exists()
+    remove(removable([running], even_running=True))
+    assert not running.path.exists()
