@@ -15,6 +15,7 @@ from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.cost import check_memory, check_precision, check_time
+from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
@@ -150,6 +151,7 @@ class RecipeCheck:
                 of = f" of {more}{read.total:,}" if read.is_sample else ""
                 seen = f"{len(read.rows):,}{of} training rows"
                 yield from check_likeness(self._train.rows, held_out, seen)
+                yield from check_contradictions(self._train.rows, seen)
 
     @property
     def _rows_read(self) -> list[Row]:
@@ -224,6 +226,7 @@ class RecipeCheck:
             "epochs": batches.epochs,
         }
         yield CheckFinding("batches", Level.OK, first, tuple(rest), data)
+        yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
         idle = idle_reuse(self.recipe, batches)
         if idle:
             yield CheckFinding("reuse", Level.WARN, idle, hint=IDLE_HINT)

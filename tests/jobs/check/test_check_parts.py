@@ -312,3 +312,21 @@ def test_check_counts_against_the_context_that_vllm_is_started_with() -> None:
     )
     found = check_lengths(PromptLengths.of([5, 9, 100], 3), recipe, context=1_000)
     assert "1 of 3 are over 88 (context 600 - `sample.max_tokens`)" in found.message
+
+
+def test_a_question_that_a_run_could_learn_by_heart_is_warned_of() -> None:
+    from grpo_cli.data.rows import Row
+    from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
+    from grpo_cli.jobs.check.findings import Level
+
+    one = [Row("0", "one", None, {"answer": 1}, "rows.jsonl:1")]
+    found = check_exposure(one, draws=400)
+    assert found.level is Level.WARN
+    assert found.data == {"draws": 400, "most_copies": 1, "repeated": 0, "exposed": 1}
+    many = [Row(str(i), f"question {i}", None, {"answer": i}) for i in range(100)]
+    assert check_exposure(many, draws=4000).level is Level.OK
+    (finding,) = check_contradictions([*one, Row("1", "ONE", None, {"answer": 2}, "rows.jsonl:2")], "all")
+    assert finding.level is Level.WARN
+    assert finding.lines == ("rows.jsonl:1 says 1 and rows.jsonl:2 says 2",)
+    (finding,) = check_contradictions(many, "all")
+    assert finding.level is Level.OK

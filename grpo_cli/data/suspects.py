@@ -1,0 +1,152 @@
+"""Rows that could teach something else than the set means to, by the data alone: repeated, contradicting, or alone in their template.
+
+A row that is found here is not thereby poisoned: it is one to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from grpo_cli.data.overlap import words
+from grpo_cli.data.rows import Row
+
+MOST_COPIES = 3
+"""More rows than this of one question are said."""
+MOST_EXPOSURE = 0.05
+"""The share of all draws that one question may get, its copies counted."""
+LEAST_DRAWS = 40
+"""A run that draws a question less often than this cannot be led by it."""
+LEAST_TEMPLATE = 20
+"""Rows of a template from which on its golds have a usual shape."""
+RARE_SHAPE = 0.05
+"""The largest share of a template's rows that a shape of gold may have to be rare."""
+
+_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class RareGold:
+    """A row whose gold has another shape than nearly all others of its template."""
+
+    row: int
+    shape: str
+    usual: str
+    share: float
+    """Of the template's rows that have the row's shape."""
+    template_rows: int
+
+
+@dataclass(frozen=True)
+class RowSignals:
+    """What the data alone says; rows by their place."""
+
+    copies: list[int]
+    contradictions: list[tuple[int, ...]]
+    rare: list[RareGold]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> RowSignals:
+        """Look at rows; about linear in their text."""
+        return cls(count_copies(rows), find_contradictions(rows), find_rare_golds(rows))
+
+    @property
+    def repeated(self) -> list[int]:
+        """Rows whose question comes more than `MOST_COPIES` times."""
+        return [row for row, n in enumerate(self.copies) if n > MOST_COPIES]
+
+    def shares(self) -> list[float]:
+        """The expected share of all draws that each row's question gets, where rows are drawn alike."""
+        return [n / len(self.copies) for n in self.copies]
+
+    def exposed(self, draws: int) -> list[int]:
+        """Rows whose question gets too large a share of a run of so many drawn rows."""
+        return [
+            row
+            for row, share in enumerate(self.shares())
+            if share >= MOST_EXPOSURE and share * draws >= LEAST_DRAWS
+        ]
+
+    def contradicting(self) -> set[int]:
+        """Rows that have the question of another row and another gold."""
+        return {row for rows in self.contradictions for row in rows}
+
+
+def count_copies(rows: Sequence[Row]) -> list[int]:
+    """How many rows ask each row's question word for word, itself included.
+
+    Near copies do not count: in a set made from a template every row is one of every other.
+    """
+    asked = [words(row.prompt) for row in rows]
+    counts = Counter(asked)
+    return [counts[text] for text in asked]
+
+
+def find_contradictions(rows: Sequence[Row]) -> list[tuple[int, ...]]:
+    """Rows of one question, word for word, whose golds differ; golds that are lists or missing are not compared."""
+    asked: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        if gold_of_row(row.fields) is not None:
+            asked[words(row.prompt)].append(i)
+    return [
+        tuple(same)
+        for same in asked.values()
+        if len(same) > 1 and len({words(gold_of_row(rows[i].fields) or "") for i in same}) > 1
+    ]
+
+
+def find_rare_golds(rows: Sequence[Row]) -> list[RareGold]:
+    """Rows whose gold is unlike those of their template.
+
+    A template is a prompt with its numbers and capitalised words left open. The shape of a gold has the same open places,
+    and words of the prompt in it are open too: `unknown` and `Maria` are two shapes, `12` and `35` are one.
+    """
+    templates: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        if gold_of_row(row.fields) is not None:
+            templates[_template(row.prompt)].append(i)
+    found: list[RareGold] = []
+    for members in templates.values():
+        if len(members) < LEAST_TEMPLATE:
+            continue
+        shapes = {i: _shape(gold_of_row(rows[i].fields) or "", rows[i].prompt) for i in members}
+        counts = Counter(shapes.values())
+        usual, most = counts.most_common(1)[0]
+        if most < (1 - 2 * RARE_SHAPE) * len(members):
+            continue
+        for i in members:
+            share = counts[shapes[i]] / len(members)
+            if share <= RARE_SHAPE:
+                found.append(RareGold(i, shapes[i], usual, share, len(members)))
+    return sorted(found, key=lambda rare: (rare.share, rare.row))
+
+
+def gold_of_row(fields: Mapping[str, object]) -> str | None:
+    """The gold as text; None where the row has none that is one text or number."""
+    gold = fields.get("answer")
+    if isinstance(gold, bool) or not isinstance(gold, str | int | float):
+        return None
+    return str(gold).strip() or None
+
+
+def _template(prompt: str) -> tuple[str, ...]:
+    return tuple(_open(_TOKEN.findall(prompt)))
+
+
+def _open(tokens: Iterable[str]) -> Iterable[str]:
+    for token in tokens:
+        if _NUMBER.fullmatch(token):
+            yield "0"
+        else:
+            yield "A" if token[0].isupper() else token
+
+
+def _shape(gold: str, prompt: str) -> str:
+    asked = {token for token in _TOKEN.findall(prompt) if token[0].isupper()}
+    return " ".join(
+        "0" if _NUMBER.fullmatch(token) else "A" if token in asked else token.casefold()
+        for token in _TOKEN.findall(gold)
+    )
