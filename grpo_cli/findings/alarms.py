@@ -10,13 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from grpo_cli.findings.canary import canary_alarm
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
 from grpo_cli.findings.gold import gap_alarm
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.drawn import as_drawn
 
-MONITORS = {"W70": "gold", "W33": "entropy", "W22": "length", "W23": "repetition", "W44": "saturation"}
+MONITORS = {
+    "W70": "gold",
+    "W71": "canary",
+    "W33": "entropy",
+    "W22": "length",
+    "W23": "repetition",
+    "W44": "saturation",
+}
 """Which monitor of `monitor.on_alarm` an alarm belongs to."""
 
 KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetition", "group/count", "group/all_wrong", "reward/total/mean", "reward/std")  # fmt: skip
@@ -61,6 +69,11 @@ class Alarms:
         found = gold_gap(self._evaluations)
         return self._raised([found] if found else [], ("W70",), self.limits.silent_evaluations)
 
+    def watched(self, metrics: Metrics) -> list[Finding]:
+        """What is newly alarming after the canary prompts were asked."""
+        found = canary_dropped([metrics])
+        return self._raised([found] if found else [], ("W71",), self.limits.silent_evaluations)
+
     def recall(self, lines: Iterable[Metrics]) -> list[Finding]:
         """See the lines of `metrics.jsonl` that an earlier process of this run wrote; what was raised in them."""
         found: list[Finding] = []
@@ -69,6 +82,8 @@ class Alarms:
                 found += self.step(metrics)
             elif "eval/pass@1" in metrics:
                 found += self.evaluated(metrics)
+            elif "canary/pass@1" in metrics:
+                found += self.watched(metrics)
         return found
 
     def _raised(self, found: Sequence[Finding], codes: Sequence[str], patience: int) -> list[Finding]:
@@ -84,12 +99,15 @@ class Alarms:
         return new
 
 
-def alarms_over_run(steps: History, evaluations: History, recipe: Mapping[str, Any]) -> list[Finding]:
+def alarms_over_run(
+    steps: History, evaluations: History, recipe: Mapping[str, Any], canaries: History = ()
+) -> list[Finding]:
     """The alarms of a whole run, each where it was raised; `recipe` by dotted key. W22 is left to `trends`."""
     parts = {n: float(recipe.get(f"verify.{n}.right_at") or 1.0) for n in rewarded_parts(recipe)}
     alarms = Alarms(parts)
     found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
     found += constant_parts(steps, rewarded(recipe), alarms.limits)
+    found += [finding for metrics in canaries for finding in alarms.watched(metrics)]
     return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
 
 
@@ -151,6 +169,22 @@ def gold_gap(evaluations: History) -> Finding | None:
         return None
     return finding_at(
         "W70", evaluations, said, "read the samples that only the training verifier likes, and mend it"
+    )
+
+
+def canary_dropped(looks: History) -> Finding | None:
+    """W71: prompts that are never trained on are answered right less often than before the first step.
+
+    By more than `monitor.canary.drop`, and significantly so: paired over prompts, corrected for the number of looks.
+    """
+    said = canary_alarm(looks[-1])
+    if said is None:
+        return None
+    return finding_at(
+        "W71",
+        looks,
+        said,
+        "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it",
     )
 
 
@@ -235,7 +269,7 @@ def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> F
     return None
 
 
-ALARM_RULES = (gold_gap, entropy_gone, repeats_itself, saturated, constant_parts)
+ALARM_RULES = (gold_gap, canary_dropped, entropy_gone, repeats_itself, saturated, constant_parts)
 """For `grpo explain`; the rule of W22 stands in `trends`."""
 
 

@@ -82,8 +82,9 @@ def collect(folder: RunFolder) -> RunData:
         hint = f"it stopped: {reason}" if reason else "`grpo watch` shows a run that is starting"
         raise DataError(f"`{folder.path}` has no metrics yet", hint=hint)
     evaluations = tuple(m for m in lines if is_evaluation(m))
+    canaries = [m for m in lines if "canary/pass@1" in m]
     recipe = flat_recipe(folder.recipe_text)
-    found = [*over_run(steps), *trends(steps), *alarms_over_run(steps, evaluations, recipe)]
+    found = [*over_run(steps), *trends(steps), *alarms_over_run(steps, evaluations, recipe, canaries)]
     return RunData(
         folder=folder,
         info=info_of(folder),

@@ -54,7 +54,7 @@ def behind(code: str, records: Sequence[SampleRecord], most: int = 3) -> list[Sa
 
 def split_of(code: str) -> Split:
     """Which samples a finding is about."""
-    return "eval" if code == "W70" else "train"
+    return {"W70": "eval", "W71": "canary"}.get(code, "train")  # type: ignore[return-value]
 
 
 def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | None:
@@ -126,6 +126,7 @@ PICKS: dict[str, Pick] = {
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],
     "W70": _fooling,
+    "W71": lambda records: [r for r in records if not r.is_right],
 }
 """Where a code is missing the samples of least reward are shown."""
 

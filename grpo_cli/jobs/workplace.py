@@ -58,6 +58,8 @@ class Workplace:
     judge: Judge
     splits: Mapping[Which, Split]
     policy: Policy
+    canary: Split | None = None
+    """The rows of `monitor.canary`, where a run has some; not yet fitted."""
 
     @property
     def train(self) -> Split:

@@ -23,8 +23,8 @@ from grpo_cli.run import lines
 from grpo_cli.run.records import NON_FINITE, SampleRecord, dump_line
 from grpo_verifiers.names import nearest
 
-Split = Literal["train", "eval"]
-FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval"}
+Split = Literal["train", "eval", "canary"]
+FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval", "canary": "canary"}
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """Letters of the random tail of a name, without the ones that are misread."""
 BESIDE = ".new"
@@ -211,14 +211,14 @@ class RunFolder:
         kept: list[str] = []
         left: list[str] = []
         gone: set[int] = set()
-        closed: dict[Split, set[int]] = {"train": set(), "eval": set()}
+        closed: dict[Split, set[int]] = {split: set() for split in FOLDERS}
         for line in self.metrics():
             step = int(line.get("step") or 0)
             (left if step > after_step else kept).append(dump_line(line))
             if step > after_step:
                 gone.add(step)
             else:
-                closed["eval" if "eval/pass@1" in line else "train"].add(step)
+                closed[_split_of(line)].add(step)
         path = self.path / "metrics.jsonl"
         with _writing(path):
             if left:
@@ -230,6 +230,13 @@ class RunFolder:
                         gone |= {step} if step > after_step else set()
                         _abandon(self.sample_path(step, split))
         return len(gone)
+
+
+def _split_of(line: Mapping[str, Any]) -> Split:
+    """Whose samples a line of `metrics.jsonl` closes."""
+    if "canary/pass@1" in line:
+        return "canary"
+    return "eval" if "eval/pass@1" in line else "train"
 
 
 def new_name(label: str) -> str:

@@ -23,6 +23,9 @@ class Told:
     def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
         """Nothing."""
 
+    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
+        """Nothing."""
+
     @property
     def display(self) -> Display:
         return self  # type: ignore[return-value]

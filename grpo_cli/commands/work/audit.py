@@ -9,7 +9,7 @@ import typer
 from grpo_cli.commands import options
 from grpo_cli.text import strict_json
 
-audit = typer.Typer(no_args_is_help=True, help="Attack the reward.")
+audit = typer.Typer(no_args_is_help=True, help="Attack what a run rests on: the reward, the rows.")
 
 
 @audit.callback()
@@ -62,3 +62,46 @@ def verifier(
         print("\n\n".join(one.text() for one in found))
     is_over = fail_over is not None and any(one.worst_rate > fail_over for one in found)
     raise typer.Exit(int(Exit.BAR_MISSED if is_over else Exit.OK))
+
+
+@audit.command("data")
+def data(
+    recipe: options.RecipePlace,
+    sets: options.Sets = None,
+    rows: Annotated[
+        int, typer.Option("--rows", min=0, help="Rows that the model is asked about; 0: the data alone.")
+    ] = 256,
+    samples: Annotated[int, typer.Option(min=2, max=64, help="Samples of each.")] = 8,
+    seed: options.ProbeSeed = None,
+    display: options.Face = "auto",
+    as_json: options.AsJson = False,
+) -> None:
+    """Rank the training rows by how odd they are: repeated, contradicting, or against what the model and the other rows say.
+
+    No row is called poisoned: each is shown with what was seen. Exit 1: a row is past a bar.
+
+    \b
+    Examples:
+      grpo audit data quickstart
+      grpo audit data my.yaml --rows 0
+      grpo audit data my.yaml --json | jq .ranked[0]
+    """
+    from pathlib import Path
+
+    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.errors import Exit
+    from grpo_cli.jobs.audit.data import audit_data
+    from grpo_cli.recipe.reading.load import find, load
+
+    checked = load(recipe, sets or [])
+    base = Path() if recipe == "-" else find(recipe).parent
+    quiet_libraries()
+    pin_one_gpu()
+    shown = make_display(display)
+    try:
+        found = audit_data(checked, base, shown, asked=rows, samples=samples, seed=seed)
+    finally:
+        shown.close()
+    print(strict_json(found.as_json()) if as_json else found.text())
+    raise typer.Exit(int(Exit.BAR_MISSED if found.flags() else Exit.OK))

@@ -25,6 +25,7 @@ from grpo_cli.run.info import Metrics
 from grpo_cli.text import Json
 
 GOLD = "eval/gold/pass@1"
+CANARY = "canary/pass@1"
 MOST_SAMPLES = 20
 """Completions kept in the evidence of an alarm."""
 PENDING = "rolling_back_to"
@@ -65,6 +66,11 @@ class Alarmed:
     def evaluated(self, metrics: Metrics) -> None:
         """An evaluation was recorded."""
         for finding in self.alarms.evaluated(metrics) if self.looks else ():
+            self._raise(finding)
+
+    def watched(self, metrics: Metrics) -> None:
+        """The canary prompts were asked."""
+        for finding in self.alarms.watched(metrics) if self.looks else ():
             self._raise(finding)
 
     @property
@@ -118,8 +124,9 @@ def best_gold_step(evaluations: Sequence[Metrics]) -> int | None:
 
 
 def gold_scores(evaluations: Sequence[Metrics]) -> dict[int, float]:
-    """The gold score of each step that has one."""
-    return {int(e["step"]): e[GOLD] for e in evaluations if e.get(GOLD) is not None}
+    """The gold score of each step that has one; where none has, the score of the canary."""
+    key = GOLD if any(e.get(GOLD) is not None for e in evaluations) else CANARY
+    return {int(e["step"]): e[key] for e in evaluations if e.get(key) is not None}
 
 
 def best_gold(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Checkpoint | None:
@@ -136,9 +143,11 @@ def best_saved(folder: Path, evaluations: Sequence[Metrics]) -> checkpoint.Check
     return max(saved, key=lambda c: scores[c.step], default=None)
 
 
-def keep_newest_and_best(folder: Path, keep: int, evaluations: Sequence[Metrics]) -> None:
-    """Delete all checkpoints but the `keep` newest and the best ones."""
-    best = (best_gold(folder, evaluations), best_saved(folder, evaluations))
+def keep_newest_and_best(
+    folder: Path, keep: int, evaluations: Sequence[Metrics], canaries: Sequence[Metrics] = ()
+) -> None:
+    """Delete all checkpoints but the `keep` newest and the best ones: held out, and by the gold verifier or the canary."""
+    best = (best_gold(folder, [*evaluations, *canaries]), best_saved(folder, evaluations))
     checkpoint.keep_newest(folder, keep, [one.path for one in best if one is not None])
 
 

@@ -58,7 +58,11 @@ class Watch(TrainerCallback):  # type: ignore[misc]
             with self.step.clock.phase("pause"):
                 self.evaluate(done)
             reason = running.stop_rules.see_evaluation(running.evaluations[-1]) or reason
-            is_best = running.alarmed.may_roll_back and best_gold_step(running.evaluations) == done
+            is_best = running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
+        if running.canary is not None and running.canary.is_due(done):
+            with self.step.clock.phase("pause"):
+                running.canary.measure(done)
+            is_best |= running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
         if self.deadline.is_over() and running.interrupts.asked is None:
             running.display.note(
                 "warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping"

@@ -78,12 +78,12 @@ def end_rolled_back(running: Running, step: int) -> TrainResult:
     """
     run, best = running.folder, 0
     if running.ranks.is_main:
-        found = best_valid_gold(run.path / "checkpoints", running.evaluations)
+        found = best_valid_gold(run.path / "checkpoints", running.trusted)
         if found is None:
             raise TrainingError("no checkpoint is left to roll back to", hint=resume_hint(run))
         best = found.step
         gone = roll_back(run, best)
-        where = f"rolled back from step {step} to {found.path}, the best by the gold verifier"
+        where = f"rolled back from step {step} to {found.path}, the best by the {'gold verifier' if running.recipe.monitor.gold else 'canary'}"
         aside = f"; {gone} later steps moved to *.abandoned" if gone else ""
         hint = (
             "training on with the same verifier repeats those steps: mend it, then start from this checkpoint"
@@ -91,6 +91,7 @@ def end_rolled_back(running: Running, step: int) -> TrainResult:
         running.display.note("warn", where + aside, hint)
     best = running.ranks.agreed(best)
     running.evaluations = [e for e in running.evaluations if e["step"] <= best]
+    running.canaries = [c for c in running.canaries if c["step"] <= best]
     next_ = f"grpo eval {shlex.quote(str(run.checkpoint_path(best)))}"
     return _ended(running, best, "rolled_back", next_, action="roll_back", at=step)
 

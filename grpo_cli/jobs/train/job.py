@@ -15,8 +15,9 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UserError
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train import ending
-from grpo_cli.jobs.train.alarm_actions import Alarmed, keep_newest_and_best
+from grpo_cli.jobs.train.alarm_actions import CANARY, Alarmed, keep_newest_and_best
 from grpo_cli.jobs.train.callbacks import Watch
+from grpo_cli.jobs.train.canary import CanaryWatch
 from grpo_cli.jobs.train.gate import refused_by
 from grpo_cli.jobs.train.held_out import HeldOut
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
@@ -129,21 +130,22 @@ class Job:
     ) -> TrainResult:
         start = resume_point(run, self.said, self.recipe, self.display, self.ranks) if resumes else None
         if start is None or keeps_reference(self.recipe):  # KL is to the warmed-up model, also after a resume
-            with (
-                self.ranks.main_first(),
-                self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext(),
-            ):
+            timed = self.stopwatch.timed("warmup") if self.recipe.warmup else nullcontext()
+            with self.ranks.main_first(), timed:
                 place.warm_up()
         with self.stopwatch.timed("setup"):
             parts = make_parts(place, run, self.ranks, server, self._give_up)
         running = self.running = self._running(place, run)
         if place.held_out is not None:
             self.held_out = HeldOut(running, place, parts.engine)
+        running.canary = CanaryWatch.where_asked(running, place, parts.engine)
         gate = self.recipe.gate if start is None else None
         if gate is not None and (refused := refused_by(gate, running, place, parts.engine)):
             return refused
         if self.held_out is not None and start is None:
             self.evaluate(0)
+        if running.canary is not None and start is None:
+            running.canary.measure(0)
         # of an alarm before the first step, or in the step after which the run died before it could act
         running.alarmed.action = self.ranks.agreed(running.alarmed.wanted)
         if start is None and running.alarmed.action is not None:
@@ -168,6 +170,7 @@ class Job:
             stop_rules=StopRules(self.recipe.stop),
             alarmed=Alarmed(self.recipe, run, self.display, looks=self.ranks.is_main),
             evaluations=[m for m in run.metrics() if "eval/pass@1" in m],
+            canaries=[m for m in run.metrics() if CANARY in m],
             printed=lambda: place.judge.printed,
         )
 
@@ -230,7 +233,7 @@ class Job:
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()
         saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
-        keep_newest_and_best(folder, self.recipe.run.keep, running.evaluations)
+        keep_newest_and_best(folder, self.recipe.run.keep, running.evaluations, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 
     def _mark_failed(self, err: UserError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     RunTrainer = Trainer | RoundTrainer
 
 
+class WatchedPrompts(Protocol):
+    """Prompts that are asked at some steps of a run."""
+
+    def is_due(self, step: int) -> bool: ...
+    def measure(self, step: int) -> None: ...
+
+
 @dataclass
 class Running:
     """One run, or one rank's part of it. `device` is its name for people; there is no trainer before all is checked."""
@@ -37,7 +44,14 @@ class Running:
     stop_rules: StopRules
     alarmed: Alarmed
     evaluations: list[dict[str, Any]]
+    canary: WatchedPrompts | None = None
+    canaries: list[dict[str, Any]] = field(default_factory=list)
     printed: Callable[[], Mapping[str, int]] = dict
     """Lines that each verifier's own code has printed so far."""
     trainer: RunTrainer | None = None
     trackers: Sequence[Tracker] = field(default_factory=list)
+
+    @property
+    def trusted(self) -> list[dict[str, Any]]:
+        """The lines by which a checkpoint is called best: those with a gold score, else those of the canary."""
+        return [*self.evaluations, *self.canaries]

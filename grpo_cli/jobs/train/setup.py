@@ -15,6 +15,7 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import RecipeError, UserError
 from grpo_cli.jobs.rows import takes_rows
+from grpo_cli.jobs.train.canary import load_canary
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
@@ -89,8 +90,9 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
     needs_positions(policy.model)  # what padding would spoil is refused here
+    canary = load_canary(rows)
     place = furnish(rows, policy, server.context if server is not None else None)
-    return replace(place, recipe=with_steps(recipe, len(place.train.rows))), server
+    return replace(place, recipe=with_steps(recipe, len(place.train.rows)), canary=canary), server
 
 
 @dataclass(frozen=True)

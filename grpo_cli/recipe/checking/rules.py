@@ -23,7 +23,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
     checks = (
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
-        *(_evaluation, _gold, _gate, _nodes),
+        *(_evaluation, _gold, _canary, _gate, _nodes),
         *(check_strategy, check_episodes, check_credit, check_prefer),
     )
     return [finding for check in checks for finding in check(recipe, said)]
@@ -348,7 +348,7 @@ def _gold(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     name, path = recipe.monitor.gold, ("monitor", "gold")
     actions = recipe.monitor.on_alarm
     by_monitor = actions if isinstance(actions, dict) else {"": actions}
-    if name is None and "roll_back" in by_monitor.values():
+    if name is None and recipe.monitor.canary is None and "roll_back" in by_monitor.values():
         yield RecipeFinding(
             ("monitor", "on_alarm"),
             "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named",
@@ -380,6 +380,24 @@ def _gold(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     if recipe.data.eval is None or recipe.eval.every is None:
         yield RecipeFinding(
             path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`"
+        )
+
+
+def _canary(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+    canary, path = recipe.monitor.canary, ("monitor", "canary")
+    actions = recipe.monitor.on_alarm
+    if canary is None:
+        if isinstance(actions, dict) and "canary" in actions:
+            yield RecipeFinding(
+                ("monitor", "on_alarm", "canary"),
+                "`canary` needs prompts to ask",
+                "name their file in `monitor.canary`",
+            )
+    elif canary.verify is not None and canary.verify not in recipe.verify:
+        yield RecipeFinding(
+            (*path, "verify"),
+            f"`monitor.canary.verify` names no verifier: `{canary.verify}`",
+            f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
         )
 
 

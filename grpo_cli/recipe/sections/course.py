@@ -59,6 +59,21 @@ class KlMonitor(Section):
     """Samples measured. Raising it makes the number steadier and costs time in proportion."""
 
 
+class Canary(Section):
+    """Prompts that are never trained on and asked all along: what the run must not change. Filled by the templates of `data`."""
+
+    rows: Source = Field(alias="from")
+    """Their rows: a file or another source, as in `data.train`."""
+    verify: Words | None = None
+    """Name of the verifier in `verify` that says what right is; left out, the primary one."""
+    every: Whole = 10
+    """Steps between looks. The first is before the first step, the last after the last one."""
+    samples: Whole = 4
+    """Samples of each prompt. More prompts narrow the interval more than more samples."""
+    drop: Share = 0.05
+    """The drop of the share right, from the first look, above which a significant one is an alarm."""
+
+
 Action = Literal["warn", "pause", "roll_back"]
 
 
@@ -70,12 +85,14 @@ class Monitor(Section):
 
     gold: Words | None = None
     """Name of a verifier in `verify` with `weight: 0`; an alarm is raised when the primary one drifts from it on held-out rows."""
+    canary: Canary | None = None
+    """Prompts that are never trained on; an alarm is raised when significantly fewer of their samples are right than at the start."""
     on_alarm: Annotated[
-        Action | dict[Literal["gold", "entropy", "length", "repetition", "saturation"], Action],
+        Action | dict[Literal["gold", "canary", "entropy", "length", "repetition", "saturation"], Action],
         one_of("`warn`, `pause` or `roll_back`, or one of these by monitor, such as `{gold: roll_back}`"),
     ] = "warn"
     """What an alarm does; by monitor, those left out warn. `pause` finishes the step, saves and stops with exit code 1; a resume
-    goes on. `roll_back` takes the run back to the checkpoint with the best gold score and ends there: chance depends on seed
+    goes on. `roll_back` takes the run back to the checkpoint with the best gold score (without `gold`, the best canary score) and ends there: chance depends on seed
     and step alone, so training on with the same verifier would repeat what it led to. Before the first step it pauses."""
 
 

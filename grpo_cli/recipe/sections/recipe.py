@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from grpo_cli.recipe.presets import fill
 from grpo_cli.recipe.sections.course import (
+    Canary,
     Demonstration,
     Eval,
     Gate,
@@ -45,6 +46,7 @@ from grpo_cli.recipe.sections.shorthand import widen, widen_checked
 __all__ = [
     "Algorithm",
     "By",
+    "Canary",
     "Clip",
     "Combine",
     "Data",

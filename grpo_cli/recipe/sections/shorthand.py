@@ -36,6 +36,8 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
         out["warmup"] = [_phase(p) for p in out["warmup"]]
     elif isinstance(out.get("warmup"), dict):
         out["warmup"] = [_phase(out["warmup"])]
+    if isinstance(out.get("monitor"), dict) and "canary" in out["monitor"]:
+        out["monitor"] = out["monitor"] | {"canary": _canary(out["monitor"]["canary"])}
     for section in ("sample", "eval", "monitor", "stop", "run", "launch", "shaping", "combine"):
         if section in out and out[section] is None:
             out[section] = {}
@@ -54,6 +56,12 @@ def widen_checked(data: dict[str, Any]) -> dict[str, Any]:
             for name, one in out["verify"].items()
         }
     return out
+
+
+def _canary(value: Json) -> Json:
+    if isinstance(value, dict):
+        return value | {"from": _sources(value["from"])} if "from" in value else value
+    return value if value is None else {"from": _sources(value)}
 
 
 def _sources(value: Json) -> Json:

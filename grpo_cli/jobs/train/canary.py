@@ -1,0 +1,92 @@
+"""The canary prompts of a run: loaded like held-out rows, asked at the start and every few steps, looked at by the alarms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpo_cli.data.split import Split
+from grpo_cli.errors import DataError
+from grpo_cli.findings.canary import canary_metrics, looks, shares_of
+from grpo_cli.jobs.rows import fit_split, load_split
+from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.workplace import JudgedRows, Workplace
+from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.recipe.sections.course import Canary, Eval
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.engine import Engine, SamplingSettings
+
+
+def load_canary(rows: JudgedRows) -> Split | None:
+    """The canary rows with their golds; None where the recipe has none.
+
+    Raises:
+        DataError: a row cannot be used, or is trained on too.
+    """
+    spec = rows.recipe.monitor.canary
+    if spec is None:
+        return None
+    found = load_split(_as_held_out(rows.recipe, spec), "eval", rows.base, rows.judge, rows.display)
+    trained = {row.prompt for row in rows.train.rows}
+    for row in found.rows:
+        if row.prompt in trained:
+            raise DataError(
+                "a canary row is a training row too: what is trained on cannot watch the training",
+                place=row.place,
+                hint="take it out of one of the two",
+            )
+    return found
+
+
+def _as_held_out(recipe: Recipe, spec: Canary) -> Recipe:
+    data = recipe.data.model_copy(update={"eval": spec.rows, "where": None})
+    return recipe.model_copy(update={"data": data})
+
+
+class CanaryWatch:
+    """The canary prompts of one run, asked each time with the same seed: samples are paired over time."""
+
+    def __init__(self, running: Running, place: Workplace, engine: Engine, rows: Split) -> None:
+        recipe, spec = place.recipe, place.recipe.monitor.canary
+        assert spec is not None
+        self.running, self.spec, self.display = running, spec, place.display
+        fitting = fit_split(_as_held_out(recipe, spec), rows, "eval", place.policy, place.display)
+        self.evaluator = Evaluator(
+            Eval(samples=spec.samples, k=[1], greedy=False),
+            fitting,
+            place.judge,
+            engine,
+            place.policy,
+            SamplingSettings.measuring(recipe.sample, recipe.train.seed),
+            running.ranks,
+            recipe.environment,
+        )
+
+    @classmethod
+    def where_asked(cls, running: Running, place: Workplace, engine: Engine) -> CanaryWatch | None:
+        """None where the recipe has no canary."""
+        return None if place.canary is None else cls(running, place, engine, place.canary)
+
+    def is_due(self, step: int) -> bool:
+        """Whether to ask after this step."""
+        return step % self.spec.every == 0 or step == self.running.recipe.train.steps
+
+    def measure(self, step: int) -> None:
+        """Ask, record and look."""
+        running = self.running
+        with running.stopwatch.timed("evaluate"):
+            if running.trainer is not None:
+                running.trainer.catch_up()
+            show = running.display.phase
+            found = self.evaluator.run(step, lambda done, total: show("canary", done, total))
+        records = found.sampled.records
+        first = records if step == 0 else list(running.folder.samples(0, "canary"))
+        verifier, n = self.spec.verify, looks(running.recipe.train.steps, self.spec.every)
+        right_at = running.recipe.verify[verifier].right_at if verifier else 1.0
+        start, now = (shares_of(some, verifier, right_at) for some in (first or records, records))
+        metrics: dict[str, Any] = {"step": step, **canary_metrics(start, now, n, self.spec.drop)}
+        running.folder.write_samples(step, records, split="canary")
+        running.folder.write_metrics(metrics)
+        for tracker in running.trackers:
+            tracker.send(metrics)
+        running.canaries.append(metrics)
+        running.alarmed.watched(metrics)

@@ -1,0 +1,84 @@
+"""The canary: its drop, its p over all looks, and when the alarm speaks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from grpo_cli.findings.alarms import Alarms
+from grpo_cli.findings.canary import ALPHA, canary_alarm, canary_metrics, looks, shares_of
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.estimate import paired_clustered
+from grpo_verifiers.verdict import Outcome, Verdict
+
+
+def drawn(rate: float, seed: int, prompts: int = 50, samples: int = 4) -> dict[str, list[float]]:
+    chance = random.Random(seed)
+    return {f"r{i}": [float(chance.random() < rate) for _ in range(samples)] for i in range(prompts)}
+
+
+@pytest.mark.parametrize(("steps", "every", "expected"), [(40, 10, 4), (41, 10, 5), (3, 10, 1)])
+def test_the_last_step_is_a_look_too(steps: int, every: int, expected: int) -> None:
+    assert looks(steps, every) == expected
+
+
+def test_p_is_that_of_the_paired_test_times_the_looks() -> None:
+    start, now = drawn(0.9, 1), drawn(0.75, 2)
+    one, ten = (canary_metrics(start, now, n, 0.05) for n in (1, 10))
+    compared = paired_clustered(list(start.values()), list(now.values()))
+    assert one["canary/drop"] == pytest.approx(-compared.difference.mean)
+    assert one["canary/p"] == pytest.approx(compared.p_value)
+    assert ten["canary/p"] == pytest.approx(10 * compared.p_value)
+    assert canary_metrics(start, start, 10, 0.05)["canary/p"] == 1.0
+
+
+def test_an_alarm_needs_both_a_drop_and_significance() -> None:
+    start = drawn(0.9, 1)
+    gone = canary_metrics(start, drawn(0.3, 2), 10, 0.05)
+    assert "fewer than at the start" in (canary_alarm(gone) or "")
+    assert canary_alarm(canary_metrics(start, drawn(0.3, 2), 10, 0.9)) is None
+    assert canary_alarm(canary_metrics(drawn(0.3, 2), start, 10, 0.05)) is None  # it rose
+    few = canary_metrics({"a": [1.0]}, {"a": [0.0]}, 1, 0.05)
+    assert few["canary/p"] is None
+    assert canary_alarm(few) is None
+
+
+def test_healthy_runs_of_many_looks_stay_silent() -> None:
+    """200 runs of 20 looks whose prompts do not change: at most a few false alarms at 1 % a run."""
+    alarmed = 0
+    for run in range(200):
+        start = drawn(0.8, 1000 * run)
+        said = [
+            canary_alarm(canary_metrics(start, drawn(0.8, 1000 * run + look), 20, 0.05))
+            for look in range(1, 21)
+        ]
+        alarmed += any(said)
+    assert alarmed <= 6  # P(7 or more) at 1 % is 0.4 %
+
+
+def test_prompts_without_a_verdict_are_left_out_of_the_pair() -> None:
+    start = {"a": [1.0, 1.0], "b": [1.0], "c": []}
+    found = canary_metrics(start, {"a": [0.0, 1.0], "b": [], "c": [0.0]}, 1, 0.05)
+    assert found["canary/n"] == 2
+    assert found["canary/drop"] == pytest.approx(0.5)
+    assert canary_metrics(start, {}, 1, 0.05)["canary/pass@1"] is None
+
+
+def test_its_own_verifier_says_what_right_is() -> None:
+    own = Verdict(Outcome.RIGHT, 0.7)
+    records = [SampleRecord(0, "a", "a", "p", "c", {}, {"own": own}, Outcome.WRONG)]
+    assert shares_of(records, None, 1.0) == {"a": [0.0]}
+    assert shares_of(records, "own", 0.5) == {"a": [1.0]}
+    assert shares_of(records, "own", 1.0) == {"a": [0.0]}
+    assert shares_of(records, "other", 1.0) == {"a": []}
+
+
+def test_the_alarm_is_raised_once_and_recalled_from_the_lines() -> None:
+    line = {"step": 10, **canary_metrics(drawn(0.9, 1), drawn(0.3, 2), 10, 0.05)}
+    alarms = Alarms()
+    (finding,) = alarms.watched(line)
+    assert (finding.code, finding.step) == ("W71", 10)
+    assert alarms.watched(line | {"step": 20}) == []
+    assert [f.code for f in Alarms().recall([line])] == ["W71"]
+    assert ALPHA == 0.01
