@@ -34,8 +34,11 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         model: nn.Module,
         **_: object,
     ) -> None:
-        """A run that may roll back keeps the model it started from: that may have the best gold score."""
-        trainer = self.running.trainer
+        """The canary is asked for the first time. A run that may roll back keeps the model it started from: that may have the best gold score."""
+        trainer, canary = self.running.trainer, self.running.canary
+        if canary is not None and self.step.generation == 0:
+            with self.step.clock.phase("pause"):
+                canary.measure(0)
         if trainer is not None and self.running.alarmed.may_roll_back and self.step.generation == 0:
             trainer._save_checkpoint(model, None)
 

@@ -144,8 +144,6 @@ class Job:
             return refused
         if self.held_out is not None and start is None:
             self.evaluate(0)
-        if running.canary is not None and start is None:
-            running.canary.measure(0)
         # of an alarm before the first step, or in the step after which the run died before it could act
         running.alarmed.action = self.ranks.agreed(running.alarmed.wanted)
         if start is None and running.alarmed.action is not None:
