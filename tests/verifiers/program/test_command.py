@@ -34,6 +34,31 @@ def test_cpp_is_compiled_and_run() -> None:
     assert judged("cpp", "int main() { for (;;); }", timeout=0.5).reason == "time"
 
 
+@needs_cpp
+@pytest.mark.parametrize("flags", ["MAP_SHARED", "MAP_PRIVATE"])
+def test_memory_counts_over_all_processes_and_when_it_is_shared(flags: str) -> None:
+    code = f"""```cpp
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cstdio>
+int main() {{
+  for (int i = 0; i < 4; i++) if (!fork()) {{
+    size_t n = 120ul << 20;
+    char *p = (char *)mmap(0, n, PROT_READ | PROT_WRITE, {flags} | MAP_ANONYMOUS, -1, 0);
+    for (size_t k = 0; k < n; k += 4096) p[k] = 1;
+    sleep(1);
+    _exit(0);
+  }}
+  while (wait(0) > 0);
+  int a; scanf("%d", &a); printf("%d\\n", a * 2);
+}}
+```"""
+    verdict = judged("cpp", code, mem_mb=256)
+    assert verdict.reason == "memory", verdict
+    assert judged("cpp", code, mem_mb=1024).outcome == "right"
+
+
 @needs_node
 def test_javascript_is_run() -> None:
     code = "const x = require('fs').readFileSync(0, 'utf8'); console.log(parseInt(x) * 2)"

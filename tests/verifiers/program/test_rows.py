@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grpo_verifiers import BadGold
+from grpo_verifiers import BadGold, Sample
 from grpo_verifiers.program import CodeOptions, CodeVerifier, code_row
 
 HUMANEVAL = {
@@ -140,5 +140,5 @@ def test_failed_tests_come_first_next_time(code: CodeVerifier) -> None:
     task = code.compile({"tests": [{"input": str(i), "output": str(i if i < 3 else -1)} for i in range(4)]})
     sample = [(task, "print(input())")]
     for gold, text in sample * 2:
-        code.judge([type("S", (), {"completion": text, "gold": gold, "prompt": ""})()])  # type: ignore[list-item]
+        code.judge([Sample(text, gold)])
     assert code._order(task)[0] == 3

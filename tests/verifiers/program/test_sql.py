@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Verifier, build
-from grpo_verifiers.program.sql import orders_rows, same_rows
+from grpo_verifiers.program.sql import orders_rows, same_rows, tie_sizes
 
 PEOPLE = (
     "create table p(name text, age int); insert into p values('ann', 3), ('bob', 5), ('cy', 5), ('di', null);"
@@ -111,3 +111,41 @@ def test_rows_are_a_multiset() -> None:
 def test_a_schema_that_fails_gives_no_verdict(sql: Verifier) -> None:
     verdict = sql.verify("select 1", {"schema": "create tabel p", "answer": "select 1"})
     assert (verdict.score, verdict.reason) == (None, "schema")
+
+
+@pytest.mark.parametrize(
+    ("gold", "query", "score"),
+    [
+        ("select name, age from p order by age", "select name, age from p order by age, name desc", 1.0),
+        (
+            "select name, age from p order by p.age desc",
+            "select name, age from p order by 2 desc, 1 desc",
+            1.0,
+        ),
+        ("select name, age from p order by 2", "select name, age from p order by age, name desc", 1.0),
+        ("select name, age from p order by age", "select name, age from p order by name desc", 0.0),
+        (
+            "select name, age from p order by age, name",
+            "select name, age from p order by age, name desc",
+            0.0,
+        ),
+        ("select name from p order by age", "select name from p order by age, name desc", 0.0),
+        (
+            "select name, age from p order by age limit 3",
+            "select name, age from p order by age, name desc limit 3",
+            0.0,
+        ),
+    ],
+)
+def test_rows_equal_in_what_the_gold_orders_by_come_in_any_order(
+    sql: Verifier, gold: str, query: str, score: float
+) -> None:
+    assert sql.verify(query, {"schema": PEOPLE, "answer": gold}).score == score
+
+
+def test_ties_are_known_where_the_query_orders_by_columns_it_returns() -> None:
+    rows = [["a", 1], ["b", 1], ["c", 2]]
+    assert tie_sizes("select x, n from t order by n", ["x", "n"], rows) == [2, 1]
+    assert tie_sizes("select x, n from t order by (select 1), n", ["x", "n"], rows) is None
+    assert tie_sizes("select x, n from t order by lower(x)", ["x", "n"], rows) is None
+    assert tie_sizes("select n, n from t order by n", ["n", "n"], rows) is None

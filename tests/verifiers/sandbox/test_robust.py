@@ -182,6 +182,14 @@ def test_a_lane_that_dies_is_replaced_and_the_completion_judged() -> None:
     verifier.close()
 
 
+def test_a_program_may_sleep_for_its_whole_wall_limit() -> None:
+    verifier = CodeVerifier(CodeOptions(lanes=1, timeout=1.0))
+    row = {"tests": [{"input": "", "output": "7"}]}
+    assert verifier.verify("import time\ntime.sleep(2.2)\nprint(7)", row).outcome == "right"
+    assert verifier.verify("import time\ntime.sleep(9)\nprint(7)", row).reason == "wall_time"
+    verifier.close()
+
+
 def test_a_sandbox_that_keeps_failing_gives_no_verdict() -> None:
     verifier = CodeVerifier(CodeOptions(lanes=1))
     verifier.start()
@@ -201,10 +209,33 @@ def test_no_tier_means_unavailable_with_the_three_fixes(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
+    ("trouble", "mend"),
+    [
+        ("No usable temporary directory found in ['/x']", "TMPDIR"),
+        ("Resource temporarily unavailable", "ulimit -u"),
+        ("Cannot allocate memory", "ulimit -v"),
+        ("Too many open files", "ulimit -n"),
+    ],
+)
+def test_what_a_limit_of_the_shell_is_to_blame_for_is_said_so(
+    monkeypatch: pytest.MonkeyPatch, trouble: str, mend: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(11, trouble)
+
+    monkeypatch.setattr(tiers, "_found", {})
+    monkeypatch.setattr(tiers, "Lane", refuse)
+    with pytest.raises(Unavailable) as caught:
+        build("code").start()
+    assert mend in caught.value.hint
+
+
+@pytest.mark.parametrize(
     "limits",
     [
         {resource.RLIMIT_NOFILE: 48},
         {resource.RLIMIT_AS: 3 << 30},
+        {resource.RLIMIT_AS: 600 << 20, resource.RLIMIT_CPU: 300},
         {resource.RLIMIT_NPROC: 200, resource.RLIMIT_FSIZE: 1 << 26, resource.RLIMIT_STACK: 8 << 20},
     ],
 )

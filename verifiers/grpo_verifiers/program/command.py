@@ -70,7 +70,7 @@ class CommandOptions:
     compile_timeout: float = 20.0
     """CPU seconds for compiling; more is the completion's fault."""
     mem_mb: int = 1024
-    """Private memory of a run."""
+    """Memory of a run: private for each process, private and shared for all of them together."""
     compare: str = "lenient"
     """Printed output: lenient, tokens or strict, as of the verifier `code`."""
     lanes: int = 0
@@ -138,8 +138,10 @@ class CommandVerifier(SandboxedVerifier):
                 keep=PRODUCT,
             )
             seconds = time.perf_counter() - started
-            if made.report.killed:
-                return over_limit("compile_time", source, seconds)
+            if made.report.killed or made.is_over_memory:
+                return over_limit(
+                    "compile_memory" if made.is_over_memory else "compile_time", source, seconds
+                )
             if made.report.exit_code != 0:
                 return wrong(source, "does_not_compile", seconds, 0.0, made.stderr[-400:])
             files, products = {}, {PRODUCT: made.product}
@@ -165,10 +167,16 @@ class CommandVerifier(SandboxedVerifier):
             return right(source, f"passed:{passed}", seconds)
         if o.scoring == "fraction" and passed:
             return wrong(source, f"passed:{passed}/{len(tests)}", seconds, passed / len(tests), bad)
-        return over_limit(bad, source, seconds) if bad in ("time", "output") else wrong(source, bad, seconds)
+        return (
+            over_limit(bad, source, seconds)
+            if bad in ("time", "output", "memory")
+            else wrong(source, bad, seconds)
+        )
 
 
 def _failure(ran: Ran, test: Output, how: str) -> str:
+    if ran.is_over_memory:
+        return "memory"
     if ran.report.killed:
         return "time"
     if ran.is_cut:

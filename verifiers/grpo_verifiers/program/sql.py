@@ -1,16 +1,17 @@
 """The verifier `sql`: a query is right if it returns the rows that the gold query returns, on every database of its row.
 
 Both queries run in the sandbox, each in a process of its own; the rows are compared here. Order counts only where the gold
-query orders its rows.
+query orders its rows; rows that are equal in what it orders by may come in any order.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ TAGS = ("sql", "sqlite", "sqlite3")
 MOST_QUERY = 64 << 10
 MOST_BYTES = 8 << 20
 TOLERANCE = 1e-9
+ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
+TERM = re.compile(r"(?P<name>[\w.]+)(\s+(asc|desc))?(\s+nulls\s+(first|last))?", re.IGNORECASE)
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/")
 
 
@@ -67,6 +70,7 @@ class QueryAnswer:
     rows: list[Any] | None
     why: str = ""
     is_limit: bool = False
+    names: tuple[str, ...] = ()
 
 
 class SchemaFails(ValueError):
@@ -143,7 +147,10 @@ class SqlVerifier(SandboxedVerifier):
                 return over_limit(got.why, query, seconds)
             if got.rows is None:
                 return wrong(query, "no_rows", seconds, 0.0, got.why)
-            if len(got.rows) > self.options.max_rows or not same_rows(wanted.rows, got.rows, gold.is_ordered):
+            sizes = tie_sizes(gold.query or "", wanted.names, wanted.rows) if gold.is_ordered else None
+            if len(got.rows) > self.options.max_rows or not same_rows(
+                wanted.rows, got.rows, gold.is_ordered, sizes
+            ):
                 return wrong(query, "rows_differ", seconds)
         return right(query, f"databases:{len(gold.schemas)}", time.perf_counter() - started)
 
@@ -181,29 +188,76 @@ class SqlVerifier(SandboxedVerifier):
         if "broken" in answer:
             raise SchemaFails(str(answer["broken"]))
         good = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
-        return QueryAnswer(rows if good else None, str(answer.get("x", "")))
+        names = tuple(map(str, answer.get("names", ())))
+        return QueryAnswer(rows if good else None, str(answer.get("x", "")), names=names)
 
 
 def orders_rows(query: str) -> bool:
     """Whether a query has ORDER BY outside of parentheses, strings and comments."""
+    return ORDER.search(_outside(query)) is not None
+
+
+def _outside(query: str) -> str:
+    """The query without what stands in parentheses, strings and comments."""
     depth, plain = 0, []
     for char in QUOTED.sub(" ", query):
         depth += (char == "(") - (char == ")")
-        plain.append(char if depth == 0 else " ")
-    return re.search(r"\border\s+by\b", "".join(plain), re.IGNORECASE) is not None
+        plain.append(char if depth == 0 and char != ")" else "(" if char == ")" else "")
+    return "".join(plain)
 
 
-def same_rows(wanted: list[Any], got: list[Any], is_ordered: bool) -> bool:
-    """Whether two lists of tagged rows are equal, as multisets unless order counts; numbers by value."""
+def tie_sizes(query: str, names: Sequence[str], rows: Sequence[list[Any]]) -> list[int] | None:
+    """How many rows in turn are equal in what the query orders by, where it orders by columns that it returns.
+
+    Such rows may come in any order. None where that is not known: by expressions, or with a limit, which may cut ties apart.
+    """
+    found = list(ORDER.finditer(plain := _outside(query)))
+    tail = plain[found[-1].end() :] if found else ""
+    if not found or re.search(r"\b(limit|offset)\b", tail, re.IGNORECASE):
+        return None
+    places = [_place(term, names) for term in tail.strip().rstrip(";").split(",")]
+    if None in places:
+        return None
+    keys = [[row[p] for p in places if p is not None and p < len(row)] for row in rows]
+    return [len(list(same_keys)) for _, same_keys in itertools.groupby(keys)]
+
+
+def _place(term: str, names: Sequence[str]) -> int | None:
+    """Which column a term of ORDER BY is, None if it is more than a column."""
+    match = TERM.fullmatch(term.strip())
+    if match is None:
+        return None
+    name = match["name"].lower()
+    if name.isdigit():
+        return int(name) - 1
+    at = [i for i, other in enumerate(names) if other.lower() == name.rpartition(".")[2]]
+    return at[0] if len(at) == 1 else None
+
+
+def same_rows(
+    wanted: list[Any], got: list[Any], is_ordered: bool, sizes: Sequence[int] | None = None
+) -> bool:
+    """Whether two lists of tagged rows are equal, as multisets unless order counts; numbers by value.
+
+    `sizes`: how many rows in turn may stand in any order among themselves.
+    """
     if len(wanted) != len(got):
         return False
+    sizes = [1] * len(wanted) if sizes is None else sizes
     if not is_ordered:
-        wanted, got = sorted(wanted, key=_rank), sorted(got, key=_rank)
+        sizes = [len(wanted)]
+    wanted, got = _sorted_within(wanted, sizes), _sorted_within(got, sizes)
     rule = CompareRule(tolerance=TOLERANCE)
     return all(
         len(w) == len(g) and all(_same_cell(a, b, rule) for a, b in zip(w, g, strict=True))
         for w, g in zip(wanted, got, strict=True)
     )
+
+
+def _sorted_within(rows: list[Any], sizes: Sequence[int]) -> list[Any]:
+    ends = list(itertools.accumulate(sizes))
+    parts = (rows[end - size : end] for end, size in zip(ends, sizes, strict=True))
+    return [row for part in parts for row in (sorted(part, key=_rank) if len(part) > 1 else part)]
 
 
 def _same_cell(wanted: Any, got: Any, rule: CompareRule) -> bool:

@@ -247,8 +247,14 @@ def _output(test: Mapping[str, Any], number: int, how: str) -> Output:
     given, wanted = test.get("input", ""), test.get("output")
     if isinstance(given, list):
         given = "\n".join(map(str, given)) + "\n"
-    outputs = wanted if isinstance(wanted, list) else [wanted]
-    if not isinstance(given, str) or not outputs or not all(isinstance(o, str) for o in outputs):
+    outputs = test["output_any"] if "output_any" in test else wanted if isinstance(wanted, list) else [wanted]
+    if len(outputs) > 1 and "output_any" not in test and isinstance(test.get("input"), list):
+        raise BadGold(
+            f"test {number} has lists as `input` and `output`: a list as `output` would be outputs of which any is"
+            " accepted; give its lines as one text, or what is accepted as `output_any`"
+        )
+    good = isinstance(outputs, list) and bool(outputs) and all(isinstance(o, str) for o in outputs)
+    if not isinstance(given, str) or not good:
         raise BadGold(f"test {number} needs `input` and `output` as text")
     return Output(given, tuple(map(str, outputs)), _tolerance(test, number), how)
 

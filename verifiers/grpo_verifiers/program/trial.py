@@ -314,7 +314,6 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
         files(tests=json.dumps(tests).encode()) as more,
     ):
         limits = _limits(task, kind)
-        limits["may_wait"] = True
         lane.start("served", {**fds, "rpc": theirs.fileno()}, limits)
         tester.send({"op": "test", "cpu_s": task.timeout_s}, [more["tests"], ours.fileno()])
     answer: dict[str, Any] = {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lane import Lane, LaneReport, empty_file, read_file, sealed_file
+from grpo_verifiers.sandbox.memory import MemoryWatch
 from grpo_verifiers.verifier import Unavailable
 
 OUTPUT_BYTES = 16 << 20
@@ -41,13 +42,14 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended, what it printed, whether that was cut, and what file it made."""
+    """How a program ended, what it printed, whether that was cut, what file it made, and whether it held too much memory."""
 
     report: LaneReport
     stdout: bytes
     stderr: str
     is_cut: bool = False
     product: bytes = b""
+    is_over_memory: bool = False
 
 
 def need_programs(names: Sequence[str], what: str) -> tiers.Tier:
@@ -88,7 +90,8 @@ def run_program(
     payload = {"argv": list(argv), "files": dict(files), "keep": keep, "products": sizes}
     contents = {"payload": json.dumps(payload).encode(), "stdin": stdin, "products": b"".join(given.values())}
     with _memory_files(contents, keep is not None) as fds:
-        report = lane.run("program", fds, limits.as_json())
+        watch = MemoryWatch(lane, limits.memory_mb)
+        report = lane.run("program", fds, limits.as_json(), watch)
         out_size = os.fstat(fds["stdout"]).st_size
         return Ran(
             report,
@@ -96,6 +99,7 @@ def run_program(
             read_file(fds["stderr"], 1 << 16)[-TAIL:].decode("utf-8", "replace"),
             out_size >= limits.output_bytes,
             read_file(fds["results"], PRODUCT_BYTES) if keep else b"",
+            watch.judge(report.rss_kb),
         )
 
 

@@ -46,6 +46,18 @@ FIXES = (
     "or set `sandbox: {least: weak}` to run model code with the system call list alone, at your own risk"
 )
 
+# what a limit of the shell or a folder is to blame for, by the words of the system's message
+MENDS = (
+    ("temporary directory", "make a folder for temporary files that may be written, and name it in TMPDIR"),
+    ("resource temporarily unavailable", "raise the limit of processes (`ulimit -u`): a sandbox needs a few"),
+    (
+        "cannot allocate memory",
+        "raise the limit of memory (`ulimit -v`): a sandbox needs 1 GB of address space",
+    ),
+    ("too many open files", "raise the limit of open files (`ulimit -n`)"),
+    ("no space left", "free some space where temporary files lie, or name another folder in TMPDIR"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
@@ -124,7 +136,8 @@ def choose(least: str = "landlock") -> Tier:
             return Tier(tier.name, tier.checks, tier.notes, failed)
         failed[name] = tier
     reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
-    raise Unavailable(f"no sandbox for model code on this machine ({reasons})", FIXES)
+    hint = next((mend for words, mend in MENDS if words.lower() in reasons.lower()), FIXES)
+    raise Unavailable(f"no sandbox for model code on this machine ({reasons})", hint)
 
 
 def try_tier(name: str) -> Tier | str:

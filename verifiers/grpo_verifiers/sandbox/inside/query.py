@@ -13,7 +13,7 @@ REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_to
 
 
 def answer(schema: str, query: str, most: int) -> str:
-    """The rows as JSON, or why there are none."""
+    """The rows and the names of their columns as JSON, or why there are none."""
     database = sqlite3.connect(":memory:", isolation_level=None)
     try:
         database.executescript(schema)
@@ -29,7 +29,8 @@ def answer(schema: str, query: str, most: int) -> str:
         rows = cursor.fetchmany(most + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as err:
         return json.dumps({"x": str(err)[:300]})
-    return json.dumps({"v": [[wire.encode(value) for value in row] for row in rows]})
+    names = [column[0] for column in cursor.description]
+    return json.dumps({"v": [[wire.encode(value) for value in row] for row in rows], "names": names})
 
 
 def _may(

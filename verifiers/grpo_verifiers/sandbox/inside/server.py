@@ -27,8 +27,7 @@ from .kernel import libc, namespaces, seccomp
 TICK_S = 0.02
 FIRST_LOOK_S = 0.04
 WINDOW_S = 0.5
-ASLEEP = 0.001  # CPU seconds a second over the last window: a starved run gets more, a sleeping one less
-STARVED = 0.01
+STARVED = 0.01  # CPU seconds a second over the last window: a starved run gets more, a sleeping one less
 STRETCH = 2  # how many times its wall limit a starved run may take
 
 
@@ -59,7 +58,6 @@ class RunLimits:
     memory_mb: int
     output_bytes: int
     steps: int = 1
-    may_wait: bool = False  # for the test process, so standing still is no sign of sleep
     data_only: bool = False
     tasks: int = 512  # threads and processes of the sandbox's user, over all lanes
 
@@ -282,8 +280,6 @@ class RunClock:
     def _verdict(self, wall_s: float) -> str:
         if self.left_s <= 0:
             return "cpu"
-        if wall_s >= self.limits.wall_s / 2 and self.rate < ASLEEP and not self.limits.may_wait:
-            return "idle"
         if wall_s >= self.limits.wall_s:
             is_starved = self.rate >= STARVED and _load() > 1.2 * (os.cpu_count() or 1)
             if not is_starved or wall_s >= STRETCH * self.limits.wall_s:

@@ -107,8 +107,10 @@ def _child(
     try:
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == server:
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MB << 20, MEMORY_MB << 20))
-            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 5, resource.RLIM_INFINITY))
+            for what, most in ((resource.RLIMIT_AS, MEMORY_MB << 20), (resource.RLIMIT_CPU, int(cpu_s) + 5)):
+                _, hard = resource.getrlimit(what)
+                most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                resource.setrlimit(what, (most, hard))
             program.install(os.getpid())
             gc.enable()
             answer = _run(plan, job, cpu_s, channel)
