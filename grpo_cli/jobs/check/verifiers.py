@@ -155,9 +155,11 @@ def check_refusals(
     for name, verifier in verifiers.items():
         mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
         if mine:
-            yield _refusals(
+            found = _refusals(
                 name, verifier, [audit.rows[i] for i in mine], [audit.golds[name][i] for i in mine]
             )
+            # what it found out about itself, such as the form in which a function takes completions
+            yield replace(found, lines=(*verifier.remarks(), *found.lines))
 
 
 def _refusals(name: str, verifier: Verifier, rows: Sequence[Row], golds: Sequence[Any]) -> CheckFinding:

@@ -330,3 +330,21 @@ def test_a_question_that_a_run_could_learn_by_heart_is_warned_of() -> None:
     assert finding.lines == ("rows.jsonl:1 says 1 and rows.jsonl:2 says 2",)
     (finding,) = check_contradictions(many, "all")
     assert finding.level is Level.OK
+
+
+def test_the_form_in_which_a_function_takes_completions_is_named(tmp_path: Path) -> None:
+    from grpo_cli.jobs.check.recipe import RecipeCheck
+    from tests.builders.workplaces import tiny_recipe
+
+    (tmp_path / "forms.py").write_text(
+        "def chat(completions, **kw):\n    return [float(len(c[0]['content'])) for c in completions]\n"
+        "def text(completions, **kw):\n    return [2.0 if c.startswith('x') else -1.0 for c in completions]\n"
+    )
+    said = {
+        name: {"kind": "python", "function": f"{tmp_path}/forms.py:{name}", "right_at": 2}
+        for name in ("chat", "text")
+    }
+    recipe = tiny_recipe(tmp_path, [{"question": f"{i}+{i}"} for i in range(8)], verify=said)
+    found = {one.check: " ".join(one.lines) for one in RecipeCheck(recipe, tmp_path).findings()}
+    assert "message" in found["verify.chat"]
+    assert "takes completions as texts" in found["verify.text"]
