@@ -20,6 +20,7 @@ from grpo_cli.commands.look.report import report
 from grpo_cli.commands.look.runs import runs
 from grpo_cli.commands.look.watch import watch
 from grpo_cli.commands.work.audit import audit
+from grpo_cli.commands.work.chat import chat
 from grpo_cli.commands.work.check import check
 from grpo_cli.commands.work.eval import evaluate
 from grpo_cli.commands.work.pairs import pairs
@@ -59,6 +60,7 @@ app.command("eval")(evaluate)
 app.command()(verify)
 app.command()(probe)
 app.command()(pairs)
+app.command()(chat)
 app.command()(check)
 app.add_typer(audit, name="audit")
 app.command()(watch)

@@ -1,0 +1,114 @@
+"""`grpo chat`: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Literal
+
+import typer
+
+from grpo_cli.commands import options
+from grpo_cli.text import strict_json, visible
+
+HELP = "/reset forgets what was said, /quit or Ctrl-D ends"
+
+
+def chat(
+    model: options.ModelPlace,
+    recipe: options.MeasuringRecipe = None,
+    sets: options.RecipeSets = None,
+    row: Annotated[
+        str | None,
+        typer.Option(
+            "--row", metavar="N", help="Sample a group of this row (number from 1, or id) and judge it."
+        ),
+    ] = None,
+    of: Annotated[Literal["eval", "train"], typer.Option("--of", help="Whose rows --row counts.")] = "train",
+    samples: Annotated[int, typer.Option(min=1, help="Completions of the row.")] = 8,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Instead of the recipe's; 0 is greedy.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest answer; instead of the recipe's.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of sampling; without one a talk is never the same.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Talk with a model, or sample one row of its recipe and see the verdicts.
+
+    A model without a chat template goes on from each line as it is. From a pipe every line is a turn.
+
+    \b
+    Examples:
+      grpo chat last
+      grpo chat last --row 3 --samples 4
+      echo "12+30=" | grpo chat runs/1127-quickstart-k3f9
+    """
+    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+    from grpo_cli.errors import UsageError
+
+    if as_json and row is None:
+        raise UsageError("a talk has no object to print", place="--json", hint="--json goes with --row N")
+    quiet_libraries()
+    pin_one_gpu()
+    changes: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    given = {name: value for name, value in changes.items() if value is not None}
+    if row is None:
+        _talk(model, recipe, sets or [], given)
+    else:
+        over = [f"sample.{name}={value}" for name, value in given.items() if name != "seed"]
+        _row(model, recipe, [*(sets or []), *over], row, of, samples, seed or 0, as_json)
+
+
+def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, Any]) -> None:
+    from grpo_cli.errors import DataError, SetupError
+    from grpo_cli.jobs.chat.talk import open_talk
+
+    typed = sys.stdin.isatty()
+    with open_talk(model, recipe, sets, changes, lambda text: print(text, file=sys.stderr)) as talk:
+        if typed:
+            kind = "each line is a prompt of its own" if talk.plain else "chat"
+            print(f"{model} · {kind} · {HELP}", file=sys.stderr)
+        while True:
+            try:
+                text = input("> " if typed else "")
+            except EOFError:
+                break
+            if text.strip() == "/quit":
+                break
+            if text.strip() == "/reset":
+                talk.forget()
+            elif text.strip():
+                try:
+                    print("\n".join(visible(line) for line in talk.answer(text).splitlines()), flush=True)
+                except (DataError, SetupError) as err:
+                    if not typed:
+                        raise
+                    print(err.render(), file=sys.stderr)
+
+
+def _row(
+    model: str,
+    recipe: str | None,
+    sets: list[str],
+    row: str,
+    of: Literal["eval", "train"],
+    samples: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.jobs.chat.row import lines_of, sample_row
+    from grpo_cli.resilience.opened import find_place
+
+    shown = make_display("auto")
+    try:
+        records = sample_row(find_place(model, recipe, sets), of, row, samples, seed, shown)
+    finally:
+        shown.close()
+    if as_json:
+        print(strict_json({"schema": 1, "samples": [record.as_json() for record in records]}))
+    else:
+        print("\n".join(lines_of(records)))

@@ -1,0 +1,106 @@
+"""Turns typed by a person, answered by the policy as a recipe samples it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from grpo_cli.data.messages import Message
+from grpo_cli.data.rows import Row
+from grpo_cli.errors import RecipeError
+from grpo_cli.policy.model import load_model, pick_device
+from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.threads import set_threads
+from grpo_cli.recipe.chat import chat_options
+from grpo_cli.recipe.sections.inputs import Model
+from grpo_cli.recipe.sections.method import Sample
+from grpo_cli.resilience.opened import Place, find_place, open_model
+from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
+from grpo_cli.rollout.make import policy_engine
+
+CUT = "… (cut at {tokens} tokens)"
+
+
+@dataclass
+class Talk:
+    """A conversation; without a chat template each text is a prompt of its own."""
+
+    policy: Policy
+    engine: Engine
+    sampling: SamplingSettings
+    system: str = ""
+    plain: bool = False
+    turns: list[Message] = field(default_factory=list)
+    said: int = 0
+
+    def __post_init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.turns = [{"role": "system", "content": self.system}] if self.system and not self.plain else []
+
+    def answer(self, text: str) -> str:
+        """What the model says to this, special tokens left out; a cut answer says so.
+
+        Raises:
+            SetupError: the chat template does not take these turns.
+            DataError: they do not fit the model's context.
+        """
+        asked = [*self.turns, {"role": "user", "content": text}]
+        row = Row("chat", text, None if self.plain else asked, {})
+        request = Request(self.policy.encode(row))
+        settings = self.sampling
+        if settings.seed is not None:  # another answer to the same words said again
+            settings = replace(settings, seed=settings.seed + self.said)
+        self.said += 1
+        ((completion,),) = self.engine.generate([request], settings)
+        (said,) = self.policy.decode([completion.token_ids])
+        if not self.plain:
+            self.turns = [*asked, {"role": "assistant", "content": said}]
+        return said if completion.finish == "stop" else said + CUT.format(tokens=len(completion.token_ids))
+
+
+@contextmanager
+def open_talk(
+    named: str,
+    recipe: str | None,
+    sets: Sequence[str],
+    changes: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> Iterator[Talk]:
+    """The model of a checkpoint, a run, a folder or a name, with its recipe where it has one; `changes` are fields of
+    `SamplingSettings` that hold instead of the recipe's.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `grpo eval` of this place.
+    """
+    place = _place(named, recipe, sets)
+    device = pick_device()
+    if place is None:
+        policy = load_model(Model(path=named), device=device, seed=0, training=False)
+        data, sample = None, Sample()
+    else:
+        set_threads(place.recipe.run.threads)
+        data, sample = place.recipe.data, place.recipe.sample
+        policy = replace(open_model(place, device), chat=chat_options(place.recipe))
+        policy = policy.without(sample.ban, can_stop=bool(sample.stop))
+    plain = not policy.tokenizer.chat_template or (data is not None and data.plain)
+    system = "" if data is None or data.system is None else data.system
+    engine = policy_engine("auto", policy, say)
+    try:
+        yield Talk(policy, engine, replace(SamplingSettings.of(sample), **changes), system, plain)
+    finally:
+        engine.release()
+
+
+def _place(named: str, recipe: str | None, sets: Sequence[str]) -> Place | None:
+    """None for a model that has no recipe, which a talk can do without."""
+    try:
+        return find_place(named, recipe, sets)
+    except RecipeError:
+        if recipe is not None or sets:
+            raise
+        return None
