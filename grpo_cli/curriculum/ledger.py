@@ -6,6 +6,7 @@ rows out pays depends on persistence: how often a row that was dead at its last 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ ENOUGH = 32  # fewer say nothing
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """One row: visits, the share right at the last one, dead visits in a row, decayed Beta counts, last generation."""
+    """One row: visits, the share right at the last one, dead visits in a row, decayed Beta counts, last generation, and how
+    hard it has pulled: the sum of |advantage| times tokens over all samples trained on."""
 
     visits: int = 0
     passed: float = 0.0
@@ -26,6 +28,7 @@ class LedgerEntry:
     a: float = 1.0
     b: float = 1.0
     at: int = -1
+    pull: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Visit:
     right: int
     judged: int
     has_signal: bool
+    pull: float = 0.0
 
 
 @dataclass
@@ -60,6 +64,7 @@ class Ledger:
             entry.a = DECAY * entry.a + (1 - DECAY) + visit.right
             entry.b = DECAY * entry.b + (1 - DECAY) + visit.judged - visit.right
             entry.at = generation
+            entry.pull += visit.pull
 
     def passed(self, row: int) -> float | None:
         """Share right at the last visit; None for a row never seen."""
@@ -77,20 +82,24 @@ class Ledger:
         return sum(self.again) / len(self.again) if len(self.again) >= ENOUGH else None
 
     def metrics(self) -> dict[str, float | None]:
-        """Shares of all rows: seen; all right at the last visit; all wrong at the last two or more; and persistence."""
+        """Shares of all rows: seen; all right at the last visit; all wrong at the last two or more; persistence; and
+        the share of all that was learned from so far (|advantage| times tokens) that the one hardest pulling row has."""
         seen, n = self.entries.values(), len(self.ids)
+        pulls = [entry.pull for entry in seen]
         return {
             "rows/seen": len(self.entries) / n,
             "rows/solved": sum(e.passed == 1 and e.dead > 0 for e in seen) / n,
             "rows/impossible": sum(e.passed == 0 and e.dead > 1 for e in seen) / n,
             "rows/persistence": self.persistence,
+            "rows/top_share": max(pulls) / math.fsum(pulls) if any(pulls) else None,
         }
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         return {
             "rows": {
-                self.ids[i]: [e.visits, e.passed, e.dead, e.a, e.b, e.at] for i, e in self.entries.items()
+                self.ids[i]: [e.visits, e.passed, e.dead, e.a, e.b, e.at, e.pull]
+                for i, e in self.entries.items()
             },
             "again": list(self.again),
         }

@@ -75,6 +75,9 @@ class Limits:
     grad_factor: float = 10.0
     lost: float = 0.5
     policy_growth: float = 3.0
+    # rows
+    top_share: float = 0.05
+    top_share_steps: int = 40
     # how often the same is said
     again_after: int = 50
     silent_steps: int = 10

@@ -15,6 +15,7 @@ from grpo_cli.findings.finding import (
     measured,
     median_of_last,
     reward_scale,
+    step_of,
     two_medians,
 )
 from grpo_cli.run.info import Metrics
@@ -304,8 +305,24 @@ def not_finite(history: History, limits: Limits) -> Finding | None:
 
 
 Rule = Callable[[History, Limits], Finding | None]
+
+
+def one_row_leads(history: History, limits: Limits) -> Finding | None:
+    """W61: one row has more than a twentieth of all that the run learned from, by |advantage| times tokens.
+
+    It speaks of every honest set of fewer than twenty rows too: such a run learns its rows by heart.
+    """
+    if not history:
+        return None
+    share, step = history[-1].get("rows/top_share"), step_of(history[-1])
+    if share is None or share <= limits.top_share or step < limits.top_share_steps:
+        return None
+    text = f"one row has {share:.0%} of all that was learned from in {step} steps"
+    return finding_at("W61", history, text, "more rows or fewer steps; `grpo audit data` shows the rows")
+
+
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
-    slow_verifier, invalid_actions, farmed_milestones, many_all_wrong, many_all_right,
+    slow_verifier, invalid_actions, farmed_milestones, many_all_wrong, many_all_right, one_row_leads,
 )  # fmt: skip
 """Worst first."""

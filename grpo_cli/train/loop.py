@@ -163,13 +163,17 @@ class Loop:
     def _record(self, done: StepRecord) -> dict[str, Any]:
         """Note what the rows came to, write the step's records, show them, and return its metrics."""
         before = done.before
-        visits = [Visit(g.row, g.right, g.judged, self.method.has_signal(g)) for g in before.drawn]
+        A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
+        pulls = pulls_of(before.groups, A_PG)
+        visits = [
+            Visit(g.row, g.right, g.judged, self.method.has_signal(g), pulls.pop(g.row, 0.0))
+            for g in before.drawn
+        ]
         self.select.see(before.step, visits)
         if self.reuse is not None:
             self.reuse.past.see({group.row: group.completions for group in before.drawn})
         self.generation = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
-        A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
         records = [
             record
@@ -271,6 +275,14 @@ def judged_rollouts(
     begun = policy.begun if episodes is None else begins_nothing
     judges = GroupJudge(recipe, judge, RowTasks(rows, golds, begun), policy.decode)
     return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
+
+
+def pulls_of(groups: Sequence[Group], A_PG: Sequence[Sequence[float]]) -> dict[int, float]:
+    """How hard each row of a step pulls: the sum of |advantage| times tokens over its samples, by row."""
+    return {
+        group.row: math.fsum(abs(a) * len(c.token_ids) for a, c in zip(own, group.completions, strict=True))
+        for group, own in zip(groups, A_PG, strict=True)
+    }
 
 
 def sampled_entropy(groups: Sequence[Group]) -> float | None:

@@ -13,6 +13,7 @@ def test_shares_are_of_all_rows() -> None:
         "rows/solved": 0.25,
         "rows/impossible": 0.0,
         "rows/persistence": None,
+        "rows/top_share": None,
     }
     made.see(1, [Visit(1, 0, 8, False)])
     assert made.metrics()["rows/impossible"] == 0.25
@@ -53,3 +54,21 @@ def test_state_survives_a_change_of_row_order() -> None:
     assert moved.passed(0) == 1.0
     assert moved.passed(2) == 3 / 8
     assert moved.passed(1) is None
+
+
+def test_the_hardest_pulling_row_has_its_share_of_all_that_was_learned_from() -> None:
+    made = Ledger(["a", "b", "c"])
+    made.see(0, [Visit(0, 4, 8, True, pull=6.0), Visit(1, 4, 8, True, pull=2.0), Visit(2, 8, 8, False)])
+    assert made.metrics()["rows/top_share"] == 0.75
+    made.see(1, [Visit(1, 4, 8, True, pull=8.0)])
+    assert made.metrics()["rows/top_share"] == 10 / 16
+    again = Ledger(["b", "a"])
+    again.load_state(made.state())
+    assert again.metrics()["rows/top_share"] == 10 / 16
+
+
+def test_a_ledger_of_an_older_checkpoint_loads_without_pulls() -> None:
+    made = Ledger(["a"])
+    made.load_state({"rows": {"a": [3, 0.5, 0, 1.0, 1.0, 7]}, "again": []})
+    assert made.entries[0].at == 7
+    assert made.metrics()["rows/top_share"] is None

@@ -111,3 +111,16 @@ def test_a_long_run_keeps_a_bounded_history_with_its_start() -> None:
         health.step(metrics)
     assert len(health._history) <= 121
     assert health._history[0]["step"] == 1
+
+
+def test_one_row_that_leads_a_run_is_said_once_it_has_gone_on() -> None:
+    from grpo_cli.findings.finding import Limits
+    from grpo_cli.findings.health import one_row_leads
+
+    found = one_row_leads([{"step": 40, "rows/top_share": 1.0}], Limits())
+    assert found is not None
+    assert (found.code, found.step) == ("W61", 40)
+    assert "100% of all that was learned from in 40 steps" in found.text
+    for line in ({"step": 39, "rows/top_share": 1.0}, {"step": 40, "rows/top_share": 0.05}, {"step": 40}):
+        assert one_row_leads([line], Limits()) is None
+    assert one_row_leads([], Limits()) is None

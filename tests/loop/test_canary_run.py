@@ -47,6 +47,8 @@ def test_it_is_asked_at_the_start_every_few_steps_and_at_the_end(tmp_path: Path)
     assert run.steps("canary") == [0, 2, 4, 5]
     assert len(list(run.samples(0, "canary"))) == 24
     assert [m["step"] for m in run.metrics() if "group/count" in m] == [1, 2, 3, 4, 5]
+    shares = [m["rows/top_share"] for m in run.metrics() if "group/count" in m]
+    assert all(share is None or 0 < share <= 1 for share in shares)
     assert result.code is Exit.OK
 
 
