@@ -9,7 +9,7 @@ from pathlib import Path
 
 from grpo_cli.errors import SetupError, UsageError
 
-TASKS = ("math", "code", "regex", "json", "custom")
+TASKS = ("math", "code", "regex", "json", "custom", "environment")
 DEFAULT_MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
 
 

@@ -83,6 +83,9 @@ class Verifier(ABC):
     is_learned: bool = False
     """Whether the score comes from a learned model: a proxy, not a check, and every copy holds the model's weights."""
 
+    reads_text: bool = True
+    """Whether its verdict follows from the text; that of an environment comes with the sample."""
+
     low: float | None = 0.0
     """What a completion without an answer, or over a limit, is worth; None: the lowest score of its group, 0 at most."""
 

@@ -12,7 +12,7 @@ from grpo_cli.errors import UsageError
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write; made if it is not there.")] = Path(),
-    task: Annotated[str, typer.Option(help="math, code, regex, json or custom.")] = "math",
+    task: Annotated[str, typer.Option(help="math, code, regex, json, custom or environment.")] = "math",
     model: Annotated[str | None, typer.Option(help="The model to name in the recipe.")] = None,
     config: Annotated[
         Path | None,

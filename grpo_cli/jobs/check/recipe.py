@@ -15,6 +15,7 @@ from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.cost import check_memory, check_precision, check_time
+from grpo_cli.jobs.check.episodes import check_episodes
 from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
@@ -172,6 +173,7 @@ class RecipeCheck:
             return
         try:
             yield check_prompts(self.maker, self._rows_read, self.recipe)
+            yield from check_episodes(self.maker, self._rows_read, self.recipe, self.base)
         except UnknownTokens:
             return  # `tokens` says so
         except UserError as err:

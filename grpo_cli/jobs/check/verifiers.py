@@ -153,6 +153,8 @@ def check_refusals(
 ) -> Iterator[CheckFinding]:
     """Completions that must not be right: nothing at all, and the golds of other rows."""
     for name, verifier in verifiers.items():
+        if not verifier.reads_text:
+            continue
         mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
         if mine:
             found = _refusals(

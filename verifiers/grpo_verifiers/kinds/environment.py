@@ -28,6 +28,7 @@ class EnvironmentVerifier(Verifier):
     Options: ClassVar[type] = EnvironmentOptions
     options: EnvironmentOptions
     columns = ()
+    reads_text = False
     low = None
 
     def compile(self, row: Mapping[str, Any]) -> bool:

@@ -1,0 +1,81 @@
+"""Whether episodes can be played with this model: the chat template goes on turn by turn, and what an episode takes at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.data.rows import Row
+from grpo_cli.environments.pool import Fault, Worlds
+from grpo_cli.errors import DataError, UserError
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
+from grpo_cli.jobs.check.tokens import PromptMaker
+from grpo_cli.policy.turns import Suffixes
+from grpo_cli.recipe.sections.environment import Environment
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.reward.judge import worlds_of
+
+
+def check_episodes(
+    maker: PromptMaker, rows: Sequence[Row], recipe: Recipe, base: Path | None
+) -> Iterator[CheckFinding]:
+    """One finding for a recipe with an environment, none for another: the first row is begun and one action is taken."""
+    if recipe.environment is not None:
+        yield _check(recipe.environment, maker, rows, recipe, base)
+
+
+def _check(
+    world: Environment, maker: PromptMaker, rows: Sequence[Row], recipe: Recipe, base: Path | None
+) -> CheckFinding:
+    worlds = worlds_of(world, base)
+    try:
+        suffixes = _suffixes(maker, world, recipe.model.path)
+        worlds.start()
+        seen = _tried(worlds, rows[0])
+    except UserError as err:
+        return failed("episodes", err)
+    finally:
+        worlds.close()
+    between = max((len(suffixes(text, suffixes.closing)) for text in seen), default=0)
+    budget = recipe.sample.max_tokens
+    data = {"max_turns": world.max_turns, "between": between, "budget": budget}
+    turns = (
+        f"episodes of at most {world.max_turns} turns, {between} tokens between two as tried on the first row"
+    )
+    if world.turn_tokens is None:
+        return CheckFinding(
+            "episodes", Level.OK, f"{turns}; `sample.max_tokens` {budget:,} ends them", data=data
+        )
+    most = world.max_turns * world.turn_tokens + (world.max_turns - 1) * between
+    data["most"] = most
+    said = f"{turns}: at most {most:,} tokens, `sample.max_tokens` is {budget:,}"
+    if most > budget:
+        hint = "episodes whose turns are that long are cut and count as truncated"
+        return CheckFinding("episodes", Level.NOTE, said, data=data, hint=hint)
+    return CheckFinding("episodes", Level.OK, said, data=data)
+
+
+def _suffixes(maker: PromptMaker, world: Environment, name: str) -> Suffixes:
+    ends = [token for token, text in maker.encodes.special.items() if text == maker.roles.get("eos_token")]
+
+    def render(messages: Sequence[Mapping[str, Any]], opens: bool) -> list[int]:
+        return maker.encodes.ids([maker.prompts.chat_text(messages, opens=opens)], True)[0]
+
+    found = Suffixes(render, ends, world.role, name)
+    found.check()
+    return found
+
+
+def _tried(worlds: Worlds, row: Row) -> list[str]:
+    """What the world says after one action on a row, if it says anything.
+
+    Raises:
+        DataError: it cannot begin with this row.
+    """
+    ((world, begun),) = worlds.open([(row.fields, 0)])
+    if isinstance(begun, Fault):
+        raise DataError(begun.text, place=row.place, hint="mend the row, or the environment's `reset`")
+    action = worlds.demonstrate([world])[0] if worlds.demonstrates else ""
+    step = worlds.step([(world, action)])[0] if isinstance(action, str) else action
+    return [] if isinstance(step, Fault) else [step.observation]

@@ -1,0 +1,59 @@
+"""What `grpo check` knows of episodes: what they take at most, and that the template goes on turn by turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.data.rows import load_rows
+from grpo_cli.jobs.check.episodes import check_episodes
+from grpo_cli.jobs.check.findings import CheckFinding
+from grpo_cli.jobs.check.tokens import prompt_maker
+from grpo_cli.recipe.sections.recipe import Recipe
+from tests.policy.test_turns import FORGETS, NO_TOOLS
+
+
+def found(template: str | None = None, max_tokens: int = 200, **world: Any) -> CheckFinding | None:
+    recipe = Recipe.model_validate(
+        {
+            "model": {"path": "builtin:tiny", "chat_template": template},
+            "data": {"train": {"from": "tasks:keydoor", "limit": 4}, "prompt": "{question}"},
+            "environment": {"python": "environments:keydoor", "workers": 1, **world},
+            "sample": {"max_tokens": max_tokens},
+            "train": {"steps": 1},
+        }
+    )
+    rows = load_rows(recipe.data, "train")
+    return next(check_episodes(prompt_maker(recipe.model), rows, recipe, Path()), None)
+
+
+def test_it_says_what_an_episode_takes_at_most() -> None:
+    one = found(max_turns=10, turn_tokens=3)
+    assert one is not None
+    assert (one.level, one.data) == ("ok", {"max_turns": 10, "between": 8, "budget": 200, "most": 102})
+    assert "at most 102 tokens, `sample.max_tokens` is 200" in one.message
+    tight = found(max_turns=30, turn_tokens=3)
+    assert tight is not None
+    assert tight.level == "note"
+    assert "cut and count as truncated" in tight.hint
+    free = found(max_turns=10)
+    assert free is not None
+    assert "`sample.max_tokens` 200 ends them" in free.message
+
+
+def test_a_template_that_forgets_is_refused_with_its_name() -> None:
+    one = found(FORGETS)
+    assert one is not None
+    assert one.level == "fail"
+    assert "the chat template of `builtin:tiny` does not keep what was said before" in one.message
+    assert "environment.role: tool" in one.hint
+    refused = found(NO_TOOLS, role="tool")
+    assert refused is not None
+    assert "cannot render a `tool` message" in refused.message
+
+
+def test_a_class_that_is_not_there_is_a_finding() -> None:
+    one = found(python="environments:keydor")
+    assert one is not None
+    assert one.level == "fail"
+    assert "unknown world `environments:keydor`; did you mean `keydoor`?" in one.message
