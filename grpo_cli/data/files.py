@@ -28,10 +28,14 @@ PACKED = (".gz", ".zst")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row as it stands in the source; `place` is `file:line`."""
+    """One row as it stands in the source; `place` is `file:line`.
+
+    `row` is the id of a row whose columns were filled before, as a sample of it has them; they are not filled again.
+    """
 
     fields: dict[str, Any]
     place: str
+    row: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from itertools import chain
 from math import ceil
 
 from grpo_cli.data.rows import Row
+from grpo_cli.errors import DataError
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]")
 COMMON_ROWS = 5
@@ -121,6 +122,23 @@ class Corpus:
             if similarity >= self._threshold and (best is None or similarity > best[1]):
                 best = index, similarity
         return best
+
+
+def refuse_held_out(rows: Sequence[Row], held_out: Sequence[Row], place: str) -> None:
+    """Refuse rows to learn from that are held-out ones, read without case and white space.
+
+    Raises:
+        DataError: with the first such row.
+    """
+    kept_back = {words(row.prompt): row for row in held_out}
+    found = {row.id: row for one in rows if (row := kept_back.get(words(one.prompt))) is not None}
+    if found:
+        first = next(iter(found.values()))
+        raise DataError(
+            f"samples of {len(found):,} held-out rows, first row `{first.id}` ({first.place}):"
+            " what is measured must not be learned from",
+            place=place,
+        )
 
 
 def _triples(text: Words) -> Triples:

@@ -170,13 +170,15 @@ class RowLayout:
         Raises:
             FillError, BadMessages: it cannot be filled.
         """
-        fields = dict(record.fields)
-        answer = record.fields.get("answer") if self.answer is None else gold_of(self.answer, record.fields)
+        fields, is_filled = dict(record.fields), bool(record.row)
+        template = None if is_filled else self.answer
+        answer = record.fields.get("answer") if template is None else gold_of(template, record.fields)
         if self.drops_null and answer is None and "answer" in fields:
             raise NullValue("`answer` is null")
-        if self.answer is not None or "answer" in fields:
+        if template is not None or "answer" in fields:
             fields["answer"] = _gold(answer)
-        fields.update((name, template.value(record.fields)) for name, template in self.columns.items())
+        columns = {} if is_filled else self.columns
+        fields.update((name, column.value(record.fields)) for name, column in columns.items())
         value = self.prompt.value(record.fields)
         system = self._system(record.fields)
         prefill = self.prefill.fill(record.fields) if self.prefill is not None else ""
@@ -323,7 +325,9 @@ class Ids:
         Raises:
             FillError: the declared id is missing, null, empty, or stands in another row already.
         """
-        if self._declared is None:
+        if record.row:
+            name = record.row
+        elif self._declared is None:
             name = content_id(record.fields)
         else:
             name = self._declared.fill(record.fields).strip()

@@ -1,4 +1,4 @@
-"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, or several of them mixed.
+"""Where rows come from: a file, a pattern, a `save_to_disk` folder, `hub:NAME`, `tasks:NAME`, `run:NAME`, or several of them mixed.
 
 A source with splits gives its train split to `data.train` and its test split to `data.eval`, unless its
 option `split` says otherwise. `skip` and `limit` count rows of the source, before any mixing.
@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol
 
 from grpo_cli.data.files import BrokenFile, Record, read_file
 from grpo_cli.data.hub import SAVED, hub_rows, saved_rows
+from grpo_cli.data.run_samples import run_rows
 from grpo_cli.data.tasks import Split, task_rows
 from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_verifiers.names import near_or_known
@@ -102,6 +103,8 @@ def _open(
         options, split = _task_split(dict(options), split, name, key)
         rows = task_rows(rest, split, options, key)
         return (Record(fields, f"{name}:{split} {i}") for i, fields in enumerate(rows, start=1))
+    if colon and scheme == "run":
+        return run_rows(rest, name, options, base, key)
     if colon and scheme == "hub":
         return hub_rows(rest, split, options, key)
     if colon and scheme in ("http", "https", "s3", "gs"):

@@ -108,6 +108,7 @@ class Workplace:
             self.base,
             lambda n, total: progress("warm-up", n, total),
             None if self.recipe.environment is None else self._shown,
+            self.held_out.rows if self.held_out else (),
         )
 
     def _shown(self, rows: Sequence[Row], seed: int) -> list[WarmupText]:

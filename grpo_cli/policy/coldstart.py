@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from grpo_cli.data.overlap import refuse_held_out
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
@@ -55,39 +56,34 @@ def warm_up(
     base: Path | None,
     on_progress: Callable[[int, int], None],
     play: PlayRows | None = None,
+    held_out: Sequence[Row] = (),
 ) -> ColdStart | None:
     """The recipe's warm-up on a policy, whose weights it changes; None where it has none. `play` is asked for phases that say no
     demonstration of their own.
 
     Raises:
-        RecipeError, DataError: as `cold_start` and `load_rows`.
+        RecipeError, DataError: as `cold_start` and `phase_rows`.
     """
     if not recipe.warmup:
         return None
     with lifted(policy.model):
-        return _warmed(recipe, recipe.warmup, policy, rows, base, on_progress, play)
+        return _warmed(
+            recipe, phase_rows(recipe, recipe.warmup, rows, base, held_out), policy, on_progress, play
+        )
 
 
 def _warmed(
     recipe: Recipe,
-    asked: Sequence[WarmupPhase],
+    phases: Sequence[tuple[WarmupPhase, Sequence[Row]]],
     policy: Policy,
-    rows: Sequence[Row],
-    base: Path | None,
     on_progress: Callable[[int, int], None],
     play: PlayRows | None,
 ) -> ColdStart:
-    phases = [
-        (phase, load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base))
-        if phase.data is not None
-        else (phase, rows)
-        for phase in asked
-    ]
     device = policy.device.type
     threads = torch.get_num_threads() if device == "cpu" else 0
     # other numbers than those of torch's Muon, which older versions kept under the same key
     kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
-    muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase in asked) else ""
+    muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase, _ in phases) else ""
     return cold_start(
         policy,
         phases,
@@ -97,6 +93,29 @@ def _warmed(
         on_progress=on_progress,
         play=play,
     )
+
+
+def phase_rows(
+    recipe: Recipe,
+    phases: Sequence[WarmupPhase],
+    rows: Sequence[Row],
+    base: Path | None,
+    held_out: Sequence[Row],
+) -> list[tuple[WarmupPhase, Sequence[Row]]]:
+    """Each phase with its rows: its own, or the training rows where it names none.
+
+    Raises:
+        RecipeError, DataError: as `load_rows`, and where samples of a run are of a held-out row.
+    """
+    found: list[tuple[WarmupPhase, Sequence[Row]]] = []
+    for phase in phases:
+        own = rows
+        if phase.data is not None:
+            own = load_rows(recipe.data.model_copy(update={"train": [phase.data]}), "train", base)
+            if phase.data.source.startswith("run:"):
+                refuse_held_out(own, held_out, phase.data.source)
+        found.append((phase, own))
+    return found
 
 
 def cold_start(
@@ -123,7 +142,7 @@ def cold_start(
         else play(rows[: phase.limit], seed + i)
         for i, (phase, rows) in enumerate(phases)
     ]
-    plans = [Phase(p.steps, p.lr, p.muon_lr, p.batch, p.lr_warmup_steps, p.final_lr) for p, _ in phases]
+    plans = [plan_of(phase) for phase, _ in phases]
     folder = cache_folder(content_key(model_key, made, plans, seed), cache_root())
     count = sum(plan.steps * plan.batch for plan in plans)
     if (folder / WEIGHTS).is_file():
@@ -147,6 +166,11 @@ def cold_start(
         done += plan.steps
     _store(model, folder, {"steps": total, "demonstrations": count})
     return ColdStart(total, time.perf_counter() - began, count, False)
+
+
+def plan_of(phase: WarmupPhase) -> Phase:
+    """The numbers of a phase."""
+    return Phase(phase.steps, phase.lr, phase.muon_lr, phase.batch, phase.lr_warmup_steps, phase.final_lr)
 
 
 def demonstrations(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from grpo_cli.recipe.checking.options import options_class
 from grpo_cli.recipe.checking.other_names import ALWAYS, OURS
+from grpo_cli.recipe.checking.stages import WHOLE
 from grpo_cli.recipe.checking.trl_fields import VLLM
 from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
 from grpo_cli.recipe.docs import field_docs
@@ -49,6 +50,7 @@ def recipe_schema() -> Schema:
         defs[name].pop("required", None)
     _short_forms(schema["properties"], defs)
     _verifiers(schema["properties"], defs)
+    _stages(schema["properties"], defs["Stage"])
     defs["Shaping"]["properties"].pop("options")
     defs["Shaping"]["additionalProperties"] = True
     free = {
@@ -83,7 +85,8 @@ def _short_forms(top: Schema, defs: Schema) -> None:
     source = {"anyOf": [TEXT, {"$ref": "#/$defs/Source"}]}
     phase, shown = {"$ref": "#/$defs/WarmupPhase"}, {"anyOf": [TEXT, {"$ref": "#/$defs/Demonstration"}]}
     _open(top, "model", TEXT, {"$ref": "#/$defs/Model"})
-    _open(top, "warmup", NOTHING, phase, {"type": "array", "items": phase})
+    for section in ("warmup", "sft"):
+        _open(top, section, NOTHING, phase, {"type": "array", "items": phase})
     _open(top, "combine", NOTHING, defs["Combine"]["properties"]["method"], {"$ref": "#/$defs/Combine"})
     data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
     _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
@@ -137,6 +140,13 @@ def _verifiers(top: Schema, defs: Schema) -> None:
     }
     if "python" in KINDS:
         top["verify"]["properties"]["python"]["anyOf"].append(TEXT)
+
+
+def _stages(top: Schema, stage: Schema) -> None:
+    """A stage takes the keys of a recipe beside its own."""
+    stage["properties"].pop("keys")
+    shared = {key: value for key, value in top.items() if key not in WHOLE}
+    stage["properties"] = shared | stage["properties"]
 
 
 def _fields(section: Schema, fields: dict[str, str]) -> None:

@@ -62,11 +62,17 @@ def train(
     shown = make_display(display if is_main_rank() else "none")
     with ended_by_ctrl_c(), without_collecting():
         from grpo_cli.jobs.train.job import Job
+        from grpo_cli.jobs.train.stages import Chain
         from grpo_cli.jobs.train.summary import summary
         from grpo_cli.resilience.resume import find_run
 
     run = find_run(checked, resume, anyway=resume_anyway) if resume else None
-    outcome = Job(checked, label=label, base=base, display=shown).run(run)
+    if checked.stages is None:
+        outcome = Job(checked, label=label, base=base, display=shown).run(run)
+    else:
+        shown.close()
+        chain = Chain(checked, label=label, base=base, display=lambda: make_display(display))
+        outcome = chain.run(run)
     if as_json and is_main_rank():
         print(strict_json(summary(outcome)))
     sys.stdout.flush()
@@ -84,7 +90,7 @@ def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
             f"{completions} completions a step do not divide over {nodes.count} machines",
             hint="change `sample.prompts` or `sample.group`",
         )
-    if recipe.train.method == "prefer":
+    if recipe.train.method != "rl" or recipe.stages is not None:
         return  # one process, whatever this machine has
     world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
     check_processes(wanted.strategy, world * nodes.count)

@@ -106,8 +106,10 @@ class RecipeCheck:
         return found
 
     def _warmup(self) -> Iterator[CheckFinding]:
-        for index, phase in enumerate(self.recipe.warmup or []):
-            check = f"warmup[{index}]"
+        phases = [("warmup", i, phase) for i, phase in enumerate(self.recipe.warmup or [])]
+        phases += [("sft", i, phase) for i, phase in enumerate(self.recipe.sft or [])]
+        for section, index, phase in phases:
+            check = f"{section}[{index}]"
             read = self._train
             if phase.data is not None:
                 data = self.recipe.data.model_copy(update={"train": [phase.data]})

@@ -65,7 +65,10 @@ def _fields() -> dict[str, Schema]:
 def _walk(schema: Schema, path: str, found: dict[str, Schema]) -> None:
     for name, field in schema.get("properties", {}).items():
         here = f"{path}{name}"
-        if here == "verify":  # one kind a verifier: `grpo explain math`
+        is_taken = path == "stages." and (
+            name == "verify" or name in found
+        )  # the recipe's, which a stage takes too
+        if here == "verify" or is_taken:  # one kind a verifier: `grpo explain math`
             continue
         found.setdefault(here, field)
         for form in _forms(field):

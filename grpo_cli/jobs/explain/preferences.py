@@ -1,4 +1,4 @@
-"""What `grpo explain` says of preferences: the method and each loss, with the trap that each has."""
+"""What `grpo explain` says of preferences and of chains: the methods, and each loss with the trap that it has."""
 
 from __future__ import annotations
 
@@ -69,23 +69,44 @@ A run keeps what every run keeps: samples, evaluations, checkpoints between step
 placebo: labels are dealt out anew inside each row."""
 
 
+SFT = """\
+`train.method: sft` trains on demonstrations: the phases of `sft`, written as those of `warmup`. What a phase shows is a template
+over its rows; left out, it is the column `completion`, which the source `run:NAME` has: the right, whole, distinct samples of
+a run, at most `a_row` of each row (`only`, `shortest`, `language`, `repetition` and `since` choose among them), every row as
+often as any other. Samples of held-out rows are refused. The run is measured before and after."""
+
+STAGES = """\
+`stages` is a chain of runs in one recipe: a list of stages, each with a `name` and the keys that are its own. A stage is `rl`
+(the default), `prefer` or `sft` by its `train.method`; it starts from the best checkpoint of the last stage on held-out rows
+(`from: best`), its last one (`from: last`), or the recipe's own model and warm-up (`from: base`). Optimizer, schedule and the
+reference of a KL are each stage's own. `run:NAME` means the samples of an earlier stage.
+
+RUN/stage-2-NAME/ is a run like any other; RUN itself holds the metrics and samples of all stages on one axis of steps, for
+`grpo report RUN`, and `run.json` says the held-out score before and after each. `--resume` goes on in any stage. Whole weights
+are handed on (no `model.lora`), by one process. Shipped: `r1` and `r1-zero`."""
+
+METHODS = {"prefer": METHOD, "sft": SFT, "stages": STAGES}
+
+
 def names() -> list[str]:
-    """The method, and its losses."""
-    return ["prefer", *ABOUT]
+    """The methods, and the losses of preferences."""
+    return [*METHODS, *ABOUT]
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Formula, source and note of a loss; of `prefer` what a step is."""
-    if name == "prefer":
-        return {"preference": name, "summary": METHOD, "losses": list(ABOUT)}
+    """Formula, source and note of a loss; of a method what it is."""
+    if name in METHODS:
+        losses = {"losses": list(ABOUT)} if name == "prefer" else {}
+        return {"preference": name, "summary": METHODS[name], **losses}
     return {"preference": name, **ABOUT[name]._asdict(), "set": f"train.method: prefer, prefer.loss: {name}"}
 
 
 def render(described: dict[str, Any]) -> str:
     """The text form of `describe`."""
     name = described["preference"]
-    if name == "prefer":
-        return f"{name}\n\n{described['summary']}\n\nlosses   {', '.join(described['losses'])}"
+    if name in METHODS:
+        losses = f"\n\nlosses   {', '.join(described['losses'])}" if "losses" in described else ""
+        return f"{name}\n\n{described['summary']}{losses}"
     lines = [name, "", *described["formula"].split(";  "), *textwrap.wrap(f"({LEGEND})", WIDTH), ""]
     lines.append(f"source  {described['source']}")
     lines += textwrap.wrap(described["note"], WIDTH, initial_indent="note    ", subsequent_indent=" " * 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from grpo_cli.data.overlap import words
+from grpo_cli.data.overlap import refuse_held_out
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -19,7 +19,7 @@ def check_belonging(samples: Sequence[SampleRecord], recipe: Recipe, base: Path 
         DataError: what is wrong, in one sentence; also where the recipe's rows cannot be read.
     """
     held_out = load_rows(recipe.data, "eval", base) if recipe.data.eval is not None else []
-    check_held_out(samples, held_out, place)
+    refuse_held_out([Row(s.row, s.prompt, None, {}) for s in samples], held_out, place)
     train = load_rows(recipe.data, "train", base)
     known = {row.id for row in train} | {row.prompt for row in train}
     strange = [s for s in samples if s.row not in known and s.prompt not in known]
@@ -36,25 +36,4 @@ def check_belonging(samples: Sequence[SampleRecord], recipe: Recipe, base: Path 
             f"the samples were judged by {named}, the recipe judges by {own}: samples of another recipe",
             place=place,
             hint="`grpo verify FILE --recipe RECIPE --out SCORED` judges them anew",
-        )
-
-
-def check_held_out(samples: Sequence[SampleRecord], held_out: Sequence[Row], place: str) -> None:
-    """Refuse samples whose prompt is a held-out one, read without case and white space.
-
-    Raises:
-        DataError: with the first such row.
-    """
-    kept_back = {words(row.prompt): row for row in held_out}
-    found: dict[str, Row] = {}
-    for sample in samples:
-        row = kept_back.get(words(sample.prompt))
-        if row is not None:
-            found.setdefault(row.id, row)
-    if found:
-        first = next(iter(found.values()))
-        raise DataError(
-            f"samples of {len(found):,} held-out rows, first row `{first.id}` ({first.place}):"
-            " what is measured must not be learned from",
-            place=place,
         )

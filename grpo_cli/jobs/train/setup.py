@@ -192,10 +192,18 @@ def make_trainer(
     """
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(place.policy.model))
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
-    if place.recipe.train.method == "prefer":
-        from grpo_cli.train.prefer.rounds import RoundTrainer
+    recipe = place.recipe
+    if recipe.train.method == "prefer":
+        from grpo_cli.train.prefer.rounds import PairRounds
 
-        return RoundTrainer(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+        return PairRounds(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+    if recipe.train.method == "sft":
+        from grpo_cli.policy.coldstart import phase_rows
+        from grpo_cli.train.supervised import SupervisedTrainer
+
+        held_out = place.held_out.rows if place.held_out else ()
+        phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)
+        return SupervisedTrainer(parts.loop, place.policy, partial, callbacks, on_checkpoint, phases)
     return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
 
 

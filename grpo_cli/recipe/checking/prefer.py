@@ -31,7 +31,7 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         if recipe.prefer is not None:
             yield RecipeFinding(
                 ("prefer",),
-                "`prefer` has no effect with `train.method: rl`",
+                f"`prefer` has no effect with `train.method: {recipe.train.method}`",
                 "say `train.method: prefer`",
                 at_key=True,
             )

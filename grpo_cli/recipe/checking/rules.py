@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from grpo_cli.recipe.checking.episodes import check_episodes
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
 from grpo_cli.recipe.checking.prefer import check_prefer
+from grpo_cli.recipe.checking.stages import check_sft, check_stages
 from grpo_cli.recipe.checking.strategy import check_strategy
 from grpo_cli.recipe.checking.turn_credit import check_credit
 from grpo_cli.recipe.paths import Path
@@ -24,7 +25,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
     checks = (
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
         *(_evaluation, _gold, _canary, _gate, _nodes),
-        *(check_strategy, check_episodes, check_credit, check_prefer),
+        *(check_strategy, check_episodes, check_credit, check_prefer, check_sft, check_stages),
     )
     return [finding for check in checks for finding in check(recipe, said)]
 

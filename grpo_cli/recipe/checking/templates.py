@@ -41,9 +41,13 @@ def _templates(data: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
         for name, text in columns.items() if isinstance(columns, dict) else ():
             if isinstance(text, str):
                 yield ("data", "columns", name), text, True
-    phases = data.get("warmup")
+    for section in ("warmup", "sft"):
+        yield from _shown(data.get(section), section)
+
+
+def _shown(phases: Any, section: str) -> Iterator[tuple[Path, str, bool]]:
     for i, phase in enumerate(phases) if isinstance(phases, list) else ():
         shown = phase.get("demonstration") if isinstance(phase, dict) else None
         for j, one in enumerate(shown) if isinstance(shown, list) else ():
             if isinstance(one, dict) and isinstance(one.get("template"), str):
-                yield ("warmup", i, "demonstration", j, "template"), one["template"], False
+                yield (section, i, "demonstration", j, "template"), one["template"], False

@@ -52,4 +52,6 @@ def plain(recipe: Recipe) -> dict[str, Any]:
     for section in ("verify", "shaping"):
         for one in data[section].values():
             one |= one.pop("options")
+    for stage in data["stages"] or ():
+        stage |= stage.pop("keys")
     return data

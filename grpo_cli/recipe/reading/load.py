@@ -20,6 +20,7 @@ from grpo_cli.recipe.checking.trl_fields import check_trl
 from grpo_cli.recipe.paths import Path, ancestors, dotted
 from grpo_cli.recipe.reading.layers import Layers, stack
 from grpo_cli.recipe.reading.source import Document, parse
+from grpo_cli.recipe.reading.stages import stage_data
 from grpo_cli.recipe.sections.recipe import Recipe, complete
 from grpo_verifiers.names import nearest
 
@@ -72,7 +73,19 @@ def check(layers: Layers) -> tuple[Recipe | None, list[RecipeFinding]]:
         # a rule would judge the stand-in of a wrong value
         wrong = {path[:1] for path in cut}
         found += [f for f in check_rules(recipe, layers.is_said) if f.path[:1] not in wrong]
+        if not found:
+            found += [
+                one for at in range(len(recipe.stages or ())) for one in _check_stage(recipe, at, layers)
+            ]
     return recipe, list(dict.fromkeys(found))
+
+
+def _check_stage(recipe: Recipe, at: int, layers: Layers) -> list[RecipeFinding]:
+    """What is wrong with a stage laid over the recipe, at the places where the stage says it."""
+    under: Path = ("stages", at)
+    said = {path[2:]: layer for path, layer in layers.origin.items() if path[:2] == under}
+    _, found = check(Layers(stage_data(recipe, at), said))
+    return [replace(one, path=(*under, *one.path), message=f"stage {at + 1}: {one.message}") for one in found]
 
 
 def find(name: str) -> FilePath:

@@ -57,8 +57,8 @@ class Source(Section):
     """Where rows come from. A plain word means `from`."""
 
     source: Words = Field(alias="from")
-    """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, a pattern (`part-*.jsonl`), a folder of `save_to_disk`, `hub:NAME`, or
-    `tasks:NAME` (procedural, offline)."""
+    """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, a pattern (`part-*.jsonl`), a folder of `save_to_disk`, `hub:NAME`,
+    `tasks:NAME` (procedural, offline), or `run:NAME` (right samples of a run, with the column `completion`)."""
     limit: Whole | None = None
     """Take at most this many rows."""
     skip: Count = 0
@@ -66,7 +66,8 @@ class Source(Section):
     weight: Above0 = 1.0
     """How often each of its rows stands in the mix where `train` is a list: 2 is twice, 0.5 every second row."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """`split` (also of a `save_to_disk` folder), and options of a procedural task, or `config`, `revision` and `streaming` of a hub data set."""
+    """`split` (also of a `save_to_disk` folder), and options of a procedural task, `config`, `revision` and `streaming` of a hub
+    data set, or `only`, `a_row`, `shortest`, `language`, `repetition` and `since` of a run."""
 
 
 Sources = Annotated[

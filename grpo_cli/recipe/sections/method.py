@@ -148,8 +148,9 @@ class Prefer(Section):
 class Train(Section):
     """The method. `algorithm` fills every key of the method that is not said beside it."""
 
-    method: Literal["rl", "prefer"] = "rl"
-    """What a step learns from its verified samples: `rl` from their advantages, `prefer` from pairs of them."""
+    method: Literal["rl", "prefer", "sft"] = "rl"
+    """What is learned from: `rl` from the advantages of a step's verified samples, `prefer` from pairs of them, `sft` from
+    the demonstrations of `sft`, whose phases say the steps."""
     algorithm: Algorithm = "default"
     """A named method of `rl`, see `grpo explain NAME`."""
     steps: Count = 0

@@ -42,6 +42,7 @@ from grpo_cli.recipe.sections.method import (
 )
 from grpo_cli.recipe.sections.rewards import By, Combine, Shaping, Verify
 from grpo_cli.recipe.sections.shorthand import widen, widen_checked
+from grpo_cli.recipe.sections.stages import Stage
 
 __all__ = [
     "Algorithm",
@@ -71,6 +72,7 @@ __all__ = [
     "Sample",
     "Shaping",
     "Source",
+    "Stage",
     "Stop",
     "Train",
     "TurnCredit",
@@ -112,6 +114,10 @@ class Recipe(Section):
     launch: Launch = Launch()
     warmup: list[WarmupPhase] | None = None
     """Supervised cold start, phase by phase; left out, training starts from the model as it is."""
+    sft: list[WarmupPhase] | None = None
+    """What `train.method: sft` trains on, phase by phase; a demonstration left out is the column `completion`."""
+    stages: list[Stage] | None = Field(default=None, min_length=1)
+    """A chain of runs, each from the best weights of the last; every stage says what is its own. See `grpo explain stages`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -133,6 +139,10 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
         out["train"] = {"lr": 1e-5 if lora else 1e-6} | fill(train)
         if train.get("method") == "prefer" and out.get("prefer") is None:
             out["prefer"] = {}
+        phases = out.get("sft")
+        if train.get("method") == "sft" and isinstance(phases, list):
+            steps = [phase.get("steps") for phase in phases if isinstance(phase, dict)]
+            out["train"]["steps"] = sum(n for n in steps if isinstance(n, int)) or 1
     out = _with_outcome(out)
     verify = out.get("verify")
     if isinstance(verify, dict) and not any(

@@ -9,6 +9,9 @@ from typing import Any
 
 from grpo_cli.text import Json
 
+SHOWN = {"demonstration": "{completion}"}
+"""What a phase of `sft` shows where it does not say: the samples of a run."""
+
 
 def widen(data: dict[str, Any]) -> dict[str, Any]:
     """A layer with `model: NAME`, `train: FILE`, `math:` and the like written as mappings."""
@@ -38,6 +41,11 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
         out["warmup"] = [_phase(out["warmup"])]
     if isinstance(out.get("monitor"), dict) and "canary" in out["monitor"]:
         out["monitor"] = out["monitor"] | {"canary": _canary(out["monitor"]["canary"])}
+    if isinstance(out.get("sft"), list | dict):
+        phases = out["sft"] if isinstance(out["sft"], list) else [out["sft"]]
+        out["sft"] = [_phase(SHOWN | p if isinstance(p, dict) else p) for p in phases]
+    if isinstance(out.get("stages"), list):
+        out["stages"] = [widen(stage) if isinstance(stage, dict) else stage for stage in out["stages"]]
     for section in ("sample", "eval", "monitor", "stop", "run", "launch", "shaping", "combine"):
         if section in out and out[section] is None:
             out[section] = {}

@@ -19,7 +19,6 @@ from transformers import (
 )
 
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
-from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.learn import PairLearner
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RoundTrainer(Trainer):  # type: ignore[misc]
-    """`train.method: prefer`: each step draws samples, makes pairs of them, and learns from these.
+    """What methods share whose steps are not TRL's: what one does is `_step`.
 
     A checkpoint stands between two steps; a step's optimizer ends with it, so the weights and the counters are all of it.
     """
@@ -49,7 +48,6 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         self.loop, self.on_checkpoint = loop, on_checkpoint
         recipe = loop.recipe
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
-        self.learner = PairLearner(recipe, policy, folder, self.guard)
         tokenizer: PreTrainedTokenizerBase = policy.tokenizer
         super().__init__(
             model=policy.model,
@@ -82,17 +80,8 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
                 return
 
     def _step(self) -> dict[str, Any]:
-        loop = self.loop
-        try:
-            before = loop.begin()
-        except ServerLost:
-            if loop.generation and not loop.run.checkpoint_path(loop.generation).exists():
-                self._save_checkpoint(self.model, None)
-            raise
-        update = self.learner.learn(
-            before.step, before.groups, lambda n, total: loop.display.phase("update", n, total)
-        )
-        return loop.close(before, Learned({**update, "skipped_steps": self.guard.skipped}))
+        """Go on by one step, or by several with a line of metrics each; the metrics of the last."""
+        raise NotImplementedError
 
     def catch_up(self) -> None:
         """Nothing to do: the engine reads the weights in place."""
@@ -113,6 +102,29 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
             check_space(loop.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)
             self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
+
+
+class PairRounds(RoundTrainer):
+    """`train.method: prefer`: each step draws samples, makes pairs of them, and learns from these."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        policy: Policy,
+        folder: Path,
+        callbacks: list[TrainerCallback],
+        on_checkpoint: Callable[[RoundTrainer, Path], None],
+    ) -> None:
+        super().__init__(loop, policy, folder, callbacks, on_checkpoint)
+        self.learner = PairLearner(loop.recipe, policy, folder, self.guard)
+
+    def _step(self) -> dict[str, Any]:
+        loop = self.loop
+        before = loop.begin()
+        update = self.learner.learn(
+            before.step, before.groups, lambda n, total: loop.display.phase("update", n, total)
+        )
+        return loop.close(before, Learned({**update, "skipped_steps": self.guard.skipped}))
 
 
 def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> TrainingArguments:

@@ -1,0 +1,168 @@
+"""The source `run:NAME`: what a run has drawn for training, as rows with a column `completion`. Rejection sampling.
+
+    from: run:NAME_OR_PATH      options: {only: right, a_row: 4, shortest: false, language: LATIN, repetition: 0.2, since: 0}
+
+A row stands in it with at most `a_row` distinct, whole completions, and every row as often as any other: easy rows, of which
+there are many right samples, do not crowd out hard ones. Its held-out samples lie elsewhere and are never read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from grpo_cli.data.files import BrokenFile, Record, read_file
+from grpo_cli.errors import DataError, RecipeError
+from grpo_verifiers.names import near_or_known
+from grpo_verifiers.shaping import Shaped, build_term
+
+RUNS = "runs"
+OWN = ("step", "row", "group", "verdicts", "outcome", "reward", "advantage", "tokens", "truncated", "fields")
+"""Keys of a sample that are no columns of its row; `prompt` and `completion` are the other two."""
+STEP = re.compile(r"step-(\d+)\.jsonl$")
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Which samples are taken. `wrong` ones are a placebo; `language` a script; `repetition` a share of repeated words."""
+
+    only: str = "right"
+    a_row: int = 4
+    shortest: bool = False
+    language: str | None = None
+    repetition: float | None = None
+    since: int = 0
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], name: str, key: str) -> Taking:
+        """The options of a source.
+
+        Raises:
+            RecipeError: one that is unknown, or a value that cannot be meant.
+        """
+        known = {field.name for field in fields(cls)}
+        for option in options:
+            if option not in known:
+                raise RecipeError(
+                    f"unknown option `{option}` of `{name}`{near_or_known(option, sorted(known))}", place=key
+                )
+        taking = cls(**options)
+        wanted = {
+            "only": (taking.only in ("right", "wrong"), "`right` or `wrong`"),
+            "a_row": (_is_whole(taking.a_row, 1), "a whole number of at least 1"),
+            "shortest": (isinstance(taking.shortest, bool), "`true` or `false`"),
+            "language": (
+                taking.language is None or isinstance(taking.language, str),
+                "a script such as `LATIN`",
+            ),
+            "repetition": (_is_share(taking.repetition), "a share between 0 and 1"),
+            "since": (_is_whole(taking.since, 0), "a step"),
+        }
+        for option, (fits, expected) in wanted.items():
+            if not fits:
+                got = getattr(taking, option)
+                raise RecipeError(f"option `{option}` of `{name}` must be {expected}, got {got!r}", place=key)
+        return taking
+
+
+def run_rows(
+    name: str, shown: str, options: Mapping[str, Any], base: Path | None, key: str
+) -> Iterator[Record | BrokenFile]:
+    """The rows of a run's samples; `name` is the run, `shown` how the recipe calls the source.
+
+    Raises:
+        RecipeError: an option that cannot be meant.
+        DataError: no such run, or nothing in it that may be taken.
+    """
+    taking = Taking.of(options, shown, key)
+    folder = find_samples(name, shown, base, key)
+    kept: dict[str, list[dict[str, Any]]] = {}
+    seen: dict[str, set[str]] = {}
+    count = 0
+    for file in sorted(folder.glob("step-*.jsonl"), key=_step):
+        if _step(file) < taking.since:
+            continue
+        for item in read_file(file, f"{shown} {file.name}"):
+            if isinstance(item, BrokenFile):
+                yield item
+                continue
+            count += 1
+            line = item.fields
+            row, text = str(line.get("row", "")), line.get("completion")
+            if (
+                isinstance(text, str)
+                and text not in seen.setdefault(row, set())
+                and _may_take(line, text, taking)
+            ):
+                seen[row].add(text)
+                kept.setdefault(row, []).append(line)
+    if not kept:
+        raise DataError(
+            f"none of {count:,} samples of `{shown}` is {taking.only}, whole"
+            f"{' and as its options ask' if options else ''}",
+            place=key,
+        )
+    for row, lines in kept.items():
+        yield from _of_row(row, lines, taking, shown)
+
+
+def _of_row(row: str, lines: Sequence[dict[str, Any]], taking: Taking, shown: str) -> Iterator[Record]:
+    order = sorted(lines, key=_length) if taking.shortest else list(lines)
+    for line in islice(cycle(order[: taking.a_row]), taking.a_row):
+        own = {k: v for k, v in line.items() if k not in OWN and k not in ("prompt", "completion")}
+        own |= line.get("fields") or {}
+        yield Record({**own, "completion": line["completion"]}, f"{shown} row {row}", row)
+
+
+def _may_take(line: Mapping[str, Any], text: str, taking: Taking) -> bool:
+    outcome = line.get("outcome")
+    is_asked = (
+        outcome == "right" if taking.only == "right" else outcome in ("wrong", "no_answer", "over_limit")
+    )
+    if not is_asked or line.get("truncated"):
+        return False
+    shaped = Shaped(text)
+    if taking.language is not None and build_term("language", script=taking.language)(shaped) < 0:
+        return False
+    return taking.repetition is None or build_term("repetition", free=taking.repetition)(shaped) >= 0
+
+
+def _length(line: Mapping[str, Any]) -> int:
+    return int(line.get("tokens") or len(str(line["completion"])))
+
+
+def _step(file: Path) -> int:
+    found = STEP.search(file.name)
+    return int(found[1]) if found else -1
+
+
+def find_samples(name: str, shown: str, base: Path | None, key: str) -> Path:
+    """The folder of a run's training samples: a path, or a name under `runs/`, beside the recipe and from here.
+
+    Raises:
+        DataError: no such run, or one without samples.
+    """
+    path = Path(name).expanduser()
+    bases = [Path()] if base is None or path.is_absolute() else [base, Path()]
+    places = [one for b in bases for one in (b / path, b / RUNS / path)]
+    run = next((one for one in places if (one / "run.json").is_file()), None)
+    if run is None:
+        named = sorted({p.parent.name for b in bases for p in (b / RUNS).glob("*/run.json")})
+        raise DataError(f"no run `{name}`{near_or_known(name, named) if named else ''}", place=key)
+    if not any((run / "samples").glob("step-*.jsonl")):
+        raise DataError(f"the run `{shown}` has no samples", place=key)
+    return run / "samples"
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_share(value: object) -> bool:
+    return value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    )

@@ -1,0 +1,73 @@
+"""`train.method: sft`: the recipe's `sft` phases as a run of their own, measured before and after.
+
+Its optimizers are not saved: a run that is killed in a phase begins it anew, and ends with the same weights, since chance
+depends on the seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from grpo_cli.data.rows import Row
+from grpo_cli.policy.ban import lifted
+from grpo_cli.policy.coldstart import demonstrations, plan_of
+from grpo_cli.policy.warmup import Phase, schedule, supervise
+from grpo_cli.recipe.sections.recipe import WarmupPhase
+from grpo_cli.train.loop import Loop
+from grpo_cli.train.prefer.rounds import RoundTrainer
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.policy import Policy
+
+
+class SupervisedTrainer(RoundTrainer):
+    """All phases are one stretch to what surrounds them; each of its steps has its line in `metrics.jsonl`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        policy: Policy,
+        folder: Path,
+        callbacks: list[TrainerCallback],
+        on_checkpoint: Callable[[RoundTrainer, Path], None],
+        phases: Sequence[tuple[WarmupPhase, Sequence[Row]]],
+    ) -> None:
+        super().__init__(loop, policy, folder, callbacks, on_checkpoint)
+        self.policy, self.phases = policy, phases
+
+    def _step(self) -> dict[str, Any]:
+        policy, seed = self.policy, self.loop.recipe.train.seed
+        pad_id = policy.tokenizer.pad_token_id
+        assert pad_id is not None  # `prepare_tokenizer` gave it one
+        last: dict[str, Any] = {}
+        encoded: dict[int, list[int]] = {}
+        for i, (phase, rows) in enumerate(self.phases):
+            shown, plan = demonstrations(policy, phase, rows, seed + i, encoded), plan_of(phase)
+
+            def note(step: int, loss: float, plan: Phase = plan, count: int = len(shown)) -> None:
+                last.clear()
+                last.update(self._record(loss, plan.lr * schedule(step - 1, plan), count))
+
+            with lifted(policy.model):
+                supervise(policy.model, shown, plan, seed=seed + i, pad_id=pad_id, on_step=note)
+        return last
+
+    def _record(self, loss: float, lr: float, count: int) -> dict[str, Any]:
+        loop = self.loop
+        loop.generation += 1
+        phases, whole = loop.clock.lap()
+        metrics = {
+            "step": loop.generation,
+            "loss": loss,
+            "lr": lr,
+            "sft/demonstrations": count,
+            "time/update": phases["update"],
+            "time/step": whole,
+        }
+        loop.run.write_metrics(metrics)
+        loop.display.step(metrics)
+        return metrics
