@@ -30,7 +30,7 @@ from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.reward.judge import Judge
 
 GOLDS_S = 0.7
@@ -106,10 +106,7 @@ class RecipeCheck:
         return found
 
     def _warmup(self) -> Iterator[CheckFinding]:
-        phases = [("warmup", i, phase) for i, phase in enumerate(self.recipe.warmup or [])]
-        phases += [("sft", i, phase) for i, phase in enumerate(self.recipe.sft or [])]
-        for section, index, phase in phases:
-            check = f"{section}[{index}]"
+        for check, phase in _phases(self.recipe):
             read = self._train
             if phase.data is not None:
                 data = self.recipe.data.model_copy(update={"train": [phase.data]})
@@ -244,6 +241,12 @@ class RecipeCheck:
             return
         yield check_memory(self.recipe, sizes, batches, lengths)
         yield check_time(self.recipe, sizes, batches, lengths)
+
+
+def _phases(recipe: Recipe) -> Iterator[tuple[str, WarmupPhase]]:
+    """What is trained on demonstrations, under the names of the checks."""
+    for section, phases in (("warmup", recipe.warmup), ("sft", recipe.sft)):
+        yield from ((f"{section}[{i}]", phase) for i, phase in enumerate(phases or []))
 
 
 def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -> CheckFinding:
