@@ -283,6 +283,7 @@ TAGS = [
     "en",
 ]
 TAGS += ["nt", "g", "ga", "co", "a", "L", "o", "cb", "it", "ob", "k", "P", "U", "mv", "zz"]
+TAGS += ["np", "ge", "fn", "tc", "tx", "io", "rs", "sl", "mp", "nm", "cm", "re", "tz", "zi", "ay", "ip", "T"]
 ATOMS: list[Any] = [
     None,
     True,
@@ -359,7 +360,9 @@ def link_fuzz(count: int) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             link = Link(ours.fileno(), {}, frozenset(), False)
-            head = draw.choice(["ok", "raise", "out", "call", "get", "input", "files", "next", 3, None])
+            head = draw.choice(
+                ["ok", "raise", "out", "call", "get", "input", "files", "next", "live", "warn", 3, None]
+            )
             for said in ([head, *[message(draw) for _ in range(draw.randrange(4))]], ["ok", message(draw)]):
                 frames.send(theirs.fileno(), said)
             theirs.shutdown(socket.SHUT_WR)
