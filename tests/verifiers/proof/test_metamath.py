@@ -8,7 +8,7 @@ import pytest
 
 from grpo_cli.data.tasks.metamath import LEVELS, rows
 from grpo_verifiers import BadGold, Verdict, build
-from grpo_verifiers.proof.metamath import PROPOSITIONAL, BadDatabase, parse
+from grpo_verifiers.proof.database import PROPOSITIONAL, BadDatabase, parse
 
 ID = {"statement": "|- ( ph -> ph )"}
 HALF_PROOF = (
@@ -31,6 +31,11 @@ def test_a_proof_of_identity_is_right() -> None:
     assert judged(FULL_ID).outcome == "right"
     assert judged(f"so\n```metamath\n$= {FULL_ID} $.\n```").outcome == "right"
     assert judged(FULL_ID.replace("ax-1", "$( first $) ax-1")).outcome == "right"
+
+
+def test_one_letter_too_many_in_a_compressed_proof_is_wrong() -> None:
+    assert judged("( wi ax-1 ax-2 ax-mp ) AAABZBZFAACAFABBGFBAFCAFADEE").outcome == "right"
+    assert judged("( wi ax-1 ax-2 ax-mp ) AAABZBZFAACAFABBGFBAFACAFADEE").reason == "hypothesis"
 
 
 def test_modus_ponens_uses_the_hypotheses_of_the_row() -> None:
