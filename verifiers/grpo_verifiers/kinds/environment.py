@@ -5,13 +5,14 @@ It judges nothing by itself: the score comes with the sample, from the world tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import Example
 from grpo_verifiers.verdict import Verdict, error, right, wrong
-from grpo_verifiers.verifier import Sample, Verifier
+from grpo_verifiers.verifier import Played, Sample, Verifier
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,17 @@ class EnvironmentVerifier(Verifier):
     reads_text = False
     low = None
 
-    def compile(self, row: Mapping[str, Any]) -> bool:
-        """Every row will do: it is the world's to read."""
-        return True
+    def compile(self, row: Mapping[str, Any]) -> Played | bool:
+        """Every row will do: it is the world's to read. A line of an episode that was played says how that ended."""
+        return _recorded(row) or True
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order; an error where a sample was no episode, or its world gave no verdict."""
         return [self._verdict(sample) for sample in samples]
 
     def _verdict(self, sample: Sample) -> Verdict:
-        played = sample.played
-        if played is None:
+        played = sample.played or sample.gold
+        if not isinstance(played, Played):
             return error("no_episode", "this text was not made in an environment")
         if played.outcome is None:
             return error(played.reason or "no_score", played.problem)
@@ -52,3 +53,17 @@ class EnvironmentVerifier(Verifier):
     def examples(cls) -> list[Example]:
         """For `grpo explain environment`."""
         return [Example("north", {}, "a text without an episode has no verdict")]
+
+
+def _recorded(row: Mapping[str, Any]) -> Played | None:
+    """What the line of a sample file says of its episode: the outcome that was recorded, for a world is not played again."""
+    verdicts = row.get("verdicts")
+    if not row.get("turns") or not isinstance(verdicts, Mapping):
+        return None
+    found = verdicts.get("environment")
+    if not isinstance(found, Mapping):
+        return None
+    score = found.get("score")
+    if isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score):
+        return Played(float(score))
+    return Played(None, str(found.get("reason", "")), str(found.get("detail", "")))
