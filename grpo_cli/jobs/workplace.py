@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from grpo_cli.policy.coldstart import ColdStart
+    from grpo_cli.policy.model import Accept
     from grpo_cli.policy.warmup import WarmupText
 
 
@@ -164,7 +165,7 @@ def open_workplace(
     display: Display,
     *,
     splits: Sequence[Which] | None = None,
-    load: Callable[[torch.device], Policy] | None = None,
+    load: Callable[[torch.device, Accept], Policy] | None = None,
 ) -> Iterator[Workplace]:
     """Open everything that `recipe` names, for one process; its judge and engine end with the block.
 
@@ -187,11 +188,11 @@ def open_workplace(
             display.note("info", text)
         device = pick_device()
         display.progress("load model", 0, 1)
+        accept = takes_rows(recipe, rows.splits)
         if load is None:
-            accept = takes_rows(recipe, rows.splits)
             policy = load_model(recipe.model, device=device, seed=recipe.train.seed, accept=accept)
         else:
-            policy = load(device)
+            policy = load(device, accept)
         display.progress("load model", 1, 1)
         place = furnish(rows, policy)
         try:

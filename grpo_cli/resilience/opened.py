@@ -21,6 +21,8 @@ from grpo_verifiers.names import nearest
 if TYPE_CHECKING:
     import torch
 
+    from grpo_cli.policy.model import Accept
+
 
 RUNS = "runs"
 
@@ -63,7 +65,7 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     return Place(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
 
 
-def open_model(place: Place, device: torch.device) -> Policy:
+def open_model(place: Place, device: torch.device, accept: Accept | None = None) -> Policy:
     """The weights at a place: a full folder, an adapter on the recipe's own base, or a model by name.
 
     Raises:
@@ -75,8 +77,10 @@ def open_model(place: Place, device: torch.device) -> Policy:
         if (
             place.name != spec.path
         ):  # another model: what names files of the recipe's own does not hold for it
-            named = named.model_copy(update={"gguf_file": None, "revision": None})
-        return load_model(named, device=device, seed=seed, training=False)
+            named = named.model_copy(
+                update={"gguf_file": None, "revision": None, "tokenizer": None, "base": None}
+            )
+        return load_model(named, device=device, seed=seed, training=False, accept=accept)
     if not any((place.folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
     here = spec.model_copy(
@@ -88,4 +92,4 @@ def open_model(place: Place, device: torch.device) -> Policy:
             "tokenizer": None,
         }
     )
-    return load_model(here, device=device, seed=seed, training=False)
+    return load_model(here, device=device, seed=seed, training=False, accept=accept)

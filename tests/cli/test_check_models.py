@@ -86,10 +86,6 @@ def test_a_template_that_cannot_render_the_rows_is_one_sentence_in_every_job(
     monkeypatch.setattr(
         "grpo_cli.policy.model._load_weights", lambda *_: pytest.fail("weights were loaded for nothing")
     )
-    with pytest.raises(UserError) as caught:
-        Job(recipe, label="r", base=tmp_path, display=make_display("none")).run()
-    assert words in str(caught.value)
-    monkeypatch.undo()
     for said in refusals(recipe, tmp_path).values():
         assert isinstance(said, SetupError) and words in str(said) and mend in said.hint
     assert not (tmp_path / "runs").exists()

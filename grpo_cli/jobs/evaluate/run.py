@@ -30,7 +30,11 @@ def measure_place(place: Place, display: Display, seed: int, noun: str = "evalua
 def _measure(place: Place, display: Display, seed: int, noun: str) -> Evaluation:
     recipe = place.recipe
     with open_workplace(
-        recipe, place.base, display, splits=["eval"], load=lambda device: open_model(place, device)
+        recipe,
+        place.base,
+        display,
+        splits=["eval"],
+        load=lambda device, accept: open_model(place, device, accept),
     ) as opened:
         assert opened.held_out is not None
         sampling = SamplingSettings.measuring(recipe.sample, seed)

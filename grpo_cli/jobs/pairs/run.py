@@ -89,8 +89,12 @@ def pairs_of_recipe(of: KnownRecipe, display: Display, settings: PairSettings) -
         recipe,
         of.base,
         display,
-        load=lambda device: load_model(
-            recipe.model, device=device, seed=recipe.train.seed, training=bool(recipe.warmup)
+        load=lambda device, accept: load_model(
+            recipe.model,
+            device=device,
+            seed=recipe.train.seed,
+            training=bool(recipe.warmup),
+            accept=accept,
         ),
     ) as place:
         place.warm_up()

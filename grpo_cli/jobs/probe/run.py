@@ -15,6 +15,8 @@ from grpo_cli.recipe.sections.recipe import Recipe
 if TYPE_CHECKING:
     import torch
 
+    from grpo_cli.policy.model import Accept
+
 
 def probe_recipe(
     recipe: Recipe, base: Path | None, display: Display, size: ProbeSize, seed: int | None = None
@@ -25,10 +27,10 @@ def probe_recipe(
         RecipeError, DataError, SetupError: as `grpo train` would.
     """
 
-    def load(device: torch.device) -> Policy:
+    def load(device: torch.device, accept: Accept) -> Policy:
         # one that is warmed up is loaded as for training, so that the cached weights fit and are the same
         trains = bool(recipe.warmup)
-        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains)
+        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains, accept=accept)
 
     with open_workplace(recipe, base, display, splits=["train"], load=load) as place:
         place.warm_up()

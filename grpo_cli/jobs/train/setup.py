@@ -19,6 +19,7 @@ from grpo_cli.jobs.train.canary import load_canary
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
+from grpo_cli.policy.loading.failures import told
 from grpo_cli.policy.loading.packages import require, trainer_needs
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
@@ -188,7 +189,7 @@ def make_trainer(
     """What trains by the recipe's method around the loop.
 
     Raises:
-        SetupError: no room on the disk for two checkpoints.
+        SetupError: no room on the disk for two checkpoints, or a library does not take the recipe.
     """
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(place.policy.model))
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
@@ -204,7 +205,8 @@ def make_trainer(
         held_out = place.held_out.rows if place.held_out else ()
         phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)
         return SupervisedTrainer(parts.loop, place.policy, partial, callbacks, on_checkpoint, phases)
-    return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
+    with told("no trainer can be made of this recipe"):
+        return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
 
 
 def _make_trainer(

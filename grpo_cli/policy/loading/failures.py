@@ -20,16 +20,26 @@ def sentence(err: BaseException) -> str:
     return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
 
 
+def _is_ours(err: BaseException) -> bool:
+    """Whether it was raised by a line of this package itself."""
+    trace = err.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith("grpo_cli")
+
+
 @contextmanager
 def told(what: str, hint: str = "") -> Iterator[None]:
-    """Failures inside become `what: the library's words`.
+    """A library's failures inside become `what: its words`; a bug of this program flies.
 
     Raises:
-        SetupError: anything failed that is not told in a sentence already.
+        SetupError: a library failed, in whatever class.
     """
     try:
         yield
     except UserError:
         raise
     except Exception as err:
+        if _is_ours(err):
+            raise
         raise SetupError(f"{what}: {sentence(err)}", hint=hint) from err

@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -183,6 +184,38 @@ def test_a_quantised_model_is_trained_through_adapters(sound: Path, tmp_path: Pa
     config(copied(sound, tmp_path), quantization_config={"quant_method": "fp8"})
     (flaw,) = flaws(Model(path=str(tmp_path)))
     assert isinstance(flaw, Flaw) and not flaw.is_fatal and "model.lora" in flaw.hint
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"attention": "nonsense"}, "cannot load the model `.*nonsense"),
+        ({"lora": {"targets": ["no_such_layer"]}}, "cannot load the model .*no_such_layer"),
+        ({"tokenizer": "/no/such/tokenizer"}, "cannot load the tokenizer"),
+    ],
+)
+def test_what_libraries_refuse_is_one_sentence(more: dict[str, Any], words: str, sound: Path) -> None:
+    with pytest.raises(SetupError, match=words) as caught:
+        load_model(Model(path=str(sound), **more), device=torch.device("cpu"), seed=0)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "kind", [KeyError, TypeError, RuntimeError, AttributeError, MemoryError, ZeroDivisionError]
+)
+def test_a_library_may_fail_in_any_class_and_a_bug_of_ours_flies(
+    kind: type[Exception], sound: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise kind("first line\n  and what helps")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
+    with pytest.raises(SetupError, match=r"first line.*and what helps"):
+        load_model(Model(path=str(sound)), device=torch.device("cpu"), seed=0)
+    ours = FunctionType(fail.__code__, {"__name__": "grpo_cli.policy.model"}, "fail", None, fail.__closure__)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", ours)
+    with pytest.raises(kind):
+        load_model(Model(path=str(sound)), device=torch.device("cpu"), seed=0)
 
 
 @pytest.mark.parametrize(
