@@ -18,6 +18,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 if TYPE_CHECKING:
     import torch
 
+    from grpo_cli.policy.model import Accept
     from grpo_cli.policy.policy import Policy
     from grpo_cli.reward.group import Group
     from grpo_cli.rollout.collect import Collect
@@ -61,9 +62,9 @@ def audit_data(
         )
     from grpo_cli.policy.model import load_model
 
-    def load(device: torch.device) -> Policy:
+    def load(device: torch.device, accept: Accept) -> Policy:
         trains = bool(recipe.warmup)
-        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains)
+        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains, accept=accept)
 
     with open_workplace(recipe, base, display, splits=["train"], load=load) as workplace:
         workplace.warm_up()
