@@ -27,7 +27,11 @@ def sample_row(
     """
     recipe = place.recipe
     with open_workplace(
-        recipe, place.base, display, splits=[which], load=lambda device: open_model(place, device)
+        recipe,
+        place.base,
+        display,
+        splits=[which],
+        load=lambda device, accept: open_model(place, device, accept),
     ) as opened:
         split = opened.splits[which]
         at = place_of(split.rows, named, which)
