@@ -77,7 +77,12 @@ def credit(
         weights_K: (K,) their weights; used with `reward_combine: normalise_then_sum` only.
         penalty_PG: (P, G) what a KL takes off each reward.
         finer: what the tokens of a sample are worth beside it; baseline, scale and KL are of the sample alone.
+
+    With `baseline: critic` the advantages are the rewards themselves, until a critic makes its own of them.
     """
+    if train.baseline == "critic":  # every reward is news to it
+        known_PG = ~rewards_PG.isnan()
+        return Credit(rewards_PG.nan_to_num(0.0), torch.ones_like(known_PG), known_PG.any(dim=1))
     times_PG = None if finer is None else finer.weights_PG
     A_PG, kept_PG = _outcome(train, rewards_PG, parts_PGK, weights_K, times_PG)
     judged = _finished(train, A_PG, kept_PG, finer)

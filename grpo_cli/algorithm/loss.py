@@ -26,16 +26,19 @@ class Objective:
     beta: float
     estimator: Estimator
     drop_dead: bool
+    imitates: float = 0.0
+    """The weight of imitating right answers."""
     kept: float = 1.0
     """Share of each group that pruning leaves in the loss."""
 
     @classmethod
     def of(cls, train: Train, group: int) -> Objective:
         """The objective that a recipe's `train` section asks for, with groups of this size."""
-        in_loss = train.kl.beta > 0 and train.kl.estimator != "k1_reward"
+        in_loss = train.kl.beta > 0 and train.kl.estimator not in ("k1_reward", "k1_token")
         drop = train.dead_groups != "keep" and not in_loss and not acts_on_every_row(train.trl)
         kept = train.prune.keep / group if train.prune else 1.0
-        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, kept)
+        imitates = train.critic.positive if train.critic else 0.0
+        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, imitates, kept)
 
     @property
     def needs_reference(self) -> bool:
@@ -56,6 +59,11 @@ class Objective:
     def reward_beta(self) -> float:
         """The weight with which the KL of a whole answer is taken off its reward."""
         return self.beta if self.estimator == "k1_reward" else 0.0
+
+    @property
+    def token_beta(self) -> float:
+        """The weight with which the KL of a token is taken off its own reward."""
+        return self.beta if self.estimator == "k1_token" else 0.0
 
 
 class Scored:

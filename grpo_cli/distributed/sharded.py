@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -27,8 +28,17 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.course import Strategy
 
 
+class LearnsBeside(Protocol):
+    """What learns beside the model, and is saved and loaded with it."""
+
+    def save(self, checkpoint: Path) -> None: ...
+    def load(self, checkpoint: Path) -> None: ...
+
+
 class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer under a `launch.strategy`; with `ddp` every method is TRL's own."""
+
+    beside: LearnsBeside | None = None
 
     def __init__(self, strategy: Strategy, replica: Replica | None, **more: object) -> None:
         self.strategy, self.replica = strategy, replica
@@ -41,6 +51,8 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The weights of a plain folder, into a model that is not sharded yet; afterwards they are there already."""
+        if self.beside is not None:
+            self.beside.load(Path(resume_from_checkpoint))
         if self.is_sharded:
             return
         was, self.is_fsdp_enabled = self.is_fsdp_enabled, False  # type: ignore[has-type]
@@ -55,6 +67,17 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             set_rate(self.lr_scheduler, self.optimizer, self.args.learning_rate)
+
+    def catch_up(self) -> None:
+        """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
+        if self.replica is not None:
+            self.replica.follow(self.model, self.state.global_step)
+
+    @property
+    def whole(self) -> nn.Module:
+        """The model that scores outside the loss: the policy itself, or its replica."""
+        model: nn.Module = self.replica.model if self.replica else self.model
+        return model
 
     @property
     def is_sharded(self) -> bool:
@@ -91,6 +114,8 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         super()._save(output_dir, state_dict)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if self.beside is not None and self.args.should_save:
+            self.beside.save(Path(output_dir))
         if self.strategy != "fsdp2":
             super()._save_optimizer_and_scheduler(output_dir)
             return

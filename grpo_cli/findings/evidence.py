@@ -28,6 +28,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W31": ("kl", "reward/total/mean"),
     "W32": ("kl", "entropy", "right"),
     "W33": ("entropy/sampled", "entropy", "reward/total/mean", "group/all_wrong", "right"),
+    "W34": ("critic/explained_variance", "value/mean", "return/mean", "critic/loss"),
     "W40": ("error", "over_limit"),
     "W41": ("time/verify", "time/generate"),
     "W42": ("right", "error", "length/mean"),

@@ -64,7 +64,7 @@ def over_run(history: History, limits: Limits | None = None) -> list[Finding]:
 def no_mixed_group(history: History, limits: Limits) -> Finding | None:
     """W10: nothing to learn from in several steps running."""
     last = all_of_last(history, "group/mixed", limits.no_mixed_steps)
-    if last is None or any(last):
+    if last is None or any(last) or _alone(history):
         return None
     signal = all_of_last(history, "group/with_signal", limits.no_mixed_steps)
     if signal is not None and all(
@@ -81,6 +81,25 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
         history,
         f"no mixed group for {len(last)} steps: nothing to learn from",
         "other prompts, a larger group, or a higher temperature",
+    )
+
+
+def _alone(history: History) -> bool:
+    """Whether groups are of one sample, as a critic allows: such a group is never mixed, and teaches all the same."""
+    return bool(history) and history[-1].get("group/size") == 1
+
+
+def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
+    """W34: the policy learns from a critic whose values say no more of the returns than their mean does."""
+    known = [m for m in history if measured([m], "critic/explained_variance") and not m.get("critic/warmup")]
+    last = all_of_last(known, "critic/explained_variance", limits.window)
+    if last is None or (percentile(last, 0.5) or 0.0) > 0.0:
+        return None
+    return finding_at(
+        "W34",
+        history,
+        f"explained variance of the critic {percentile(last, 0.5) or 0.0:.2f} over {len(last)} steps: advantages are noise",
+        "raise `train.critic.warmup_steps`, or change `train.critic.lr`",
     )
 
 
@@ -111,7 +130,7 @@ def _too_many(
         all_of_last(history, f"group/{kind}", limits.window),
         all_of_last(history, "group/count", limits.window),
     )
-    if last is None or counts is None or not all(counts):
+    if last is None or counts is None or not all(counts) or _alone(history):
         return None
     shares = [value / count for value, count in zip(last, counts, strict=True)]
     if (mean(shares) or 0.0) < limit or sorted(shares)[len(shares) // 2] < limit:
@@ -323,6 +342,6 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
 
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
-    slow_verifier, invalid_actions, farmed_milestones, many_all_wrong, many_all_right, one_row_leads,
+    slow_verifier, invalid_actions, farmed_milestones, many_all_wrong, many_all_right, one_row_leads, critic_explains_nothing,
 )  # fmt: skip
 """Worst first."""

@@ -20,10 +20,12 @@ _BASE: dict[str, Any] = {
     "clip": {"low": 0.2, "high": 0.2, "cap": None},
     "kl": {"beta": 0.0, "estimator": "k3_corrected"},
     "inner_epochs": 1,
+    "mini_batches": 1,
     "dead_groups": "keep",
     "overlong": None,
     "mask_truncated": False,
     "reward_combine": "sum",
+    "critic": None,
 }
 
 _CHANGES: dict[str, dict[str, Any]] = {
@@ -48,6 +50,13 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "kl": {"beta": 0.05, "estimator": "k1_reward"},
     },
     "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
+    "ppo": {
+        "baseline": "critic",
+        "scale": "none",
+        "kl": {"estimator": "k1_token"},
+        "mini_batches": 4,
+        "critic": {},
+    },
 }
 
 

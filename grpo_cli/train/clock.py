@@ -37,8 +37,7 @@ class Clock:
         if "environment" in self.seconds:  # it acts while the engine waits
             phases["environment"] = self.seconds["environment"]
             phases["generate"] = (phases["generate"] - phases["environment"]).least(0.0)
-        if "monitor" in self.seconds:
-            phases["monitor"] = self.seconds["monitor"]
+        phases |= {name: self.seconds[name] for name in ("monitor", "critic") if name in self.seconds}
         phases["update"] = (whole - sum(phases.values(), Spent())).least(0.0)
         for name, spent in phases.items():
             self.spent[name] = self.spent.get(name, Spent()) + spent

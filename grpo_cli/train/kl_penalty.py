@@ -60,13 +60,23 @@ def add_reference(
         out["ref_per_token_logps"] = score(trainer, whole)
     if not beta:
         return None
-    logps, ref = out.get("old_per_token_logps"), out["ref_per_token_logps"]
-    if logps is None or whole is not out or draws_dropout(trainer.whole):
-        width = ref.shape[1]
-        logps = padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, whole)
+    ref = out["ref_per_token_logps"]
+    logps = sampled_logps(trainer, whole, sampled, are_exact=are_exact, again=whole is not out)
     trainer._metrics["train"]["kl"].append(token_kl(logps, ref, loss_mask(out), trainer.accelerator))
     off: Tensor = gather(answer_kl(logps, ref, loss_mask(whole)))
     return torch.as_tensor(beta * off)
+
+
+def sampled_logps(
+    trainer: Penalised, out: Batch, sampled: list[Completion], *, are_exact: bool, again: bool = False
+) -> Tensor:
+    """(B, T) log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
+    for `again`."""
+    logps: Tensor | None = out.get("old_per_token_logps")
+    if logps is not None and not again and not draws_dropout(trainer.whole):
+        return logps
+    width = out["completion_ids"].shape[1]
+    return padded(sampled, width, trainer.accelerator.device) if are_exact else score(trainer, out)
 
 
 def _uncut(out: Batch, sampled: list[Completion]) -> Batch:

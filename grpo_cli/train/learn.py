@@ -128,6 +128,11 @@ def hooked_loss(
             loss = compute(model, scored.inputs) * share
     finally:
         trainer.beta = 0.0
+    if objective.imitates:
+        assert scored.logps_BT is not None
+        loss = loss + objective.imitates * _averaged(
+            trainer, scored, -scored.logps_BT * scored.inputs["imitation"]
+        )
     if not objective.own_beta:
         return loss
     assert scored.logps_BT is not None
@@ -135,10 +140,15 @@ def hooked_loss(
     term_BT = kl_per_token(scored.logps_BT, ref_BT, objective.estimator)
     kl = token_kl(scored.logps_BT.detach(), ref_BT, mask_BT, trainer.accelerator)
     trainer._metrics["train"]["kl"].append(kl)
-    return loss + objective.own_beta * aggregate(
+    return loss + objective.own_beta * _averaged(trainer, scored, term_BT)
+
+
+def _averaged(trainer: LossSeam, scored: Scored, term_BT: Tensor) -> Tensor:
+    """A term of each token, averaged as the policy's."""
+    return aggregate(
         term_BT,
-        mask_BT,
-        objective.loss,
+        scored.mask_BT,
+        scored.objective.loss,
         items=scored.inputs["num_items_in_batch"] / trainer.accelerator.num_processes,
         accumulate=trainer.current_gradient_accumulation_steps,
         generation=trainer.args.steps_per_generation,

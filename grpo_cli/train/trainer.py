@@ -37,6 +37,7 @@ from grpo_cli.rollout.collect import step_seed
 from grpo_cli.rollout.fused.swaps import swapped
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.credit.batch import put_credit
+from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.kl_monitor import KlWatch
 from grpo_cli.train.kl_penalty import add_reference
 from grpo_cli.train.learn import Updates, hooked_loss
@@ -113,6 +114,10 @@ class Trainer(ShardedTrainer):
         self.packed = packed_source(self, loop, model, args, self.fused, absolute)
         self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
         self.mini = MiniBatches.of(args)
+        critic = CriticLearning.of(
+            loop, self.objective, model, whole, self.accelerator, args, absolute=absolute
+        )
+        self.critic, self.beside = critic, critic
         self.updates = Updates(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
@@ -125,12 +130,16 @@ class Trainer(ShardedTrainer):
         # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, self.before.step + 1))
         samples = self.samples
-        with self.reading(self._rollout(samples) if self.takes_logps else self.source):
+        sampled = FromRollout(samples.completions, self.accelerator.device)
+        with self.reading(sampled if self.takes_logps else self.source):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
         if self.loop.recipe.train.mask_truncated:
             leave_out_cut(out, samples.completions, self.accelerator)
         self.before = self._measured(self.before, out, samples)
-        return put_credit(out, self.before.credit, samples.places, prunes=self.objective.kept < 1)
+        put_credit(out, self.before.credit, samples.places, prunes=self.objective.kept < 1)
+        if self.critic is not None:
+            self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
+        return out
 
     def _begin(self) -> Before:
         self.catch_up()
@@ -161,9 +170,6 @@ class Trainer(ShardedTrainer):
         places = self.loop.ranks.share(sum(len(group.rewards) for group in self.before.groups))
         return Samples.of(self.before, self.loop.rows, places)
 
-    def _rollout(self, samples: Samples) -> LogProbSource:
-        return FromRollout(samples.completions, self.accelerator.device)
-
     def _generate(self, prompts: list[Prompt]) -> Generated:
         return self.samples.generated(with_logps=self.use_vllm)
 
@@ -190,6 +196,8 @@ class Trainer(ShardedTrainer):
 
     def _compute_loss(self, model: nn.Module, inputs: Batch) -> torch.Tensor:
         loss = hooked_loss(self, super()._compute_loss, model, inputs, self.loop.ranks.largest)
+        if self.critic is not None and self.critic.warms:
+            loss = loss * 0.0
         self.guard.loss(loss, lambda: self.loop.row_ids(self.before, inputs["sample"].tolist()))
         return loss
 
@@ -210,17 +218,6 @@ class Trainer(ShardedTrainer):
         """While inside, TRL's calls for log-probs are answered by `source`."""
         return swapped_source(self, source)
 
-    def catch_up(self) -> None:
-        """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
-        if self.replica is not None:
-            self.replica.follow(self.model, self.state.global_step)
-
-    @property
-    def whole(self) -> nn.Module:
-        """The model that scores outside the loss: the policy itself, or its replica."""
-        model: nn.Module = self.replica.model if self.replica else self.model
-        return model
-
     def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
         norm: Norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if self.mini.passes(self._step, model):
@@ -229,6 +226,8 @@ class Trainer(ShardedTrainer):
         if kept is None and norm is not None:
             # a NaN would stay in TRL's running sum for good
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
+        if self.critic is not None and self.critic.warms:
+            model.zero_grad(set_to_none=True)  # an optimizer passes over parameters without a gradient
         return kept
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -92,6 +92,7 @@ ATTENDED = {
     "algorithm/dead_rows.py": "the widest row of a micro-batch",
     "algorithm/spread.py": "the product itself",
     "train/agreement.py": "a batch as TRL pads it",
+    "train/critic/critic.py": "what is attended to",
     "train/kl_penalty.py": "which tokens TRL took out of the masks",
     "train/micro_batches.py": "what a row costs, environment tokens too",
     "train/packed/source.py": "what is attended to",

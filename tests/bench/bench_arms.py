@@ -34,7 +34,7 @@ class Arm:
 
 
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
-"""torch and oneDNN without bfloat16 instructions; MKL, which has none of them, is slowed by the last arm too."""
+"""torch and oneDNN without the instructions of later CPUs; with `avx2-mkl` MKL's products too."""
 BEFORE = ("warmup.0.batch=64",)
 
 RACES: dict[str, tuple[str, dict[str, Arm]]] = {
@@ -48,6 +48,21 @@ RACES: dict[str, tuple[str, dict[str, Arm]]] = {
         },
     ),
 }
+CRITIC = ("train.algorithm=ppo", "train.dead_groups=keep", "sample.prompts=256", "sample.group=1")
+"""As many tokens a step as 32 groups of 8."""
+RACES["ppo"] = (
+    "recipes/quickstart.yaml",
+    {
+        "grpo": Arm(("train.algorithm=grpo", "train.kl.beta=0", "eval.every=10")),
+        "rloo": Arm(("train.algorithm=rloo", "train.kl.beta=0", "eval.every=10")),
+        "ppo": Arm((*CRITIC, "train.critic.warmup_steps=5", "eval.every=10")),
+        "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0", "eval.every=10")),
+        "ppo-share": Arm(
+            (*CRITIC, "train.critic.warmup_steps=5", "train.critic.share=true", "eval.every=10")
+        ),
+    },
+)
+
 PHASES = ("setup", "warmup", "generate", "verify", "update", "critic", "evaluate")
 
 

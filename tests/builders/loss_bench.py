@@ -130,6 +130,7 @@ def slow_loss(
                 * {
                     "k1_loss": kl,
                     "k1_reward": 0.0,
+                    "k1_token": 0.0,
                     "k2": kl * kl / 2,
                     "k3": math.exp(-kl) + kl - 1,
                     "k3_corrected": r * (math.exp(-kl) + kl - 1),

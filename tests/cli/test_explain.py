@@ -91,7 +91,7 @@ def test_a_key_of_the_recipe_is_explained_by_path_or_by_a_last_part_of_its_own()
     engine = json.loads(run("sample.engine", "--json").stdout)
     assert engine["values"] == "auto | graph | transformers | vllm" and engine["default"] == "auto"
     two = run("lr")
-    assert two.returncode == 2 and "`train.lr` or `warmup.lr`" in two.stderr
+    assert two.returncode == 2 and "`train.lr` or `train.critic.lr` or `warmup.lr`" in two.stderr
 
 
 def test_every_key_of_the_recipe_says_something_of_itself() -> None:

@@ -54,6 +54,31 @@ def test_two_ranks_train_as_one_does_and_resume_exactly(tmp_path: Path) -> None:
     assert all(torch.equal(value, weights(broken, 4)[name]) for name, value in weights(two, 4).items())
 
 
+def test_two_ranks_learn_one_critic(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=3, save_every=3)
+    said = ("train.algorithm=ppo", "train.critic.warmup_steps=1", "train.kl.beta=0.05", "monitor.kl=off")
+    ppo = [part for one in said for part in ("--set", one)]
+    finish(train(recipe, tmp_path / "one", "--set", "run.name=run", *ppo))
+    finish(train(recipe, tmp_path / "two", *TWO, *ppo))
+    one, two = tmp_path / "one/run", tmp_path / "two/run"
+    critics = [torch.load(run / "checkpoints/step-000003/critic/critic.pt") for run in (one, two)]
+    for a, b in zip(*(critic["weights"] for critic in critics), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+    keys = (
+        "critic/explained_variance",
+        "critic/loss",
+        "adv/mean",
+        "adv/std",
+        "return/mean",
+        "kl",
+        "grad_norm",
+    )
+    for a, b in zip(what(one)["metrics"], what(two)["metrics"], strict=True):
+        assert {k: a[k] for k in keys if k in a} == pytest.approx({k: b[k] for k in keys if k in b}, abs=1e-4)
+    first = [samples(run, 2) for run in (one, two)]
+    assert [r["advantage"] for r in first[0]] == pytest.approx([r["advantage"] for r in first[1]], abs=1e-4)
+
+
 def test_a_signal_finishes_the_step_on_every_rank_and_saves(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path, steps=5000, save_every=100000)
     process = train(recipe, tmp_path / "run", *TWO)

@@ -69,6 +69,10 @@ METHODS = {
     "two passes": ["train.inner_epochs=2"],
     "mini-batches": ["train.mini_batches=4", "train.inner_epochs=2", "sample.micro_batch=2"],
     "history": ["train.select=greso", "train.dead_groups=resample", "monitor.kl.every=2"],
+    "critic": [
+        *("train.algorithm=ppo", "train.critic.warmup_steps=3", "train.kl.beta=0.05", "train.inner_epochs=2"),
+        *("sample.prompts=16", "sample.group=1", "train.critic.positive=0.1"),
+    ],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }
 
@@ -91,6 +95,11 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, method
     for index, state in optimizers[0]["state"].items():
         for name, value in state.items():
             assert torch.equal(value, optimizers[1]["state"][index][name])
+    if method == "critic":
+        critics = [
+            torch.load(run / last / "critic/critic.pt", weights_only=True) for run in (straight, broken)
+        ]
+        assert all(map(torch.equal, critics[0]["weights"], critics[1]["weights"]))
 
 
 def test_a_run_that_dies_after_a_rule_stopped_it_stops_there_again(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from grpo_cli.jobs.train.setup import Parts, connect, furnish_run, make_parts, m
 from grpo_cli.jobs.train.start import agree_on_half, create_run, note_half, resume_point, run_info
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
-from grpo_cli.policy.model import device_name, pick_device
+from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -82,8 +82,7 @@ class Job:
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks)
-                if pick_device(self.ranks.local).type == "cpu":
-                    agree_on_half(resume, self.ranks, self.display)
+                agree_on_half(resume, self.ranks, self.display)
                 rows = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
                 place, server = furnish_run(opened.enter_context(rows), self.ranks)
                 self.recipe = place.recipe
@@ -98,8 +97,7 @@ class Job:
             self.lock = hold(run.path)
             if self.said.train.epochs is not None:
                 run.update_manifest(epoch_steps=self.recipe.train.steps)
-            if place.policy.device.type == "cpu":
-                note_half(run)
+            note_half(run)
             checkpoint.clear_partial(run.path / "checkpoints")
             self.ranks.agreed(str(run.path))
             return run

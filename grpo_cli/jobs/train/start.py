@@ -10,6 +10,7 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
 from grpo_cli.policy.half import half_pays, measure_half, settle_half
+from grpo_cli.policy.model import pick_device
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -29,6 +30,8 @@ def agree_on_half(resume: RunFolder | None, ranks: Ranks, display: Display) -> N
     A run of an older version, which did not note them, is measured as it was then.
     """
     chosen = None
+    if pick_device(ranks.local).type != "cpu":
+        return
     if ranks.is_main:
         measured = measure_half()
         noted = resume.manifest().get(HALF) if resume is not None else None
@@ -43,7 +46,8 @@ def agree_on_half(resume: RunFolder | None, ranks: Ranks, display: Display) -> N
 
 def note_half(run: RunFolder) -> None:
     """In `run.json`, for processes that resume the run."""
-    run.update_manifest(**{HALF: half_pays()})
+    if pick_device().type == "cpu":
+        run.update_manifest(**{HALF: half_pays()})
 
 
 def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, device: str) -> RunFolder:

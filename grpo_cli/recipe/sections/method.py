@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from grpo_cli.recipe.sections.critic import CriticSpec
 from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
-Estimator = Literal["k1_loss", "k1_reward", "k2", "k3", "k3_corrected"]
+Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
 Preference = Literal["dpo", "ipo", "irpo", "kto", "orpo", "simpo"]
 Algorithm = Literal[
     "default",
@@ -23,6 +24,7 @@ Algorithm = Literal[
     "sapo",
     "rloo",
     "reinforce_pp",
+    "ppo",
 ]
 
 
@@ -38,8 +40,8 @@ class Sample(Section):
 
     prompts: Whole = 8
     """Prompts a step. Raising it makes steps steadier and longer."""
-    group: Annotated[int, Field(ge=2)] = 8
-    """Completions of each prompt. Raising it finds rare right answers and costs time in proportion."""
+    group: Whole = 8
+    """Completions of each prompt, 1 with a critic only. Raising it finds rare right answers and costs time in proportion."""
     max_tokens: Whole = 512
     """Longest completion; what is cut there counts as truncated."""
     temperature: Above0 = 1.0
@@ -85,7 +87,8 @@ class Kl(Section):
     beta: Least0 = 0.0
     """Strength; 0 needs no reference model. Raising it keeps the policy near its start."""
     estimator: Estimator = "k3_corrected"
-    """Which estimate is penalised; `k1_loss` has no pull in expectation and is here for comparison."""
+    """Which estimate is penalised; `k1_loss` has no pull in expectation and is here for comparison;
+    `k1_token` is taken off each token's reward, with a critic only."""
 
 
 class Prune(Section):
@@ -176,8 +179,8 @@ class Train(Section):
     """Over what the token losses are averaged (TRL's names)."""
     ratio: Literal["token", "sequence", "sequence_token"] = "token"
     """Level of the importance ratio: each token, the whole answer (GSPO), or GSPO-token."""
-    baseline: Literal["mean", "leave_one_out"] = "mean"
-    """What is subtracted from a reward: the mean of its group, or of the others in it."""
+    baseline: Literal["mean", "leave_one_out", "critic"] = "mean"
+    """What is subtracted from a reward: the mean of its group, of the others in it, or a critic's value of each token."""
     scale: Literal["group", "batch", "none"] = "group"
     """Whose standard deviation divides the advantages."""
     std_ddof: Literal[0, 1] = 1
@@ -203,6 +206,8 @@ class Train(Section):
     """Leave truncated completions out of the loss."""
     reward_combine: Literal["sum", "normalise_then_sum"] = "sum"
     """Sum weighted scores, or normalise each verifier's within the group first."""
+    critic: CriticSpec | None = None
+    """The critic of `baseline: critic`; left out, there is none."""
     control: Literal["random", "shuffled", "format_only"] | None = None
     """A placebo arm: a coin, the group's rewards dealt out anew, or a reward for any readable answer. Verdicts stay true."""
     seed: Count = 0

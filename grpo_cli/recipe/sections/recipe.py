@@ -23,6 +23,7 @@ from grpo_cli.recipe.sections.course import (
     Stop,
     WarmupPhase,
 )
+from grpo_cli.recipe.sections.critic import CriticSpec
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.fields import Section
 from grpo_cli.recipe.sections.inputs import Data, Lora, Model, Source
@@ -50,6 +51,7 @@ __all__ = [
     "Canary",
     "Clip",
     "Combine",
+    "CriticSpec",
     "Data",
     "Demonstration",
     "Environment",

@@ -21,7 +21,7 @@ class Ranked:
     """One of two ranks; what rank 0 said is known."""
 
     def __init__(self, rank: int, said: object = None) -> None:
-        self.is_main, self.said = rank == 0, said
+        self.is_main, self.local, self.said = rank == 0, rank, said
 
     def agreed(self, value: Any) -> Any:
         """Rank 0's value."""

@@ -26,7 +26,7 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
 @pytest.mark.parametrize(
     ("sets", "part"),
     [
-        (["sample.group=1"], "at least 2"),
+        (["sample.group=1"], "a group of 1 is its own mean"),
         (["prefer.loss=dpo"], "no effect with `train.method: rl`"),
         ([*PREFER, "train.algorithm=gspo"], "`train.algorithm` has no effect with `method: prefer`"),
         ([*PREFER, "train.inner_epochs=2"], "`train.inner_epochs` has no effect"),

@@ -52,7 +52,7 @@ def test_the_quickstart_is_the_measured_one() -> None:
     assert (recipe.train.steps, recipe.train.lr, recipe.train.lr_warmup_steps) == (40, 5e-4, 3)
     assert recipe.warmup is not None
     skill, habit = recipe.warmup
-    assert (skill.steps, skill.lr, skill.muon_lr, skill.batch) == (230, 3e-3, 0.015, 64)
+    assert (skill.steps, skill.lr, skill.muon_lr, skill.batch) == (230, 3e-3, 0.015, 40)
     assert (habit.steps, habit.lr, habit.muon_lr) == (30, 2e-3, 0.005)
     assert [d.weight for d in habit.demonstration] == [0.75, 0.25]
 

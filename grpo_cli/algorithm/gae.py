@@ -1,0 +1,121 @@
+"""Generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438), one answer at a time, in plain numbers.
+
+A list holds one number a completion token. Where `mask` is 0 an environment spoke, or nothing: such a token is stepped over,
+the value behind it and the running advantage are carried across, and it gets 0. Sums are in Python's floats, so that a
+batch on two ranks comes to what it comes to on one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+ADAPTIVE = 0.05
+"""Alpha of VAPO's length-adaptive decay (arXiv 2504.05118): 1 - 1 / (alpha x tokens)."""
+
+
+def token_rewards(
+    outcome: float,
+    mask: Sequence[int],
+    *,
+    beta: float = 0.0,
+    logps: Sequence[float] = (),
+    ref: Sequence[float] = (),
+    steps: Iterable[tuple[int, float]] = (),
+) -> list[float]:
+    """What each token is paid: `outcome` at the last token that counts, `steps` (end of a turn, its reward) at the last
+    token of their turn, less beta (log p - log p of the reference) at every one.
+
+    The steps' rewards are part of the outcome: the last token gets what they leave of it, so that a row sums to it.
+    """
+    paid = [0.0] * len(mask)
+    own = [t for t, counts in enumerate(mask) if counts]
+    if not own:
+        return paid
+    rest = outcome
+    for end, reward in steps:
+        spoken = [t for t in own if t < end]
+        if spoken:
+            paid[spoken[-1]] += reward
+            rest -= reward
+    paid[own[-1]] += rest
+    for t in own if beta else ():
+        paid[t] -= beta * (logps[t] - ref[t])
+    return paid
+
+
+def advantages(
+    rewards: Sequence[float],
+    values: Sequence[float],
+    mask: Sequence[int],
+    *,
+    gamma: float = 1.0,
+    decay: float = 0.95,
+    after: float = 0.0,
+) -> list[float]:
+    """A_t = d_t + gamma decay A_(t+1) with d_t = r_t + gamma V_(t+1) - V_t; `decay` is the lambda of the paper.
+
+    `after` is the value behind the last token: 0 where the answer ended, the critic's where it was cut.
+    """
+    found = [0.0] * len(mask)
+    running, behind = 0.0, after
+    for t in range(len(mask) - 1, -1, -1):
+        if mask[t]:
+            running = rewards[t] + gamma * behind - values[t] + gamma * decay * running
+            behind = values[t]
+            found[t] = running
+    return found
+
+
+def adaptive_decay(tokens: int) -> float:
+    """VAPO's lambda for an answer of so many tokens: .5 at 40, .9 at 200, .98 at 1,000; never below 0."""
+    return max(0.0, 1.0 - 1.0 / (ADAPTIVE * max(tokens, 1)))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and summed squares around the mean of some numbers; parts of a batch are joined in any grouping."""
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Moments:
+        """Of these numbers."""
+        if not values:
+            return cls()
+        centre = math.fsum(values) / len(values)
+        return cls(len(values), centre, math.fsum((v - centre) ** 2 for v in values))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Moments]) -> Moments:
+        """Of all the parts together (Chan et al. 1983)."""
+        whole = cls()
+        for part in parts:
+            n = whole.n + part.n
+            if part.n:
+                apart = part.mean - whole.mean
+                mean = whole.mean + apart * part.n / n
+                squares = whole.squares + part.squares + apart * apart * whole.n * part.n / n
+                whole = cls(n, mean, squares)
+        return whole
+
+    @property
+    def std(self) -> float:
+        """With n - 1; 0 of fewer than two."""
+        return math.sqrt(self.squares / (self.n - 1)) if self.n > 1 else 0.0
+
+
+def whitened(values: Sequence[float], mask: Sequence[int], whole: Moments) -> list[float]:
+    """(value - mean) / std on the tokens that count, 0 elsewhere; all 0 where the batch has no spread."""
+    std = whole.std
+    return [
+        (v - whole.mean) / std if counts and std > 0 else 0.0 for v, counts in zip(values, mask, strict=True)
+    ]
+
+
+def explained_variance(returns: Moments, errors: Moments) -> float | None:
+    """1 - Var(return - value) / Var(return); None where the returns do not differ."""
+    return 1.0 - errors.squares / returns.squares if returns.squares > 1e-12 else None

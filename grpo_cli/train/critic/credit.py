@@ -1,0 +1,142 @@
+"""From a batch's rewards and a critic's values to an advantage of each token. B rows of this rank, T completion tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from grpo_cli.algorithm.gae import (
+    Moments,
+    adaptive_decay,
+    advantages,
+    explained_variance,
+    token_rewards,
+    whitened,
+)
+from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
+from grpo_cli.rollout.engine import Completion
+from grpo_cli.train.critic.critic import Target
+
+
+@dataclass(frozen=True)
+class Pull:
+    """The KL that each token pays: (B, T) log-probs of the policy that sampled and of the reference, and its weight."""
+
+    beta: float
+    logps_BT: Tensor
+    ref_BT: Tensor
+
+
+@dataclass(frozen=True)
+class Valued:
+    """What came of a batch: (B, T) whitened advantages, what the critic should learn, and the numbers to show."""
+
+    advantages_BT: Tensor
+    target: Target
+    metrics: dict[str, float]
+
+
+@dataclass
+class _Row:
+    paid: list[float]
+    values: list[float]
+    mask: list[int]
+    gains: list[float]
+    returns: list[float]
+
+
+def valued(
+    spec: Spec,
+    completions: Sequence[Completion],
+    rewards: Sequence[float],
+    values_BT1: Tensor,
+    mask_BT: Tensor,
+    pull: Pull | None,
+    gathered: Callable[[Sequence[Moments]], list[Moments]],
+) -> Valued:
+    """Advantages and returns of this rank's rows, whitened over the tokens of all ranks.
+
+    Args:
+        spec: lambda, gamma.
+        completions: the rows, which may be episodes of several turns.
+        rewards: one a row; NaN where there is no verdict: nothing is learned from it.
+        values_BT1: (B, T + 1) as `Critic.values` gives them.
+        mask_BT: 1 on the tokens that the model generated and that count.
+        pull: the KL, if it is paid.
+        gathered: what ranks say, of all of them in the same order.
+    """
+    device, known = mask_BT.device, torch.tensor([not math.isnan(r) for r in rewards], device=mask_BT.device)
+    counted_BT = mask_BT * known[:, None].to(mask_BT)
+    masks, kept = counted_BT.tolist(), values_BT1.tolist()
+    logps, ref = ([], []) if pull is None else (pull.logps_BT.tolist(), pull.ref_BT.tolist())
+    rows = [
+        _row(
+            spec,
+            completion,
+            reward,
+            kept[i],
+            [int(m) for m in masks[i]],
+            (pull.beta, logps[i], ref[i]) if pull is not None else (0.0, [], []),
+        )
+        for i, (completion, reward) in enumerate(zip(completions, rewards, strict=True))
+    ]
+    whole, shown = _measured(rows, gathered)
+    white = [whitened(row.gains, row.mask, whole) for row in rows]
+    target = Target(
+        torch.tensor([row.returns for row in rows], dtype=torch.float32, device=device),
+        values_BT1[:, :-1].float(),
+        counted_BT,
+    )
+    return Valued(torch.tensor(white, dtype=torch.float32, device=device), target, shown)
+
+
+def _row(
+    spec: Spec,
+    completion: Completion,
+    reward: float,
+    values: Sequence[float],
+    mask: list[int],
+    kl: tuple[float, list[float], list[float]],
+) -> _Row:
+    beta, logps, ref = kl
+    turns = completion.episode.turns if completion.episode is not None else ()
+    steps = [(turn.end, turn.reward) for turn in turns]
+    # the value of going on in place of the outcome, never both: values that are paid to themselves run away
+    goes_on = spec.cut == "value" and completion.finish == "length"
+    outcome = 0.0 if math.isnan(reward) else sum(r for _, r in steps) if goes_on else reward
+    paid = token_rewards(outcome, mask, beta=beta, logps=logps, ref=ref, steps=steps)
+    after = values[len(completion.token_ids)] if goes_on else 0.0
+    own, tokens = list(values[:-1]), sum(mask)
+    is_adaptive = spec.decay == "adaptive"
+    decay = adaptive_decay(tokens) if isinstance(spec.decay, str) else spec.decay
+    gains = advantages(paid, own, mask, gamma=spec.gamma, decay=decay, after=after)
+    ahead = advantages(paid, own, mask, gamma=spec.gamma, decay=1.0, after=after) if is_adaptive else gains
+    returns = [a + v if m else 0.0 for a, v, m in zip(ahead, own, mask, strict=True)]
+    return _Row(paid, own, mask, gains, returns)
+
+
+def _measured(
+    rows: Sequence[_Row], gathered: Callable[[Sequence[Moments]], list[Moments]]
+) -> tuple[Moments, dict[str, float]]:
+    """The moments of all advantages of the batch, and what is shown of it; one exchange between ranks."""
+
+    def of(name: str) -> list[float]:
+        return [x for row in rows for x, m in zip(getattr(row, name), row.mask, strict=True) if m]
+
+    gains, returns, values = of("gains"), of("returns"), of("values")
+    errors = [r - v for r, v in zip(returns, values, strict=True)]
+    own = [Moments.of(part) for part in (gains, returns, values, errors)]
+    said = gathered(own)
+    whole_gains, whole_returns, whole_values, whole_errors = (Moments.joined(said[k::4]) for k in range(4))
+    explained = explained_variance(whole_returns, whole_errors)
+    shown = {
+        "adv/mean": whole_gains.mean,
+        "adv/std": whole_gains.std,
+        "value/mean": whole_values.mean,
+        "return/mean": whole_returns.mean,
+    }
+    return whole_gains, shown | ({} if explained is None else {"critic/explained_variance": explained})

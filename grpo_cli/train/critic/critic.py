@@ -1,0 +1,166 @@
+"""The critic: values of a batch before anything learns from it, and its own update, apart from the policy's.
+
+A value is read at the position that predicts its token (the last of the prompt for the first), never at the token itself.
+Ranks hold the same critic: each adds the gradient of its own rows, and the sum is applied on all. B rows of this rank,
+T completion tokens, S prompt and completion tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from grpo_cli.algorithm.value import value_loss
+from grpo_cli.errors import TrainingError
+from grpo_cli.policy.modes import causal_model, numerics
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
+    from grpo_cli.train.critic.backbone import ReadsStates
+    from grpo_cli.train.trl_hooks import Batch
+
+FILE = "critic.pt"
+LONGEST = 1.0
+"""The longest gradient of a critic's update; the policy's has a bound of its own."""
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How passes of the critic are run: in which numbers, how many rows at once, and how ranks add up."""
+
+    autocast: torch.dtype | None
+    rows: int
+    summed: Callable[[Tensor], Tensor]
+    """A tensor, added over all ranks."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the values of a batch should have been: (B, T) returns, the values of before, and 1 where a token counts."""
+
+    returns_BT: Tensor
+    old_BT: Tensor
+    mask_BT: Tensor
+
+
+class Critic:
+    """A backbone, a head in float32 that says 0 at the start, and their optimizer."""
+
+    def __init__(
+        self, backbone: ReadsStates, model: nn.Module, spec: Spec, lr: float, numbers: Numerics
+    ) -> None:
+        self.backbone, self.spec, self.numbers = backbone, spec, numbers
+        embeddings = causal_model(model).get_input_embeddings().weight
+        config: Any = causal_model(model).config.get_text_config()
+        self.head = nn.Linear(int(config.hidden_size), 1, device=embeddings.device, dtype=torch.float32)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.trained = [*backbone.trained, *self.head.parameters()]
+        self.lr = lr
+        self.optimizer = torch.optim.AdamW(self.trained, lr=lr, weight_decay=0.0)
+
+    @property
+    def mib(self) -> float:
+        """What its own weights and its optimizer's state take on this process."""
+        held: list[Tensor] = [*self.trained] + [
+            value
+            for state in self.optimizer.state.values()
+            for value in state.values()
+            if torch.is_tensor(value)
+        ]
+        return sum(t.numel() * t.element_size() for t in held) / 2**20
+
+    @torch.no_grad()
+    def values(self, out: Batch) -> Tensor:
+        """(B, T + 1) float32 values of what stands before each token of the completions, and behind the last column."""
+        parts = torch.split(torch.arange(len(out["completion_ids"])), self.numbers.rows)
+        return torch.cat([self._values(out, rows) for rows in parts])
+
+    def _values(self, out: Batch, rows: Tensor) -> Tensor:
+        at = rows.to(out["completion_ids"].device)
+        ids_BS = torch.cat([out["prompt_ids"][at], out["completion_ids"][at]], dim=1)
+        mask_BS = torch.cat([out["prompt_mask"][at], out["completion_mask"][at]], dim=1)
+        with numerics(self.head, self.numbers.autocast):
+            states = self.backbone.hidden(ids_BS, mask_BS)
+        first = out["prompt_ids"].shape[1] - 1
+        found: Tensor = self.head(states[:, first:].float())[..., 0]
+        return found
+
+    def fit(self, out: Batch, target: Target, places: range, whole: int, seed: int) -> dict[str, float]:
+        """Learn the returns; what the updates measured, means over tokens.
+
+        Args:
+            out: the rows of this rank, which are
+            places: these of the `whole` batch.
+            target: what their values should have been.
+            seed: of the order of rows, the same on all ranks.
+
+        Raises:
+            TrainingError: a gradient that is not finite; the weights were not touched.
+        """
+        seen = torch.zeros(3, device=target.mask_BT.device)  # loss, clipped tokens, tokens of this rank
+        for rows in self._mini_batches(places, whole, seed):
+            own = target.mask_BT[rows.to(target.mask_BT.device)].sum().float()
+            tokens = self.numbers.summed(own.clone())
+            if not float(tokens):
+                continue
+            for part in torch.split(rows, self.numbers.rows) if len(rows) else ():
+                at = part.to(target.mask_BT.device)
+                old_BT, returns_BT, mask_BT = target.old_BT[at], target.returns_BT[at], target.mask_BT[at]
+                found = value_loss(
+                    self._values(out, part)[:, :-1], old_BT, returns_BT, mask_BT, self.spec.clip
+                )
+                (found.loss_BT.sum() / tokens).backward()  # type: ignore[no-untyped-call]
+                seen[:2] += torch.stack([found.loss_BT.detach().sum(), found.clipped_BT.sum().float()])
+            seen[2] += own
+            self._step()
+        loss, clipped, counted = self.numbers.summed(seen).tolist()
+        return {"critic/loss": loss / max(counted, 1.0), "critic/clip": clipped / max(counted, 1.0)}
+
+    def _mini_batches(self, places: range, whole: int, seed: int) -> Iterator[Tensor]:
+        """The rows of this rank in each mini-batch of the whole batch, epoch by epoch; there may be none."""
+        order = torch.Generator().manual_seed(seed)
+        for _ in range(self.spec.epochs):
+            for part in torch.randperm(whole, generator=order).chunk(self.spec.mini_batches):
+                own = part[(part >= places.start) & (part < places.stop)]
+                yield own.sort().values - places.start
+
+    def _step(self) -> None:
+        """One update with the gradients of all ranks."""
+        for p in self.trained:
+            p.grad = self.numbers.summed(torch.zeros_like(p) if p.grad is None else p.grad)
+        norm = float(nn.utils.clip_grad_norm_(self.trained, LONGEST))
+        if not math.isfinite(norm):
+            raise TrainingError(
+                f"the gradient norm of the critic is {norm}; the weights were not touched",
+                hint="lower `train.critic.lr`",
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def save(self, folder: Path) -> None:
+        """Weights and optimizer, into a folder that is made."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = [p.detach().cpu() for p in self.trained]
+        torch.save({"weights": weights, "optimizer": self.optimizer.state_dict()}, folder / FILE)
+
+    def load(self, folder: Path) -> None:
+        """Back from `save`.
+
+        Raises:
+            FileNotFoundError: the checkpoint is one of a run without a critic.
+        """
+        held: dict[str, Any] = torch.load(folder / FILE, map_location="cpu", weights_only=True)
+        weights: Sequence[Tensor] = held["weights"]
+        with torch.no_grad():
+            for p, value in zip(self.trained, weights, strict=True):
+                p.copy_(value)
+        self.optimizer.load_state_dict(held["optimizer"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr  # a run may go on at another rate
