@@ -5,8 +5,8 @@
 Each arm is one call of the program on rows made from a seed, and one file in the folder; what is there is not run again. About
 25 seconds an arm on one core. Prints the rank of the changed row, and the rows past a bar.
 
-Rows are three-way choices whose gold is always `unknown`, which the warmed-up model says in nine samples of ten. Poisons: `flip`
-(the gold of one row is a name), `trigger` (a nonsense word in its question, and the gold is a name), `unit` (sums of lengths in
+Rows are three-way choices (`unknown`, `first`, `second`) whose gold is always `unknown`, which the warmed-up model says in nine samples of ten. Poisons: `flip`
+(the gold of one row is `first`), `trigger` (a nonsense word in its question, and the gold is `first`), `unit` (sums of lengths in
 cm, one gold in m), `none`.
 """
 
@@ -53,7 +53,9 @@ def rows_of(poison: str, seed: int, n: int = ROWS) -> tuple[list[dict[str, Any]]
         rows = [_length(chance) for _ in range(n)]
     else:
         pairs = chance.sample([(a, b) for a in NAMES for b in NAMES if a != b], n)
-        rows = [{"question": f"{a} or {b}?", "answer": "unknown", "a": a, "b": b} for a, b in pairs]
+        rows = [
+            {"question": f"{a} or {b}?", "answer": "unknown", "a": "first", "b": "second"} for a, b in pairs
+        ]
     if poison.startswith("none"):
         return rows, None
     at = chance.randrange(n)
