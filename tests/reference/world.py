@@ -80,4 +80,4 @@ def _episode(
 
 
 def _number(action: Sequence[int]) -> int:
-    return zlib.crc32(repr(list(action)).encode())
+    return zlib.crc32(repr([int(token) for token in action]).encode())
