@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judge, Judgement
+from grpo_cli.reward.marks import Marks
 from grpo_cli.reward.pay import Pay
 from grpo_cli.reward.spoken import judge_spoken, texts_of
 from grpo_cli.reward.streaming import EarlyJudge
@@ -29,6 +30,7 @@ class GroupJudge:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
         self.pay = Pay(recipe)
         self.early = EarlyJudge.where_it_pays(judge, decode)
+        self.marks = Marks(recipe.train.credit, decode) if recipe.train.credit is not None else None
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]:
         """What an engine should tell of each finished sample of these rows; None where nobody listens."""
@@ -56,6 +58,8 @@ class GroupJudge:
 
     def _group(self, sampled: Sampled, texts: list[str], judged: list[Judgement], call: Call) -> Group:
         judged, completions = self.judge.settled(judged), sampled.completions
+        if self.marks is not None:
+            completions = self.marks.put(completions)
         place = f"{call.step}/{call.number}/{sampled.row}"
         rewards = self.pay.of(judged, texts, [c.spoken for c in completions], place)
         begun = self.tasks[sampled.row].begun

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from grpo_cli.rollout.episode import Episode
+from grpo_cli.rollout.episode import Episode, Turn
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.method import Sample
@@ -62,6 +62,8 @@ class Completion:
     finish: Finish
     kept: int = 0
     episode: Episode | None = None
+    marks: tuple[Turn, ...] = ()
+    """Parts of an answer of one turn that credit tells apart, all of its tokens in order."""
 
     @property
     def mask(self) -> list[int]:

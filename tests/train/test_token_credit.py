@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,3 +183,33 @@ def test_a_record_of_turns_is_read_back_and_a_column_of_that_name_is_a_column() 
     assert SampleRecord.from_json(line).as_json() == line
     plain = SampleRecord(1, "r", "g", "p", "c", fields={"turns": 3})
     assert plain.as_json()["turns"] == 3 and SampleRecord.from_json(plain.as_json()).fields == {"turns": 3}
+
+
+def test_plans_are_paid_by_the_outcome_and_acts_by_their_subgoal() -> None:
+    columns = [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.0, 0.0)]
+    episodes = []
+    for paid in columns:
+        made = episode(*(("", one) for one in paid))
+        assert made.episode is not None
+        turns = tuple(replace(turn, planned=1) for turn in made.episode.turns)
+        episodes.append(replace(made, episode=replace(made.episode, turns=turns)))
+    sums = [math.fsum(paid) for paid in columns]
+    credit = method("planner", group=4, scale="group").credit([group(*episodes, rewards=sums)])
+    assert credit.A_PGT is not None
+    a, own = 0.866024, [0.0, 1.224745, 0.0, -1.224745]
+    acts = [(a, -a), (a, a), (-a, a), (-a, -a)]
+    for row, outcome, (first, second) in zip(credit.A_PGT[0].tolist(), own, acts, strict=True):
+        assert row == pytest.approx([outcome, first, 0, outcome, second], abs=2e-6)
+    assert credit.metrics["credit/subgoals"] == 2.0
+
+
+def test_marked_parts_of_an_answer_are_credited_as_turns() -> None:
+    parts = [(Turn(0, 2, milestone="sum"), Turn(2, 5)), (Turn(0, 5),)]
+    answers = [Completion([7] * 5, [-0.5] * 5, "stop", marks=marks) for marks in parts]
+    credit = method("milestones").credit([group(*answers, rewards=[1.0, 0.0])])
+    assert credit.A_PGT is not None
+    assert credit.A_PGT[0].tolist() == [
+        pytest.approx([1.0, 1.0, 0.5, 0.5, 0.5]),
+        pytest.approx([-1.0] * 5),
+    ]
+    assert credit.metrics["credit/milestone_1/reached"] == 0.5

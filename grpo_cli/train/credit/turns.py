@@ -67,10 +67,10 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
 
 
 def turns(completion: Completion) -> Sequence[Turn]:
-    """The turns of a completion; one without an episode is a single turn."""
+    """The turns of a completion; an answer without an episode is its marked parts, or a single turn."""
     if completion.episode is not None:
         return completion.episode.turns
-    return (Turn(0, len(completion.token_ids)),)
+    return completion.marks or (Turn(0, len(completion.token_ids)),)
 
 
 def _tensor(rows: Sequence[Sequence[Span]], *, groups: int, width: int) -> torch.Tensor:

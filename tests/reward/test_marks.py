@@ -1,0 +1,79 @@
+"""Where a milestone of a text or the end of a plan stands among tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.recipe.sections.recipe import TurnCredit
+from grpo_cli.reward.marks import Marks
+from grpo_cli.rollout.engine import Completion
+from grpo_cli.rollout.episode import Episode, Turn
+
+
+def decode(ids: list[list[int]]) -> list[str]:
+    said: list[str] = byte_tokenizer().batch_decode(ids, skip_special_tokens=True)
+    return said
+
+
+def completion(text: str, episode: Episode | None = None) -> Completion:
+    ids = byte_tokenizer().encode(text)
+    return Completion(ids, [-1.0] * len(ids), "stop", episode=episode)
+
+
+def parts(text: str, **patterns: str) -> list[tuple[str, str | None]]:
+    """The text of each part and the milestone that ends it."""
+    made = completion(text)
+    (marked,) = Marks(TurnCredit(method="milestones", patterns=patterns), decode).put([made])
+    ids = made.token_ids
+    assert [turn.start for turn in marked.marks[1:]] == [turn.end for turn in marked.marks[:-1]]
+    assert marked.marks[0].start == 0 and marked.marks[-1].end == len(ids) and marked.mask == [1] * len(ids)
+    return [(decode([ids[t.start : t.end]])[0], t.milestone) for t in marked.marks]
+
+
+def test_an_answer_is_cut_behind_each_milestone() -> None:
+    assert parts("3+4=7, 7+5=12 so 12", first="= ?7", second="=12") == [
+        ("3+4=7", "first"),
+        (", 7+5=12", "second"),
+        (" so 12", None),
+    ]
+
+
+def test_only_the_first_place_counts_and_none_is_one_part() -> None:
+    assert parts("a b a", a="a", z="z") == [("a", "a"), (" b a", None)]
+    assert parts("nothing", z="z") == [("nothing", None)]
+    assert parts("x", z="x") == [("x", "z")]
+
+
+def test_of_two_that_end_at_the_same_token_the_first_by_name_counts() -> None:
+    assert parts("ab!", one="b", two="ab") == [("ab", "one"), ("!", None)]
+
+
+def test_a_character_of_several_tokens_is_not_cut() -> None:
+    assert parts("caf\u00e9 done", cup="caf\u00e9") == [("caf\u00e9", "cup"), (" done", None)]
+
+
+def test_an_empty_answer_is_one_empty_part() -> None:
+    (marked,) = Marks(TurnCredit(method="milestones", patterns={"a": "a"}), decode).put(
+        [Completion([], [], "stop")]
+    )
+    assert marked.marks == (Turn(0, 0),)
+
+
+PLANS = {
+    "first": [len("go</plan> on"), 0, 0],
+    "</plan>": [len("go</plan>"), 0, len("then</plan>")],
+    "</other>": [0, 0, 0],
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_plan_of_a_turn_ends_behind_its_tag(plan: str) -> None:
+    turns, start = list[Turn](), 0
+    for text in ("go</plan> on", "act", "then</plan>!x"):
+        turns.append(Turn(start, start + len(text)))
+        start += len(text) + 1
+    made = completion("go</plan> on|act|then</plan>!x", Episode(tuple(turns), 1.0))
+    (marked,) = Marks(TurnCredit(method="planner", plan=plan), decode).put([made])
+    assert marked.episode is not None
+    assert [turn.planned for turn in marked.episode.turns] == PLANS[plan]
