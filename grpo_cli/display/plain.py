@@ -144,6 +144,9 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
         for word, key, form in (
             ("turns", "turns/mean", number),
             ("invalid", "env/invalid", percent),
+            ("anchors", "credit/anchor_share", percent),
+            ("milestone 1", "credit/milestone_1/reached", percent),
+            ("milestone 2", "credit/milestone_2/reached", percent),
             ("think", "think", percent),
             ("kept", "reuse/tokens", percent),
             ("ent", "entropy", two),

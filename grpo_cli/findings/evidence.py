@@ -37,6 +37,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W45": ("reward/total/mean", "reward/std_in_group"),
     "W46": ("env/invalid", "turns/mean"),
     "W47": ("credit/milestone_without_success", "right"),
+    "W48": ("credit/anchor_share", "credit/step_share"),
     "W50": ("grad_norm", "loss"),
     "W51": ("loss", "grad_norm", "kl"),
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),

@@ -287,6 +287,19 @@ def farmed_milestones(history: History, limits: Limits) -> Finding | None:
     )
 
 
+def lonely_states(history: History, limits: Limits) -> Finding | None:
+    """W48: few turns saw a state that another saw too, so that GiGPO has little to compare."""
+    shares = all_of_last(history, "credit/anchor_share", limits.window)
+    if shares is None or (share := mean(shares) or 0.0) >= limits.anchors:
+        return None
+    return finding_at(
+        "W48",
+        history,
+        f"{share:.0%} of the turns in {limits.window} steps saw a state that another turn of their row saw too",
+        "`credit: gigpo` is nearly plain GRPO here: let the environment return a `state` without history or step counter",
+    )
+
+
 def gradient_spike(history: History, limits: Limits) -> Finding | None:
     """W50: a gradient norm far above its median."""
     norms = [
@@ -342,6 +355,7 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
 
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
-    slow_verifier, invalid_actions, farmed_milestones, many_all_wrong, many_all_right, one_row_leads, critic_explains_nothing,
+    slow_verifier, invalid_actions, farmed_milestones, lonely_states, many_all_wrong, many_all_right, one_row_leads,
+    critic_explains_nothing,
 )  # fmt: skip
 """Worst first."""

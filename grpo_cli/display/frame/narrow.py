@@ -7,6 +7,7 @@ from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     PanelBlock,
     beginning,
+    credit,
     footer,
     header,
     histogram,
@@ -75,7 +76,8 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     if "turns/mean" in last:
-        lengths = f"turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))}"
+        found = credit(last) or f"invalid {percent(last.get('env/invalid'))}"
+        lengths = f"turns {number(last['turns/mean'])} {found}"
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     kept = f"kept {percent(last['reuse/tokens'])}" if "reuse/tokens" in last else ""
     truncated = last.get("truncated")

@@ -13,7 +13,7 @@ from rich.text import Text
 from grpo_cli.display.frame.lines import Piece, fit, fit_tail, head, line, rule, tail
 from grpo_cli.display.frame.state import FrameState, Note
 from grpo_cli.display.plain import shown_sources, timing
-from grpo_cli.run.info import RewardSource
+from grpo_cli.run.info import Metrics, RewardSource
 from grpo_cli.text import (
     BLOCKS,
     bar,
@@ -350,3 +350,12 @@ def footer(state: FrameState, width: int) -> PanelBlock:
     return PanelBlock(
         (line(width, Piece(1, stop, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1
     )
+
+
+def credit(last: Metrics) -> str:
+    """What credit for turns has to go by: the share of turns that can be compared, or the episodes that reach milestones."""
+    if "credit/anchor_share" in last:
+        return f"anchors {percent(last['credit/anchor_share'])}"
+    found = [last.get(f"credit/milestone_{k}/reached") for k in (1, 2, 3)]
+    reached = [percent(share) for share in found if share is not None]
+    return f"milestones {' '.join(reached)}" if reached else ""

@@ -9,6 +9,7 @@ from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     PanelBlock,
     beginning,
+    credit,
     footer,
     header,
     histogram,
@@ -91,7 +92,8 @@ def episodes(last: Metrics) -> str:
     """Turns and invalid actions, where samples are episodes."""
     if "turns/mean" not in last:
         return ""
-    return f"   turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))}"
+    said = f"   turns {number(last['turns/mean'])} invalid {percent(last.get('env/invalid'))}"
+    return f"{said} {credit(last)}".rstrip()
 
 
 def completions(state: FrameState, width: int) -> PanelBlock:

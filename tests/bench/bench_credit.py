@@ -1,0 +1,240 @@
+"""A race on `environments:keydoor`: GRPO, GiGPO, milestones and a placebo, at equal generated tokens, paired by seed.
+
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_credit.py FOLDER --tune -j 16
+    PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_credit.py FOLDER -j 16
+    PYTHONPATH=.:verifiers python tests/bench/bench_credit.py FOLDER --summary
+
+The first finds each arm's rate on the same grid, with seeds that the race does not use: fewest episodes to the target. The
+second races every arm at its own rate. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
+own; success is the share of a batch's fresh episodes that reach the door, so it is measured on layouts as they come.
+Counted are episodes until two batches running are at or above the target; a run that never gets there counts with all it
+drew, which flatters it, and how many got there is printed. Runs stand in FOLDER/results.jsonl as they end: call again and
+those that are there are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+TARGET = 0.8
+PROMPTS, GROUP = 16, 8
+ARMS: dict[str, dict[str, Any]] = {
+    "grpo": {},
+    "gigpo": {"credit": {"method": "gigpo"}},
+    "gigpo_std": {"credit": {"method": "gigpo", "norm": "std"}},
+    "milestones": {"credit": {"method": "milestones"}},
+    "random": {"control": "random"},
+}
+RATES = (1e-4, 3e-4, 1e-3)
+TUNING, RACING = (100, 101), (0, 1, 2, 3, 4)
+TURNS = {4: 24, 5: 36, 6: 48}
+"""Turns of an episode by the width of the grid."""
+TOKENS_A_TURN = 12
+"""Most tokens of a turn with its observation and what the template puts between them; the budget of an episode."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One run."""
+
+    arm: str
+    rate: float
+    seed: int
+    grid: int
+    tokens: int
+    folder: str
+
+
+def recipe_of(ask: Ask, folder: Path) -> dict[str, Any]:
+    """The recipe of a run: a warm-up that shows the form of a move and nothing about the way, then the arm's method."""
+    turns = TURNS[ask.grid]
+    return {
+        "grpo": 1,
+        "model": {"path": "builtin:tiny", "context": 2048},
+        "data": {
+            "train": {"from": "tasks:keydoor", "limit": 2000, "options": {"grid": ask.grid}},
+            "prompt": "{question}",
+        },
+        "environment": {
+            "python": "environments:keydoor",
+            "max_turns": turns,
+            "turn_tokens": 3,
+            "workers": 1,
+        },
+        "sample": {"prompts": PROMPTS, "group": GROUP, "max_tokens": turns * TOKENS_A_TURN},
+        "train": {
+            "steps": 10_000,
+            "lr": ask.rate,
+            "schedule": "constant",
+            "seed": ask.seed,
+            **ARMS[ask.arm],
+        },
+        "monitor": {"kl": "off"},
+        "stop": {"on": []},
+        "run": {
+            "dir": str(folder),
+            "name": f"{ask.arm}-{ask.rate:g}-{ask.seed}",
+            "threads": 1,
+            "save_every": 10_000,
+            "keep": 1,
+        },
+        "warmup": [{"steps": 60, "lr": 3e-3, "muon_lr": 0.015, "batch": 16}],
+    }
+
+
+def run_one(ask: Ask) -> dict[str, Any]:
+    """Train until the tokens are spent."""
+    from grpo_cli.commands.environment import quiet_libraries
+
+    quiet_libraries()
+    from grpo_cli.display.silent import SilentDisplay
+    from grpo_cli.errors import Exit
+    from grpo_cli.jobs.train.job import Job
+    from grpo_cli.recipe.sections.recipe import Recipe
+
+    began = list[float]()
+
+    class Purse(SilentDisplay):
+        """Asks the run to end once its tokens are spent."""
+
+        spent = 0
+
+        def step(self, metrics: dict[str, Any], view: object = None) -> None:
+            began.append(time.process_time())
+            self.spent += int(metrics["tokens/drawn"])
+            if self.spent >= ask.tokens:
+                job.interrupts.asked = Exit.TERMINATED
+
+    folder = Path(ask.folder) / "runs" / f"{ask.grid}x{ask.grid}" / f"{time.time_ns()}"
+    recipe = Recipe.model_validate(recipe_of(ask, folder))
+    job = Job(recipe, label="race", base=folder, display=Purse(sys.stderr))
+    lines = job.run().run.metrics()
+    steps = [line for line in lines if "reward/total/mean" in line]
+    rights = [line["drawn/right"] for line in steps]
+    twice = [i for i in range(1, len(rights)) if min(rights[i - 1 : i + 1]) >= TARGET]
+    episodes = PROMPTS * GROUP
+    shares = [line["credit/anchor_share"] for line in steps if "credit/anchor_share" in line]
+    return asdict(ask) | {
+        "reached": bool(twice),
+        "episodes": (twice[0] + 1 if twice else len(rights)) * episodes,
+        "start": rights[0],
+        "curve": [round(r, 3) for r in rights],
+        "end": statistics.fmean(rights[-3:]),
+        "drawn": sum(line["tokens/drawn"] for line in steps),
+        "turns": steps[-1]["turns/mean"],
+        "anchor_share": statistics.fmean(shares) if shares else None,
+        "cpu_s": round(began[-1] - began[0], 1) if len(began) > 1 else None,
+    }
+
+
+def rates(results: list[dict[str, Any]], grid: int) -> dict[str, float]:
+    """The rate of each arm that was tuned: fewest episodes to the target, then the higher end."""
+    found = {}
+    for arm in ARMS:
+        runs = [r for r in results if r["arm"] == arm and r["grid"] == grid and r["seed"] in TUNING]
+        scores = {
+            rate: (
+                statistics.fmean(r["episodes"] for r in runs if r["rate"] == rate),
+                -statistics.fmean(r["end"] for r in runs if r["rate"] == rate),
+            )
+            for rate in {r["rate"] for r in runs}
+        }
+        if scores:
+            found[arm] = min(scores, key=lambda rate: scores[rate])
+    return found
+
+
+def interval(values: list[float], show: Callable[[float], float] = float) -> str:
+    """Mean and 95 % t interval, each as `show` turns it."""
+    from scipy.stats import t
+
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return f"{show(mean):.3g}"
+    half = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{show(mean):.3g} [{show(mean - half):.3g}, {show(mean + half):.3g}]"
+
+
+def summary(results: list[dict[str, Any]]) -> str:
+    """The rates, and one line an arm."""
+    out = list[str]()
+    for grid in sorted({r["grid"] for r in results}):
+        chosen = rates(results, grid)
+        raced = [r for r in results if r["grid"] == grid and r["seed"] in RACING]
+        out += [
+            f"keydoor {grid}x{grid}, {TURNS[grid]} turns, {PROMPTS} layouts x {GROUP} episodes a batch; rates {chosen}",
+            f"{'arm':11}{'n':>3}{'got there':>10}  {'episodes to ' + str(TARGET):24}{'grpo / arm':22}{'start':>6}  {'end (last 3 batches)':24}{'anchors':>8}{'cpu s':>7}",
+        ]
+        base = {r["seed"]: r for r in raced if r["arm"] == "grpo"}
+        for arm in ARMS:
+            runs = [r for r in raced if r["arm"] == arm]
+            if not runs:
+                continue
+            logs = [math.log(base[r["seed"]]["episodes"] / r["episodes"]) for r in runs if r["seed"] in base]
+            ratio = interval(logs, math.exp) if logs else "—"
+            shares = [r["anchor_share"] for r in runs if r["anchor_share"] is not None]
+            out.append(
+                f"{arm:11}{len(runs):3}{sum(r['reached'] for r in runs):10}  {interval([r['episodes'] for r in runs]):24}{ratio:22}"
+                f"{statistics.fmean(r['start'] for r in runs):6.2f}  {interval([r['end'] for r in runs]):24}"
+                f"{f'{statistics.fmean(shares):.2f}' if shares else '—':>8}{statistics.fmean(r['cpu_s'] or 0.0 for r in runs):7.0f}"
+            )
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(RACING))
+    parser.add_argument("--grid", type=int, default=4, choices=list(TURNS))
+    parser.add_argument("--tokens", type=int, default=400_000, help="tokens that a run generates")
+    parser.add_argument("--tune", action="store_true", help="find the rates first")
+    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="the grid of --tune")
+    parser.add_argument("-j", type=int, default=1, help="runs at the same time, a thread each")
+    parser.add_argument("--summary", action="store_true", help="print what is there, run nothing")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    file = asked.folder / "results.jsonl"
+    results = [json.loads(line) for line in file.open()] if file.exists() else []
+    if not asked.summary:
+        chosen = rates(results, asked.grid)
+        untuned = [arm for arm in asked.arms if arm not in chosen]
+        if untuned and not asked.tune:
+            parser.error(f"no rates for {', '.join(untuned)} yet: run with --tune first")
+        pairs = (
+            [(arm, rate, seed) for seed in TUNING for rate in asked.rates for arm in asked.arms]
+            if asked.tune
+            else [(arm, chosen[arm], seed) for seed in asked.seeds for arm in asked.arms]
+        )
+        there = {(r["arm"], r["rate"], r["seed"], r["grid"], r["tokens"]) for r in results}
+        wanted = [
+            Ask(arm, rate, seed, asked.grid, asked.tokens, str(asked.folder.resolve()))
+            for arm, rate, seed in pairs
+            if (arm, rate, seed, asked.grid, asked.tokens) not in there
+        ]
+        os.environ.setdefault("GRPO_CACHE", str(asked.folder.resolve() / "cache"))
+        # a process a run: CPU seconds are a process's
+        with get_context("spawn").Pool(asked.j, maxtasksperchild=1) as pool:
+            for found in pool.imap_unordered(run_one, wanted):
+                results.append(found)
+                with file.open("a") as stream:
+                    stream.write(json.dumps(found) + "\n")
+                print(json.dumps(found), file=sys.stderr, flush=True)
+    print(summary(results))
+
+
+if __name__ == "__main__":
+    main()
