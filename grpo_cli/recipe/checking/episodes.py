@@ -66,11 +66,11 @@ def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
             "the engine `transformers` draws all samples from one stream: the same episode would differ with its neighbours",
             "say `engine: auto`, or leave it out",
         )
-    if sample.engine == "vllm" and sample.vllm.get("mode", "colocate") == "server":
+    if sample.engine == "vllm":
         yield RecipeFinding(
-            ("sample", "vllm", "mode"),
-            "a vLLM server cannot be given a seed for each turn of an episode",
-            "say `mode: colocate`, or `engine: auto`",
+            ("sample", "engine"),
+            "vLLM is started with one budget for all completions, and takes no seed and no limit for each turn of an episode",
+            "say `engine: auto`, or leave it out",
         )
     if sample.reuse is not None:
         yield RecipeFinding(

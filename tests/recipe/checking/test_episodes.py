@@ -53,7 +53,7 @@ def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
         (["environment.turn_tokens=600"], "`sample.max_tokens` of the whole episode only 512"),
         (["data.plain=true"], "has no turns"),
         (["sample.engine=transformers"], "from one stream"),
-        (["sample.engine=vllm", "sample.vllm.mode=server"], "cannot be given a seed"),
+        (["sample.engine=vllm"], "takes no seed and no limit for each turn"),
         (["sample.reuse={}"], "may answer an episode otherwise"),
         (["train.select=screen"], "goes on with it later"),
         (["environment.max_turn=3"], "unknown key `max_turn`"),
