@@ -1,4 +1,5 @@
-"""`make check-package`: the wheel in a clean environment beside PyPI's `verifiers`. Prints each check; exits 1 at the first failure.
+"""`make check-package`: the verifiers' wheel alone in a clean environment, an editable install in another, and both wheels
+beside PyPI's `verifiers` in a third. Prints each check; exits 1 at the first failure. `--light` leaves out the third.
 
 Not a pytest test: it builds, downloads and installs for minutes.
 """
@@ -22,26 +23,37 @@ ROW = {"response": "so it is \\boxed{0.5}", "answer": "\\frac{1}{2}"}
 
 
 def main() -> None:
-    """Build, install both, look, use, uninstall, look again."""
+    """Build, install, look, use, uninstall, look again."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        run(sys.executable, "-m", "build", "--outdir", str(out / "dist"), str(ROOT))
-        wheel = next((out / "dist").glob("*.whl"))
-        names = zipfile.ZipFile(wheel).namelist()
+        for source in (ROOT, ROOT / "verifiers"):
+            run(sys.executable, "-m", "build", "--outdir", str(out / "dist"), str(source))
+        wheel, own = (next((out / "dist").glob(f"{name}-*.whl")) for name in ("grpo_cli", "grpo_verifiers"))
+        names, theirs_too = (zipfile.ZipFile(one).namelist() for one in (wheel, own))
+        check("no file lies in both wheels", not set(names) & set(theirs_too))
         check(
             "no file of ours lies in `verifiers/` or `recipes/`",
-            not [n for n in names if n.startswith(("verifiers/", "recipes/"))],
+            not [n for n in [*names, *theirs_too] if n.startswith(("verifiers/", "recipes/"))],
         )
-        check("type markers are shipped", {"grpo_cli/py.typed", "grpo_verifiers/py.typed"} <= set(names))
+        check(
+            "type markers are shipped",
+            {"grpo_cli/py.typed", "grpo_verifiers/py.typed"} <= {*names, *theirs_too},
+        )
         check("recipes are shipped", "grpo_cli/_recipes/quickstart.yaml" in names)
+        check(
+            "both carry the licence",
+            all(any(n.endswith("LICENSE") for n in own) for own in (names, theirs_too)),
+        )
+        alone(out, own)
+        editable(out)
+        if "--light" in sys.argv:
+            return
 
-        run(sys.executable, "-m", "venv", str(out / "venv"))
-        python = str(out / "venv/bin/python")
-        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *INDEX]
+        python, pip = environment(out, "venv")
         run(*pip, "verifiers")
         theirs = recorded(python, "verifiers")
         before = run(python, "-c", PROBE)
-        run(*pip, "-c", str(ROOT / "constraints.txt"), str(wheel))
+        run(*pip, "-c", str(ROOT / "constraints.txt"), str(own), str(wheel))
         check("no file of theirs changed or went", theirs == recorded(python, "verifiers"))
         check("`import verifiers` is still theirs", before == run(python, "-c", PROBE))
         check(
@@ -57,10 +69,56 @@ def main() -> None:
         )
         verdict = run(grpo, "verify", "-", "--math", stdin=json.dumps(ROW) + "\n", cwd=out)
         check("grpo verify judges", json.loads(verdict.splitlines()[0])["outcome"] == "right")
-        run(python, "-m", "pip", "uninstall", "-q", "-y", "grpo-cli")
+        run(python, "-m", "pip", "uninstall", "-q", "-y", "grpo-cli", "grpo-verifiers")
         check("nothing of theirs goes with ours", theirs == recorded(python, "verifiers"))
 
 
+def environment(out: Path, name: str) -> tuple[str, list[str]]:
+    """The interpreter of a new one, and the beginning of its `pip install`."""
+    run(sys.executable, "-m", "venv", str(out / name))
+    python = str(out / name / "bin/python")
+    return python, [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", *INDEX]
+
+
+def alone(out: Path, wheel: Path) -> None:
+    """The verifiers without trainer or torch."""
+    python, pip = environment(out, "alone")
+    run(*pip, "-c", str(ROOT / "constraints.txt"), str(wheel))
+    have = set(json.loads(run(python, "-c", INSTALLED)))
+    check(
+        "the verifiers alone bring no torch, TRL or transformers",
+        not have & {"torch", "trl", "transformers", "grpo-cli"},
+    )
+    judged = run(python, "-c", JUDGE, stdin=json.dumps(ROW))
+    check("the verifiers alone judge", judged.split() == ["right", "1.0", "[1.0,", "0.0]"])
+
+
+def editable(out: Path) -> None:
+    """Without the libraries, which are not what is looked at here."""
+    python, pip = environment(out, "editable")
+    run(*pip, "--no-deps", "-e", str(ROOT))
+    found = run(
+        python, "-c", "import grpo_cli, grpo_verifiers as v; print(grpo_cli.__file__, v.__file__)"
+    ).split()
+    check(
+        "an editable install has both folders",
+        found == [str(ROOT / "grpo_cli/__init__.py"), str(ROOT / "verifiers/grpo_verifiers/__init__.py")],
+    )
+    needs = json.loads(
+        run(python, "-c", "import importlib.metadata as m, json; print(json.dumps(m.requires('grpo-cli')))")
+    )
+    check("and needs no package of ours", not [n for n in needs if n.startswith("grpo-verifiers")])
+
+
+INSTALLED = "import importlib.metadata as m, json; print(json.dumps([d.metadata['Name'].lower() for d in m.distributions()]))"
+JUDGE = """
+import json, sys
+from grpo_verifiers import as_reward, build
+row = json.load(sys.stdin)
+verdict = build("math").verify(row["response"], {"answer": row["answer"]})
+paid = as_reward(build("math"))(completions=[row["response"], "7"], answer=[row["answer"]] * 2)
+print(verdict.outcome.value, verdict.score, paid)
+"""
 PROBE = "import verifiers, importlib.metadata as m; print(verifiers.__file__, m.version('verifiers'))"
 
 
