@@ -31,7 +31,7 @@ def number(value: float) -> Tensor:
 def loss(logs: list[float], advantage: float, method: Method) -> tuple[list[float], list[float]]:
     """Token losses of an answer with these log-ratios, and the gradient of their mean."""
     lps = [number(-1.0 + log) for log in logs]
-    answer = Answer(lps, [-1.0] * len(logs), [-1.5] * len(logs), advantage)
+    answer = Answer(lps, [-1.0] * len(logs), [-1.5] * len(logs), [advantage] * len(logs))
     terms = token_losses(answer, method)
     whole = torch.stack([*terms, 0.0 * torch.stack(lps).sum()]).sum() / len(terms)
     gradients = torch.autograd.grad(whole, lps, allow_unused=True)
