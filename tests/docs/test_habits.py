@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import grpo_cli
+import grpo_verifiers
 from tests.docs.pages import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -72,7 +73,10 @@ def test_a_form_asks_for_something_and_every_field_has_a_name(form: Path) -> Non
 
 def test_the_citation_is_of_this_version() -> None:
     said = read(ROOT / "CITATION.cff")
-    assert said["version"] == grpo_cli.__version__ and said["license"] == "Apache-2.0"
+    assert (
+        said["version"] == grpo_cli.__version__ == grpo_verifiers.__version__
+        and said["license"] == "Apache-2.0"
+    )
     assert said["title"] and said["authors"] and said["cff-version"] == "1.2.0"
 
 

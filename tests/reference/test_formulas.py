@@ -134,14 +134,14 @@ def test_kl_of_one_token(estimator: str, value: float, slope: float) -> None:
     ("name", "want"), [("grpo", (0.25, 0.125)), ("dapo", (1 / 6, 1 / 6)), ("dr_grpo", (0.0625, 0.0625))]
 )
 def test_what_a_token_of_a_short_and_of_a_long_answer_weighs(name: str, want: tuple[float, float]) -> None:
-    short, long = (Answer([number(-1.0)] * n, [-1.0] * n, [-1.0] * n, 1.0) for n in (2, 4))
+    short, long = (Answer([number(-1.0)] * n, [-1.0] * n, [-1.0] * n, [1.0] * n) for n in (2, 4))
     method = Method(loss=name, max_tokens=8)
     assert [weight(a, [short, long], [short, long], 1, method) for a in (short, long)] == pytest.approx(want)
 
 
 def test_clipped_tokens_are_those_without_a_gradient() -> None:
     logs = [-0.5, 0.0, 0.5]
-    answer = Answer([number(-1.0 + log) for log in logs], [-1.0] * 3, [-1.0] * 3, 1.0)
+    answer = Answer([number(-1.0 + log) for log in logs], [-1.0] * 3, [-1.0] * 3, [1.0] * 3)
     assert is_clipped(answer, Method()) == [False, False, True]
     answer.advantage = -1.0
     assert is_clipped(answer, Method()) == [True, False, False]
