@@ -143,5 +143,5 @@ def test_clipped_tokens_are_those_without_a_gradient() -> None:
     logs = [-0.5, 0.0, 0.5]
     answer = Answer([number(-1.0 + log) for log in logs], [-1.0] * 3, [-1.0] * 3, [1.0] * 3)
     assert is_clipped(answer, Method()) == [False, False, True]
-    answer.advantage = -1.0
+    answer.advantage = [-1.0] * 3
     assert is_clipped(answer, Method()) == [True, False, False]
