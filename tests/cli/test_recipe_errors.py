@@ -43,7 +43,7 @@ def test_an_unknown_key_is_shown_with_caret_and_hint(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_of_files_and_flags_come_at_once_in_order(tmp_path: Path) -> None:
-    text = GOOD.replace("steps: 10", "steps: 2.5, lr: 1e-6x") + "sample: {group: 1}\n"
+    text = GOOD.replace("steps: 10", "steps: 2.5, lr: 1e-6x") + "sample: {group: 0}\n"
     assert refused(tmp_path, text, "sample.max_tokens=abc") == (
         "error: r.yaml:4:16: `train.steps` must be a whole number, got 2.5\n"
         "     4 | train: {steps: 2.5, lr: 1e-6x}\n"
@@ -51,8 +51,8 @@ def test_all_mistakes_of_files_and_flags_come_at_once_in_order(tmp_path: Path) -
         'error: r.yaml:4:25: `train.lr` must be a number, got "1e-6x"\n'
         "     4 | train: {steps: 2.5, lr: 1e-6x}\n"
         "       |                         ^^^^^\n"
-        "error: r.yaml:5:17: `sample.group` must be at least 2, got 1\n"
-        "     5 | sample: {group: 1}\n"
+        "error: r.yaml:5:17: `sample.group` must be above 0, got 0\n"
+        "     5 | sample: {group: 0}\n"
         "       |                 ^\n"
         'error: --set sample.max_tokens=abc: `sample.max_tokens` must be a whole number, got "abc"\n'
         "4 errors, nothing was started\n"

@@ -57,8 +57,11 @@ class Sample(NamedTuple):
 
     @property
     def turn(self) -> str:
-        """The assistant's whole turn: what verifiers read that tell an answer from the thinking before it."""
-        return self.begun + self.completion
+        """The assistant's whole turn: what verifiers read that tell an answer from the thinking before it.
+
+        What a caller hands over that is no text stays what it is; verifiers say so.
+        """
+        return self.begun + self.completion if isinstance(self.completion, str) else self.completion
 
 
 class Verifier(ABC):
