@@ -52,7 +52,16 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, loss: 
         ("irpo", ()),
         ("orpo", ()),
         ("simpo", ()),
-        ("dpo", ("model.lora={r: 4}", "prefer.micro_batch=2")),
+        (
+            "dpo",
+            (
+                "model.lora={r: 4}",
+                "prefer.micro_batch=2",
+                "warmup.0.steps=200",
+                "sample.group=16",
+                "sample.prompts=16",
+            ),
+        ),
     ],
 )
 def test_a_loss_trains_in_rounds(tmp_path: Path, loss: str, more: tuple[str, ...]) -> None:

@@ -71,7 +71,11 @@ class Seen:
 
 
 def judged(
-    self: Judge, texts: Sequence[str], tasks: Sequence[Task], token_ids: object = None
+    self: Judge,
+    texts: Sequence[str],
+    tasks: Sequence[Task],
+    token_ids: object = None,
+    played: object = None,
 ) -> list[Judgement]:
     """Right where a text is of odd length; the first group is dead, and one sample has no verdict."""
     found = []
