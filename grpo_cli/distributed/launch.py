@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Launch
 
 CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
+DRIVERS = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
 PR_SET_PDEATHSIG = 1
 TOGETHER = (Exit.BAR_MISSED, Exit.INTERRUPTED, Exit.TERMINATED)
 """Codes with which all ranks end together, and of which rank 0 has told."""
@@ -56,9 +57,19 @@ def is_main_rank(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("RANK", "0") == "0"
 
 
+def has_driver() -> bool:
+    """Whether this machine has a GPU's driver (CUDA, CUDA in WSL or ROCm), told from what the drivers leave."""
+    return shutil.which("nvidia-smi") is not None or any(place.exists() for place in DRIVERS)
+
+
 def gpu_count() -> int:
-    """Visible GPUs, asked of the driver's own tool so that no torch is loaded."""
+    """Visible GPUs, asked of the driver and its own tool so that no torch is loaded.
+
+    `CUDA_VISIBLE_DEVICES` only hides GPUs: on a machine without a driver there are none, whatever it names.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not has_driver():
+        return 0
     if visible is not None:
         return len([part for part in visible.split(",") if part.strip() and part.strip() != "-1"])
     if shutil.which("nvidia-smi") is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,17 @@ def test_torchrun_meets_at_machine_zero() -> None:
         "--master-port=29500",
         "--nproc-per-node=8",
     ]
+
+
+@pytest.mark.parametrize(("driver", "count"), [(True, 2), (False, 0)])
+def test_a_variable_that_names_gpus_makes_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, driver: bool, count: int
+) -> None:
+    (tmp_path / "nvidiactl").touch()
+    monkeypatch.setattr(launch, "DRIVERS", (tmp_path / ("nvidiactl" if driver else "none"),))
+    monkeypatch.setattr(launch.shutil, "which", lambda name: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3")
+    assert launch.gpu_count() == count
 
 
 def test_auto_takes_the_gpus_that_a_batch_divides_over(monkeypatch: pytest.MonkeyPatch) -> None:
