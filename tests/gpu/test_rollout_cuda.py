@@ -38,7 +38,9 @@ def random_prompts(count, **options):
 def test_greedy_equals_generate_and_nothing_falls_back(family):
     model, said = on_card(family), []
     engine = make_engine("graph", model, end_ids=ENDS, say=said.append)
-    assert not said and engine.attention is not None and engine.stepper.steps > 1
+    graphed = family != "GptOss"  # its mixture of experts asks the device how many rows an expert has
+    assert graphed or [line.partition(":")[0] for line in said] == ["decoding without CUDA graphs"]
+    assert graphed == (not said and engine.attention is not None and engine.stepper.steps > 1)
     assert any(swap.name == "apply_rotary_pos_emb" for swap in engine.swaps)
     fused = any(swap.owner is model.base_model for swap in engine.swaps)
     assert fused == (family not in ("Gemma", "Gemma2", "Gemma3", "GptOss", "SmolLM3"))
