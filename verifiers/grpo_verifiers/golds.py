@@ -20,7 +20,7 @@ PLACEHOLDERS = frozenset(
 
 def any_of(gold: object) -> object:
     """The gold with JSON text of a list of answers read as the list; everything else as it is."""
-    if not isinstance(gold, str) or not gold.strip().startswith("["):
+    if not isinstance(gold, str) or "[" not in gold or not gold.lstrip().startswith("["):
         return gold
     try:
         value = json.loads(gold)

@@ -101,7 +101,8 @@ class MathVerifier(Verifier):
                 verdicts.append(no_answer(found.reason, perf_counter() - start))
                 continue
             matches = [self._match(sample.gold, text) for text in found.texts]
-            if any(m.equal is None for m in matches) and not any(m.equal is False for m in matches):
+            equal = [m.equal for m in matches]
+            if None in equal and False not in equal:
                 verdicts.append(None)
                 waiting.append((i, perf_counter() - start, sample.gold, found, matches))
             else:

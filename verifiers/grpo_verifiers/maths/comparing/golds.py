@@ -16,6 +16,7 @@ from grpo_verifiers.verifier import BadGold
 _LETTER = re.compile(
     r"(?:\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{\s*)?\\?\(?\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{\s*)?([A-J])\s*\}?\s*\\?\)?\s*\}?\.?"
 )
+_OPTION = re.compile("[A-J]")
 _LETTERS = re.compile(r"[A-J](?:\s*(?:,|and|;)?\s*[A-J]){1,6}")
 _OTHER_OPTION = re.compile(r"\(\s*[A-J]\s*\)")
 _INTEGER = re.compile(r"-?\d{1,15}")
@@ -68,6 +69,8 @@ def compile_gold(value: object) -> MathGold:
     Raises:
         BadGold: there is nothing to compare with.
     """
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return MathGold((value,), (), integer=int(value))
     if isinstance(value, list | tuple):
         if not value:
             raise BadGold("the gold answer is an empty list")
@@ -127,7 +130,7 @@ def _inner(text: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def _compile_text(text: str) -> MathGold:
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text):  # of a text that had something around it
         return MathGold((text,), (), integer=int(text))
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
@@ -136,6 +139,8 @@ def _compile_text(text: str) -> MathGold:
         raise BadGold(f"the gold answer `{text[:40]}` cannot be read: its braces do not match")
     if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
         raise BadGold(f"the gold answer `{text[:40]}` has no value")
+    if _OPTION.search(answer.text) is None:
+        return MathGold((text,), (answer,))
     letter = _LETTER.fullmatch(answer.text)
     letters = ""
     if not letter:

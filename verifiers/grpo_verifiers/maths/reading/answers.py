@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import NamedTuple
 
 from grpo_verifiers.maths.reading.forms.compounds import read_compound
@@ -13,7 +14,7 @@ from grpo_verifiers.maths.reading.forms.rewriting import rewrite
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, lex
 from grpo_verifiers.maths.reading.reader import read
 from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell
-from grpo_verifiers.maths.reading.tree import Node
+from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 
 
@@ -177,8 +178,35 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
+_PLAIN = re.compile(
+    r"\s*(?P<sign>-?)(?:(?P<whole>[0-9]{1,15})(?:\.(?P<digits>[0-9]{1,15}))?"
+    r"|\\[dt]?frac\{(?P<top>[0-9]{1,15})\}\{(?P<bottom>[0-9]{1,15})\})\s*"
+)
+
+
+def _plain_number(text: str) -> Answer | None:
+    """A whole number, a decimal or a fraction of whole numbers, which most answers are: what the readers below make of it."""
+    match = _PLAIN.fullmatch(text)
+    if match is None:
+        return None
+    sign, whole, digits, top, bottom = match.groups()
+    tree: Node
+    if whole is not None:
+        shown = whole if digits is None else f"{whole}.{digits}"
+        tree = number(int(whole)) if digits is None else ("n", Fraction(shown), len(digits))
+    else:
+        shown = f"frac {top} {bottom}"
+        tree = ("/", number(int(top)), number(int(bottom)))
+    return Answer(text.strip(), f"- {shown}", ("neg", tree)) if sign else Answer(text.strip(), shown, tree)
+
+
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
+    plain_number = _plain_number(text)
+    return _read(text) if plain_number is None else plain_number
+
+
+def _read(text: str) -> Answer:
     clean = _respelt(rewrite(tidy(text)))
     base = _base_number(clean)
     if base is not None:
