@@ -25,6 +25,14 @@ def drop_dead_rows(
 
     At least one row stays, so that there is a graph to differentiate; with several processes as many as `most` says
     (the largest count of any), since TRL gathers per-row statistics over all of them.
+
+    Args:
+        inputs: one of TRL's micro-batches: tensors whose first axis is B are cut, whatever else stays.
+        loss: TRL's name of the loss.
+        most: from rows that this process keeps to rows that every process keeps.
+
+    Raises:
+        ValueError: no factor makes this loss what it was of all rows.
     """
     alive = inputs["advantages"] != 0
     if alive.dim() > 1:

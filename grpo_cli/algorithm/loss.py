@@ -75,7 +75,7 @@ class Scored:
 
     @property
     def mask_BT(self) -> Tensor:
-        """1 where a token counts."""
+        """(B, T) 1 where a token counts in the loss."""
         return loss_mask(self.inputs)
 
     def see(self, logps_BT: Tensor) -> None:
@@ -87,9 +87,18 @@ class Scored:
 
 
 def sequence_token_old(logps_BT: Tensor, old_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """The "old" log-probs with which a token-level ratio is GSPO-token's sg[s] * exp(lp - sg[lp]) (arXiv 2507.18071).
+    """The "old" log-probs with which a token-level ratio is GSPO-token's sg[s] * exp(lp - sg[lp]).
 
-    s is the sequence's length-normalised ratio; subtracting this from lp leaves lp - sg[lp] + sg[log s].
+    That is eq. 14 of arXiv 2507.18071. s is the sequence's ratio to the power of 1 / length (eq. 7); subtracting what is returned from lp leaves
+    lp - sg[lp] + sg[log s]. `sg` stops the gradient.
+
+    Args:
+        logps_BT: log-probs under the policy, with their graph.
+        old_BT: log-probs under the policy that sampled.
+        mask_BT: 1 where a token counts; a row without any has log s = 0.
+
+    Returns:
+        (B, T), without a graph.
     """
     now_BT = logps_BT.detach()
     log_s_B1 = ((now_BT - old_BT) * mask_BT).sum(dim=1, keepdim=True) / mask_BT.sum(
@@ -110,8 +119,18 @@ def aggregate(
 ) -> Tensor:
     """One number from per-token terms, as TRL's loss of that name averages its own.
 
-    `items` counts the tokens of the whole generation batch on one process, which is used up in `generation`
-    micro-batches; `accumulate` micro-batches make an optimizer step.
+    Args:
+        per_token_BT: terms of one micro-batch, anything finite where the mask is 0.
+        mask_BT: 1 where a token counts.
+        loss: grpo and sapo average the rows' means (arXiv 2402.03300, eq. 3), bnpo the tokens of this micro-batch, dr_grpo
+            the rows' sums over `max_tokens` (arXiv 2503.20783), luspo the rows' sums; the others divide by `items`.
+        items: tokens of the whole generation batch on one process, which is used up in
+        generation: micro-batches.
+        accumulate: micro-batches of an optimizer step, whose losses add up.
+        max_tokens: the most tokens a completion may have.
+
+    Returns:
+        A scalar with the graph of `per_token_BT`.
     """
     summed_B, count_B = (per_token_BT * mask_BT).sum(dim=1), mask_BT.sum(dim=1)
     if loss in ("grpo", "sapo"):

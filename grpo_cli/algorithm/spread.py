@@ -17,7 +17,7 @@ Span = tuple[int, int, float]
 
 
 def loss_mask(batch: Mapping[str, Any]) -> Tensor:
-    """(B, T) 1 where a token counts in the loss: the model generated it, and its row is not left out.
+    """[B, T] 1 where a token counts in the loss: the model generated it, and its row is not left out.
 
     The only product of masks; `batch` is one of TRL's, in which `tool_mask` is 0 at what an environment said.
     """
@@ -26,7 +26,7 @@ def loss_mask(batch: Mapping[str, Any]) -> Tensor:
 
 
 def spread(rows: Sequence[Sequence[Span]], width: int) -> Tensor:
-    """(B, width) float: the number of each span on its tokens, 0 elsewhere; later spans win where they overlap."""
+    """[B, width] float32: the number of each span on its tokens, 0 elsewhere; later spans win where they overlap."""
     out_BT = torch.zeros(len(rows), width)
     for row, spans in enumerate(rows):
         for start, end, value in spans:

@@ -24,7 +24,11 @@ def make_display(mode: str = "auto", stream: TextIO | None = None, *, ascii: boo
 
 
 def choose_mode(mode: str, stream: TextIO) -> Mode:
-    """What `auto` comes to: live on a terminal that can move its cursor, else plain; plain in a notebook."""
+    """What `auto` comes to: live on a terminal that can move its cursor, else plain; plain in a notebook.
+
+    Raises:
+        UsageError: no such mode, in the option or in `GRPO_DISPLAY`.
+    """
     place = "--display"
     if mode == "auto" and os.environ.get("GRPO_DISPLAY"):
         mode, place = os.environ["GRPO_DISPLAY"], "GRPO_DISPLAY"

@@ -69,7 +69,11 @@ class Ranks:
         return self.world == 1
 
     def connect(self) -> None:
-        """Join the process group: NCCL on GPUs, gloo on a CPU."""
+        """Join the process group: NCCL on GPUs, gloo on a CPU.
+
+        Raises:
+            SetupError: this rank cannot reach the others over the network.
+        """
         if self.is_alone:
             return
         import torch

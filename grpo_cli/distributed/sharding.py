@@ -90,7 +90,10 @@ def mark_whole(head: nn.Module) -> None:
 
 
 def gathered(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Each trained parameter whole, one at a time: every rank must go through all of them."""
+    """Each trained parameter whole, in the shape it has on one device, one at a time; every rank must go through all of them.
+
+    What is yielded may be freed when the next one is asked for: copy what is kept.
+    """
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()  # a forward pass without a backward leaves some whole, in the precision it ran in

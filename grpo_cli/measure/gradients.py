@@ -33,11 +33,15 @@ class GradientSketch:
     def of(
         self, prompt_ids: Sequence[int], completions: Sequence[Sequence[int]], advantages: Sequence[float]
     ) -> Tensor | None:
-        """The (4096,) sketch of -sum_i A_i mean_t log p(token t of completion i); None where no advantage is other than 0.
+        """The sketch of the gradient of a group's loss, -1/G sum_i A_i mean_t log p(token t of completion i).
 
         Args:
+            prompt_ids: token ids that all completions follow.
             completions: token ids, one list a sample; empty ones say nothing.
             advantages: one a sample, as training would have them.
+
+        Returns:
+            [4096] float32 on the CPU; None where no advantage is other than 0.
         """
         kept = [(ids, a) for ids, a in zip(completions, advantages, strict=True) if ids and a]
         if not kept:
@@ -75,7 +79,7 @@ class GradientSketch:
                 hook.remove()
 
     def directions(self, layer: nn.Module, number: int, width: int) -> Tensor:
-        """The (4, width) random directions of a layer's input."""
+        """[4, width] random directions of a layer's input, the same at each call."""
         if layer not in self._directions:
             chance = torch.Generator().manual_seed(_mixed(self.seed, 2 * number))
             self._directions[layer] = torch.randn(RANK, width, generator=chance) / width**0.5
@@ -105,7 +109,14 @@ class _Part:
 
 
 def against_the_rest(sketches: Sequence[Tensor | None]) -> list[float | None]:
-    """The cosine of each sketch with the mean of the others'; None for a row without one, or where the rest is zero."""
+    """How far each row's gradient points where the others' does.
+
+    Args:
+        sketches: [4096] each, None for a row without one.
+
+    Returns:
+        The cosine of each with the mean of the others', -1 to 1; None for a row without one, or where the rest is zero.
+    """
     known = [s.double() for s in sketches if s is not None]
     if len(known) < 2:
         return [None] * len(sketches)

@@ -178,7 +178,12 @@ def demonstrations(
 ) -> list[WarmupText]:
     """One demonstration a row; where there are several templates each row draws one by weight.
 
-    `encoded`: prompts that another phase has encoded, by the identity of their row; this phase's are added.
+    Args:
+        encoded: prompts that another phase has encoded, by the identity of their row; this phase's are added.
+
+    Raises:
+        RecipeError: a template does not parse.
+        DataError: a row lacks what its template names; with the row's place.
     """
     try:
         templates = [parse(d.template) for d in phase.demonstration]

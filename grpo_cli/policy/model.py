@@ -150,7 +150,11 @@ def gguf_path(spec: Model) -> Path | None:
 
 
 def prepare_tokenizer(tokenizer: Tokenizer) -> None:
-    """Left padding, and a pad token: the end token where there is none."""
+    """Left padding, and a pad token: the end token where there is none.
+
+    Raises:
+        SetupError: it has neither.
+    """
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -58,7 +58,18 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """The matrix with all its singular values moved to about 1 by Newton-Schulz rounds of degree five; its shape, in `dtype`."""
+    """The nearest matrix with all singular values about 1, by Newton-Schulz rounds of degree five.
+
+    With the singular value decomposition U S V^T of the input, the result is U S' V^T, S' between about .7 and 1.2
+    (K. Jordan et al., "Muon", 2024).
+
+    Args:
+        matrix: [rows, columns], any shape; what it is multiplied with does not change the result.
+        dtype: what all products are computed in.
+
+    Returns:
+        [rows, columns] in `dtype`.
+    """
     a, b, c = COEFFICIENTS
     is_tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.to(dtype, copy=True)
@@ -71,7 +82,9 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def orthogonal_dtype(matrix: Tensor) -> torch.dtype:
-    """bfloat16 on a GPU, and on a CPU for large matrices where it is measured to pay; else float32."""
+    """What to compute `orthogonal` of this [rows, columns] matrix in: bfloat16 on a GPU, and on a CPU for large ones where
+    it is measured to pay; else float32.
+    """
     if matrix.device.type != "cpu" or (min(matrix.shape) >= LARGE and half_pays()):
         return torch.bfloat16
     return torch.float32

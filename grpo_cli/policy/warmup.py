@@ -118,9 +118,16 @@ def schedule(step: int, phase: Phase) -> float:
 
 
 def collate(batch: Sequence[WarmupText], pad_id: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(B, T) ids right-padded with `pad_id`, their mask, and labels that are `IGNORED` on prompts and padding.
+    """Texts as one batch, padded on the right.
 
     The mask goes by length: where the pad token also ends a turn, the prompt's own ends of turns are no padding.
+
+    Args:
+        batch: B texts, prompt and completion.
+        pad_id: what fills a row up.
+
+    Returns:
+        ids, mask and labels, int64 [B, T] each; labels are `IGNORED` on prompts, padding and what is not imitated.
     """
     width = max(len(d.prompt_ids) + len(d.completion_ids) for d in batch)
     ids = torch.full((len(batch), width), pad_id)

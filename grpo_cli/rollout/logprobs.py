@@ -73,9 +73,18 @@ def draws_dropout(model: nn.Module) -> bool:
 def score_shared(
     model: nn.Module, ids: Tensor, mask: Tensor, keep: int, temperature: float, *, absolute: bool = False
 ) -> Scores:
-    """Scores of the last `keep` tokens of each row, prompts being the left-padded rest.
+    """Log-probs and entropies of completions whose prompts go through the model once each, however many rows share them.
 
-    `absolute`: the model must be told where each token stands (`policy.positions.needs_positions`).
+    Args:
+        model: one without dropout (`draws_dropout`).
+        ids: [B, S], prompts padded on the left, completions on the right.
+        mask: [B, S], 1 at tokens.
+        keep: the last columns, those of the completions: T.
+        temperature: what logits are divided by.
+        absolute: the model must be told where each token stands (`policy.positions.needs_positions`).
+
+    Returns:
+        [B, T] each, 0 where no token stands, with their graph where gradients are on.
     """
     base: Any = causal_model(model)
     prompts, inverse = torch.unique(

@@ -34,7 +34,21 @@ def make_engine(
     autocast: torch.dtype | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Engine:
-    """The engine `name` for the unwrapped model; end tokens default to the model's and the tokenizer's together."""
+    """The engine `name` for the unwrapped model.
+
+    Args:
+        name: of `sample.engine`; `auto` takes `graph` where that can drive the model, else `transformers`.
+        model: with its head, on its device.
+        tokenizer: for stop words and the pad token.
+        end_ids: tokens that end a completion; the model's and the tokenizer's together where None.
+        max_rows: completions in flight at most; as memory allows where None.
+        autocast: the type that products run in; the weights' own where None.
+        say: takes one line for a fallback.
+
+    Raises:
+        SetupError: `vllm`, which generates inside the trainer, or `graph` cannot drive this model.
+        RecipeError: there is no such engine.
+    """
     from grpo_cli.rollout.decoding.supports import supports
     from grpo_cli.rollout.transformers_engine import TransformersEngine
 

@@ -150,7 +150,14 @@ class SampleWatch:
         return scores
 
     def stop(self, input_ids: Tensor, _: Tensor, **__: object) -> Tensor:
-        """Called after each token: takes it down with its log-prob. (rows,), True where a stop word has ended the row."""
+        """Called by `generate` after each token: takes it down with its log-prob.
+
+        Args:
+            input_ids: [rows, tokens so far]; the last column is new.
+
+        Returns:
+            [rows] bool, True where a stop word has ended the row.
+        """
         import torch
 
         assert self.raw is not None

@@ -45,14 +45,17 @@ class Penalised(Protocol):
 def add_reference(
     trainer: Penalised, reference: Reference, out: Batch, sampled: list[Completion], *, are_exact: bool
 ) -> Tensor | None:
-    """Put the reference's log-probs into the batch; (samples of all ranks,) what KL takes off each reward, if anything.
+    """Put the reference's log-probs into the batch.
 
     Args:
         trainer: the seam.
         reference: the weights of the start.
-        out: the batch.
+        out: the batch; gains `ref_per_token_logps` [B, T].
         sampled: this rank's samples.
         are_exact: the log-probs they were drawn with stand for the policy's own.
+
+    Returns:
+        [samples of all ranks], what the KL takes off each reward; None where it takes off nothing.
     """
     beta = trainer.objective.reward_beta
     whole = _uncut(out, sampled) if beta else out
@@ -70,8 +73,9 @@ def add_reference(
 def sampled_logps(
     trainer: Penalised, out: Batch, sampled: list[Completion], *, are_exact: bool, again: bool = False
 ) -> Tensor:
-    """(B, T) log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
-    for `again`."""
+    """[B, T] log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
+    for `again`.
+    """
     logps: Tensor | None = out.get("old_per_token_logps")
     if logps is not None and not again and not draws_dropout(trainer.whole):
         return logps

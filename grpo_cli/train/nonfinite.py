@@ -29,7 +29,7 @@ class NonFinite:
     _culprits: str = ""
 
     def loss(self, loss: torch.Tensor, rows: Callable[[], Sequence[str]]) -> None:
-        """Note whose loss is not finite; the gradient it makes is refused below, on all ranks alike."""
+        """Note whose scalar loss is not finite; the gradient it makes is refused below, on all ranks alike."""
         if not torch.isfinite(loss):
             self._culprits = f"the loss is {loss.item()} on rows {', '.join(list(rows())[:4])}"
 

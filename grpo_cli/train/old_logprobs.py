@@ -28,6 +28,6 @@ def are_exact(engine: Engine, model: nn.Module, args: GRPOConfig) -> bool:
 
 
 def padded(completions: Sequence[Completion], width: int, device: torch.device) -> Tensor:
-    """(B, width) log-probs of the sampled tokens, 0 behind a completion's end."""
+    """[B, width] float32 log-probs of the sampled tokens, 0 behind a completion's end."""
     rows = [c.logps + [0.0] * (width - len(c.logps)) for c in completions]
     return torch.tensor(rows, device=device)

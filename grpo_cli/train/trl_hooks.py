@@ -167,7 +167,13 @@ class Scoring(Protocol):
 
 @torch.no_grad()
 def score(trainer: Scoring, out: Batch, rows: int | None = None) -> Tensor:
-    """(B, T) log-probs of the generated tokens under the weights the model has now; `rows` takes the first ones."""
+    """[B, T] log-probs of the generated tokens under the weights the model has now, without a graph and without dropout.
+
+    Args:
+        trainer: whose model, autocast and micro-batch size.
+        out: the batch, prompts and completions apart.
+        rows: only the first so many.
+    """
     keep = slice(rows)
     ids = torch.cat([out["prompt_ids"][keep], out["completion_ids"][keep]], dim=1)
     attention = torch.cat([out["prompt_mask"][keep], out["completion_mask"][keep]], dim=1)
@@ -259,5 +265,9 @@ def swapped_source(trainer: Asking, source: LogProbSource) -> Iterator[None]:
 
 
 def reward(**_: object) -> list[float]:
-    """Named for TRL's log only: verdicts come from `_calculate_rewards`."""
+    """Named for TRL's log only: verdicts come from `_calculate_rewards`.
+
+    Raises:
+        AssertionError: TRL called it.
+    """
     raise AssertionError("TRL called the placeholder reward: its `_calculate_rewards` is no longer ours")

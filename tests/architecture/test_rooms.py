@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.architecture.figures import has_tensor, public_functions, says_shapes
 from tests.architecture.source import PACKAGES, ROOT, circles, imports, modules, outside, tree
 
 FLOORS = (
@@ -154,6 +155,12 @@ def test_few_parameters_are_any() -> None:
                     if arg and arg.annotation and ast.unparse(arg.annotation) in ("Any", "typing.Any"):
                         found.append(f"{module}:{arg.lineno} {node.name}({arg.arg})")
     assert len(found) <= MOST_ANY, f"{len(found)} parameters annotated `Any`:\n" + "\n".join(found)
+
+
+def test_public_functions_say_the_shapes_of_their_tensors() -> None:
+    places = [place for place in public_functions(ROOT) if has_tensor(place.node)]
+    assert len(places) > 90
+    assert not [str(place) for place in places if not says_shapes(place.node)]
 
 
 def test_a_public_class_name_has_one_home() -> None:

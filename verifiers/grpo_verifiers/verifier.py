@@ -132,7 +132,12 @@ class Verifier(ABC):
         return None
 
     def verify(self, completion: str, row: Mapping[str, Any], prompt: str = "") -> Verdict:
-        """One completion against one row: the short form for notebooks and tests."""
+        """One completion against one row: the short form for notebooks and tests.
+
+        Raises:
+            TypeError: the second argument is no mapping, such as the bare gold.
+            BadGold: the row cannot be used.
+        """
         if type(row) is not dict and not isinstance(row, Mapping):
             raise TypeError(
                 f"the second argument is the row, such as {{'answer': {row!r}}}, not a {type(row).__name__}"

@@ -38,7 +38,12 @@ def read(source: str, most_bytes: int = MOST_BYTES) -> Iterator[NumberedLine]:
 
 
 def open_input(source: str) -> IO[bytes]:
-    """A binary reader of a path or `-`."""
+    """A binary reader of a path or `-`; a packed file is unpacked as it is read.
+
+    Raises:
+        UsageError: `-`, and stdin is a terminal.
+        DataError: a folder, or no such file.
+    """
     if source == "-":
         if sys.stdin.isatty():
             raise UsageError(

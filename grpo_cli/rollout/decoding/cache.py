@@ -84,7 +84,7 @@ class KeyValueStore:
         return columns
 
     def copy_rows(self, sources: Tensor, targets: Tensor, columns: int) -> None:
-        """Copies the first `columns` columns of rows `sources` over rows `targets`."""
+        """Copies the first `columns` columns of rows `sources` [n] over rows `targets` [n], in every layer."""
         for buffer in (*self.keys, *self.values):
             buffer[targets, :, :columns] = buffer[sources, :, :columns]
 
@@ -98,7 +98,16 @@ class Prefill:
     prompt_of_row: Tensor
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Spreads each prompt over its samples' rows; attention then runs on the prompts alone."""
+        """Spreads each prompt over its samples' rows; attention then runs on the prompts alone.
+
+        Args:
+            layer: which of the model's, from 0.
+            keys: [prompts, heads, tokens, width], padded on the right.
+            values: the same, with a width of its own.
+
+        Returns:
+            Both as they came.
+        """
         length = keys.shape[2]
         dtype = self.store.layout.dtype
         self.store.keys[layer][self.rows, :, :length] = keys.to(dtype)[self.prompt_of_row]
@@ -118,7 +127,16 @@ class Extend:
     length: int
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores the new columns; returns all that the rows hold, copied together."""
+        """Stores the new columns; padding behind a row's last new token is not stored.
+
+        Args:
+            layer: which of the model's, from 0.
+            keys: [rows, heads, new tokens, width].
+            values: the same, with a width of its own.
+
+        Returns:
+            All that the rows hold, [rows, heads, length, width], copied together.
+        """
         import torch
 
         steps = torch.arange(self.positions.shape[1], device=self.positions.device)
@@ -144,7 +162,16 @@ class Decode:
     column: int | None = None
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores the new column; returns the rows' live columns as views. A fused attention stores by itself."""
+        """Stores the new column; a fused attention stores by itself, and gets both as they came.
+
+        Args:
+            layer: which of the model's, from 0.
+            keys: [rows, heads, 1, width].
+            values: the same, with a width of its own.
+
+        Returns:
+            The rows' live columns [rows, heads, length, width], views of the buffers.
+        """
         if self.store.attention is not None:
             return keys, values
         buffer_k, buffer_v = self.store.keys[layer], self.store.values[layer]
@@ -166,7 +193,7 @@ class CacheProbe:
     forms: dict[int, AttentionForm] = field(default_factory=dict)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Passes through."""
+        """Passes keys and values [1, heads, tokens, width] through, and remembers them."""
         self.seen[layer] = (keys, values)
         return keys, values
 

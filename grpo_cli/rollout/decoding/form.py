@@ -44,11 +44,18 @@ class AttentionForm:
         return seen if self.window is None else seen & (column > row - self.window)
 
     def capped(self, scores: Tensor) -> Tensor:
-        """The scores under the cap, in their own type."""
+        """Scores [..., heads, tokens, columns] under the cap, in their own type (Gemma 2, arXiv 2408.00118, section 2)."""
         return scores if self.cap is None else (scores / self.cap).tanh() * self.cap
 
     def likelihood(self, scores: Tensor) -> Tensor:
-        """Float32 softmax of masked scores [..., heads, tokens, columns]; with sinks it sums to less than 1."""
+        """Softmax over the columns, in float32.
+
+        Args:
+            scores: [..., heads, tokens, columns], scaled, capped, and -inf where a token does not see a column.
+
+        Returns:
+            float32 of the same shape; with sinks a row sums to less than 1.
+        """
         import torch
 
         if self.sinks is None:

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 def sample(
     logits: Tensor, uniform: Tensor, settings: SamplingSettings, seen: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(token ids [n], log-probs [n]) from float32 logits [n, vocabulary]; `seen` marks tokens the penalty falls on."""
+    """One token a row, by inverting its cumulative distribution at one uniform number; no shape depends on a value.
+
+    Args:
+        logits: float32 [N, V].
+        uniform: [N] in [0, 1); unused where decoding is greedy.
+        settings: temperature, truncation, repetition penalty.
+        seen: [N, V] bool, tokens the penalty falls on.
+
+    Returns:
+        token ids [N] int64, and [N] log-probs at the temperature, before any truncation or penalty: those the update scores.
+    """
     import torch
 
     temperature = 1.0 if settings.greedy else settings.temperature
@@ -46,7 +56,9 @@ def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def penalise(logits: Tensor, seen: Tensor | None, penalty: float) -> Tensor:
-    """Positive logits of seen tokens divided by the penalty, negative ones multiplied (Keskar et al. 2019)."""
+    """[N, V] logits, of seen tokens divided by the penalty where positive, multiplied where negative (Keskar et al., CTRL,
+    arXiv 1909.05858, section 4.1); a negative logit divided by it would become likelier.
+    """
     import torch
 
     if seen is None or penalty == 1:
@@ -55,7 +67,14 @@ def penalise(logits: Tensor, seen: Tensor | None, penalty: float) -> Tensor:
 
 
 def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
-    """top-k, then top-p among what is left, then min-p, as Hugging Face orders them; dropped tokens get -inf."""
+    """top-k, then top-p among what is left, then min-p, as Hugging Face orders them.
+
+    Args:
+        scores: [N, V] logits over the temperature.
+
+    Returns:
+        [N, V], -inf at dropped tokens; the likeliest token always stays.
+    """
     import torch
 
     if 0 < settings.top_k < scores.shape[-1]:
@@ -64,6 +83,7 @@ def truncate(scores: Tensor, settings: SamplingSettings) -> Tensor:
     if settings.top_p < 1:
         ordered, order = torch.sort(scores)
         dropped = ordered.softmax(-1).cumsum(-1) <= 1 - settings.top_p
+        # the likeliest token stays, also where it alone exceeds top_p
         dropped[:, -1] = False
         scores = scores.masked_fill(torch.zeros_like(dropped).scatter(1, order, dropped), -torch.inf)
     if settings.min_p > 0:

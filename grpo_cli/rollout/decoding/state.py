@@ -40,22 +40,22 @@ class Rows:
         )
 
     def idle(self, where: Tensor | slice, sink: int) -> None:
-        """These rows belong to no sample; their steps go to the sink."""
+        """These rows, [n] indices or a slice, belong to no sample; their steps go to the sink."""
         self.sample[where] = sink
         self.position[where] = 0
         self.step[where] = 0
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
-        """Copies rows `sources` over rows `targets`."""
+        """Copies rows `sources` [n] over rows `targets` [n]."""
         for column in (self.token, self.position, self.sample, self.step):
             column[targets] = column[sources]
 
     def snapshot(self) -> list[Tensor]:
-        """Copies, for `restore`."""
+        """Copies for `restore`: four of [N] int64."""
         return [column.clone() for column in (self.token, self.position, self.sample, self.step)]
 
     def restore(self, before: list[Tensor]) -> None:
-        """Puts a snapshot back, in place."""
+        """Puts a snapshot, four of [N], back in place: a captured graph reads these very tensors."""
         for column, old in zip((self.token, self.position, self.sample, self.step), before, strict=True):
             column.copy_(old)
 
@@ -123,7 +123,13 @@ def decode(
 
 
 def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
-    """Samples from `logits`, writes tokens and log-probs out, and moves the rows on; ended rows go to the sink."""
+    """Samples from the logits, writes tokens and log-probs out, and moves the rows on; ended rows go to the sink.
+
+    Args:
+        batch: changed in place: its rows, its outputs, and the tokens its penalty has seen.
+        logits: [n, V], of any float type.
+        where: which of the rows they are of: a slice, or [n] indices.
+    """
     import torch
 
     state, out = batch.rows, batch.out
@@ -138,6 +144,7 @@ def accept(batch: Batch, logits: Tensor, where: slice | Tensor) -> None:
         batch.seen[state.index[where], token] = torch.ones_like(token, dtype=torch.bool)
     going = ~(batch.is_end[token] | (step + 1 >= batch.settings.max_tokens) | (sample_id == out.sink))
     state.token[where] = token
+    # arithmetic, not indexing by a mask: a captured graph has no size that depends on a value
     state.position[where] = (state.position[where] + 1) * going
     state.step[where] = (step + 1) * going
     state.sample[where] = (sample_id - out.sink) * going + out.sink

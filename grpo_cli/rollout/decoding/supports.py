@@ -71,7 +71,11 @@ def _placed(base: CausalLM) -> str | None:
 
 
 def measure_layout(model: nn.Module) -> CacheLayout:
-    """What the layers hand to their cache, seen on one token."""
+    """What the layers hand to their cache, seen on one token.
+
+    Raises:
+        ValueError: the layers differ in heads, widths or type, or some write none: one buffer shape does not fit all.
+    """
     probe, device = _probed(model)
     shapes = {(k.shape[1], k.shape[3], v.shape[1], v.shape[3], v.dtype) for k, v in probe.seen.values()}
     if len(shapes) != 1 or sorted(probe.seen) != list(range(len(probe.seen))):

@@ -37,6 +37,8 @@ def attend_kernel(
     q = tl.load(q_at, mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0)
     k_new = tl.load(new_key + row * key_row + head * key_head + d, mask=d < WIDTH, other=0.0)
     if ROTATE:
+        # the two halves of a head are turned against each other: a number's partner is half a head away, and the first
+        # half takes it with a minus (the layout of Llama, not of the paper, which pairs neighbours)
         across = tl.where(d < WIDTH // 2, WIDTH // 2, -(WIDTH // 2))
         sign = tl.where(d < WIDTH // 2, -1.0, 1.0)
         c = tl.load(cosine + here * WIDTH + d, mask=d < WIDTH, other=0.0)
@@ -47,6 +49,7 @@ def attend_kernel(
             q_at + across[None, :], mask=(group < GROUP)[:, None] & (d < WIDTH)[None, :], other=0.0
         )
         k_half = tl.load(new_key + row * key_row + head * key_head + d + across, mask=d < WIDTH, other=0.0)
+        # each product is rounded before the sum, because PyTorch writes both to memory: without it the last bit differs
         q = (q.to(tl.float32) * c[None, :]).to(kind).to(tl.float32) + (q_half.to(tl.float32) * s[None, :]).to(
             kind
         ).to(tl.float32)
@@ -61,17 +64,22 @@ def attend_kernel(
     q = q.to(keys.dtype.element_ty)
     k_row = keys + row * keys_row + head * keys_head
     v_row = values + row * values_row + head * values_head
+    # this program alone reads the column it writes, and takes it from registers below: no barrier is needed
     tl.store(k_row + here * keys_column + d, k_new, mask=d < WIDTH)
     tl.store(v_row + here * values_column + e, v_new, mask=e < VALUE_WIDTH)
 
     top = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], 1) * scale
     if CAPPED:
         top = cap * (2.0 * tl.sigmoid(2.0 * top / cap) - 1.0)
+    # 0 of the type that the loop counts in
     first = here * 0
     if WINDOW > 0:
         first = tl.maximum(here - WINDOW + 1, 0)
+    # a running softmax (Milakov and Gimelshein, arXiv 1805.02867) that begins at the new column: its weight is e^0, so
+    # the peak is finite from the start and no -inf - -inf can arise
     total = tl.full([PADDED], 1.0, tl.float32)
     mixed = tl.zeros([PADDED, VALUE_WIDE], tl.float32) + v_new.to(tl.float32)[None, :]
+    # blocks begin at multiples of BLOCK whatever the window; what lies before it is masked
     for start in range(first // BLOCK * BLOCK, here, BLOCK):
         column = start + tl.arange(0, BLOCK)
         live = (column < here) & (column >= first)
@@ -80,12 +88,14 @@ def attend_kernel(
             mask=live[:, None] & (d < WIDTH)[None, :],
             other=0.0,
         )
+        # ieee: in TF32 the products of float32 models would lose 13 bits that the plain code keeps
         score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         if CAPPED:
             score = cap * (2.0 * tl.sigmoid(2.0 * score / cap) - 1.0)
         score = tl.where(live[None, :], score, float("-inf"))
         higher = tl.maximum(top, tl.max(score, 1))
         weight = tl.exp(score - higher[:, None])
+        # what was summed under the old peak shrinks to the new one
         keep = tl.exp(top - higher)
         v = tl.load(
             v_row + column[:, None] * values_column + e[None, :],
@@ -96,6 +106,7 @@ def attend_kernel(
         total = total * keep + tl.sum(weight, 1)
         top = higher
     if SINKS:
+        # a sink takes its share of the likelihood and adds nothing: only the total grows
         sink = tl.load(sinks + head * GROUP + group, mask=group < GROUP, other=float("-inf")).to(tl.float32)
         higher = tl.maximum(top, sink)
         mixed = mixed * tl.exp(top - higher)[:, None]
@@ -118,6 +129,7 @@ def norm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl
     w = tl.load(weight + at, mask=inside, other=0.0)
     kind = out.dtype.element_ty
     if ADD_ONE:
+        # Gemma multiplies in float32 and rounds once; Llama rounds the normed row first, then multiplies
         result = scaled * (1.0 + w.to(tl.float32))
     else:
         result = w.to(tl.float32) * scaled.to(x.dtype.element_ty).to(tl.float32)
@@ -133,6 +145,7 @@ def add_norm_kernel(residual, delta, weight, out, epsilon, width, BLOCK: tl.cons
     kind = residual.dtype.element_ty
     summed = tl.load(residual + row * width + at, mask=inside, other=0.0).to(tl.float32)
     summed += tl.load(delta + row * width + at, mask=inside, other=0.0).to(tl.float32)
+    # the residual is kept in the model's type, so the norm must see it rounded
     summed = summed.to(kind)
     tl.store(residual + row * width + at, summed, mask=inside)
     values = summed.to(tl.float32)
@@ -162,10 +175,12 @@ def rotate_kernel(
     sin_first = tl.load(sine + angle, mask=inside, other=0.0).to(tl.float32)[None, :]
     sin_second = tl.load(sine + angle + HALF, mask=inside, other=0.0).to(tl.float32)[None, :]
     if BACK:
+        # the inverse of a rotation is its transpose: sines change their sign and their halves
         first_back = -sin_second
         sin_second = -sin_first
         sin_first = first_back
     kind = cosine.dtype.element_ty
+    # unrolled: queries and keys differ in heads and strides, which are constants of the program
     for part in tl.static_range(2):
         if part == 0:
             head = tl.arange(0, QUERY_WIDE)
@@ -202,6 +217,7 @@ def gate_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
     kind = out.dtype.element_ty
     g = tl.load(gate + row * gate_row + at, mask=inside, other=0.0).to(tl.float32)
     u = tl.load(up + row * up_row + at, mask=inside, other=0.0).to(tl.float32)
+    # rounded between activation and product, as two calls of PyTorch do
     activated = (g / (1.0 + tl.exp(-g))).to(kind).to(tl.float32)
     tl.store(out + row * width + at, (activated * u).to(kind), mask=inside)
 
@@ -220,6 +236,7 @@ def gate_back_kernel(
     u = tl.load(up + row * up_row + at, mask=inside, other=0.0).to(tl.float32)
     share = 1.0 / (1.0 + tl.exp(-g))
     tl.store(grad_up + row * width + at, (d * (g * share).to(kind).to(tl.float32)).to(kind), mask=inside)
+    # d silu(g) / dg, with share = sigmoid(g)
     inner = share * (1.0 + g * (1.0 - share))
     tl.store(grad_gate + row * width + at, (d * u * inner).to(kind), mask=inside)
 
@@ -236,6 +253,8 @@ def norm_back_kernel(
     w = tl.load(weight + at, mask=at < width, other=0.0).to(tl.float32)[None, :]
     kind = grad_x.dtype.element_ty
     total = tl.zeros((BLOCK,), tl.float32)
+    # programs take stretches in turn, so that which rows a program sums does not depend on who is free: the sum of
+    # the weight's gradient has one order
     for start in range(program * ROWS, rows, programs * ROWS):
         row = (start + tl.arange(0, ROWS)).to(tl.int64)[:, None]
         live = (row < rows) & inside
@@ -245,6 +264,7 @@ def norm_back_kernel(
         scaled = values * scale
         total += tl.sum(d * scaled.to(kind).to(tl.float32), 0)
         pulled = d * w
+        # what the norm takes away: the part of the gradient along the normed row itself
         along = tl.sum(pulled * scaled, 1)[:, None] / width
         tl.store(grad_x + row * width + at[None, :], (scale * (pulled - scaled * along)).to(kind), mask=live)
     tl.store(parts + program * width + at, total, mask=at < width)
@@ -263,6 +283,7 @@ def accept_kernel(
     at = tl.arange(0, BLOCK)
     which = tl.load(sample + row)
     now = tl.load(step + row)
+    # idle rows point at the sink, so that every row does the same work and no branch is needed
     where = which * out_row + now
 
     top = float("-inf")
@@ -285,6 +306,7 @@ def accept_kernel(
     if GREEDY:
         chosen = best
     else:
+        # the third pass adds the same sums of blocks in the same order, so both agree on where a block ends
         aim = tl.load(uniform + where) * total
         before = 0.0
         held = 0.0
@@ -308,6 +330,7 @@ def accept_kernel(
         first = tl.min(tl.where(past, at, BLOCK), 0)
         last = tl.max(tl.where(weight > 0, at, 0), 0)
         chosen = block + tl.where(first < BLOCK, first, last)
+    # at the sampling temperature, which is what the update scores too
     picked = tl.load(start_of_row + chosen).to(tl.float32) / temperature
     tl.store(out_tokens + where, chosen)
     tl.store(out_logps + where, picked - top - tl.log(total))

@@ -30,8 +30,22 @@ def fused_attention(
     *,
     form: AttentionForm = PLAIN,
 ) -> Tensor:
-    """Stores one new key and value a row and attends to the row's columns up to them, reading each once. With `angles`
-    (cosine and sine, [columns, width] each) query and key come as they were before the rotary embedding."""
+    """Stores one new key and value a row and attends to the row's columns up to them, reading each once.
+
+    Args:
+        query: [rows, heads, 1, width].
+        key: [rows, key heads, 1, width], the new ones.
+        value: [rows, key heads, 1, value width].
+        keys: [rows, key heads, columns, width], the layer's buffer; column `position[i]` of row i is written.
+        values: the same, with the value width.
+        position: [rows] int64, the column of each row's new token.
+        scale: what scores are multiplied with.
+        angles: cosine and sine, [columns, width] each; with them query and key come as before the rotary embedding.
+        form: window, cap and sinks of the layer.
+
+    Returns:
+        [rows, 1, heads, value width] in the query's type.
+    """
     import torch
 
     from grpo_cli.rollout.fused.kernels import attend_kernel
@@ -48,6 +62,7 @@ def fused_attention(
         keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
         out.stride(0), out.stride(2),
         GROUP=group,
+        # a matrix unit multiplies 16 rows at least; rows beyond the group are masked
         PADDED=max(16, block_of(group)),
         WIDTH=width,
         WIDE=max(16, block_of(width)),
@@ -65,7 +80,17 @@ def fused_attention(
 
 
 def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
-    """Root mean square norm over the last dimension."""
+    """Root mean square norm over the last dimension (arXiv 1910.07467), in float32 inside.
+
+    Args:
+        x: [..., width]; copied where it does not lie together.
+        weight: [width].
+        epsilon: added to the mean square.
+        add_one: Gemma's form: times 1 + weight, rounded once.
+
+    Returns:
+        [..., width], in the type of the product of both; of `x` with `add_one`.
+    """
     import torch
 
     from grpo_cli.rollout.fused.kernels import norm_kernel
@@ -98,7 +123,20 @@ def add_norm(residual: Tensor, delta: Tensor, weight: Tensor, epsilon: float, ki
 
 
 def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
-    """Rotary embedding of [batch, heads, tokens, width] queries and keys in one launch."""
+    """Rotary embedding of queries and keys in one launch, by the signature of transformers' `apply_rotary_pos_emb`.
+
+    Args:
+        q: [batch, heads, tokens, width].
+        k: [batch, key heads, tokens, width].
+        cos: [1 or batch, tokens, width].
+        sin: the same.
+
+    Returns:
+        Both turned, in the type of the product with the angles.
+
+    Raises:
+        ValueError: another layout, or numbers of a head that do not lie together.
+    """
     import torch
 
     if unsqueeze_dim != 1 or q.stride(-1) != 1 or k.stride(-1) != 1:
@@ -120,6 +158,7 @@ def turn(
     cos, sin = cos.to(angles).contiguous(), sin.to(angles).contiguous()
     new_q = torch.empty((batch, heads, tokens, width), dtype=kind, device=q.device)
     new_k = torch.empty((batch, kept, tokens, width), dtype=kind, device=q.device)
+    # one table for all rows is read by a stride of 0
     angle_batch = cos.stride(0) if cos.shape[0] > 1 else 0
     rotate_kernel[(batch * tokens,)](
         q, k, cos, sin, new_q, new_k,
@@ -133,7 +172,15 @@ def turn(
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate) x up; both may be halves of one tensor."""
+    """silu(gate) * up.
+
+    Args:
+        gate: [..., width]; rows may lie apart.
+        up: the same; both may be halves of one tensor.
+
+    Returns:
+        [..., width] in the type of `gate`, the activation rounded to it before the product, as torch's two calls do.
+    """
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
@@ -150,7 +197,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def gated_back(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the two inputs of `gated`."""
+    """Gradients [..., width] of the two inputs of `gated`, from that of its output."""
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
@@ -168,7 +215,17 @@ def gated_back(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Gradients of the input and the weight of `norm`."""
+    """Gradients of `norm` without `add_one`.
+
+    Args:
+        grad: [..., width], of the output.
+        x: [..., width], the input.
+        weight: [width].
+        epsilon: as in the forward pass.
+
+    Returns:
+        Of the input [..., width], and of the weight [width]; the latter is summed in float32 in a fixed order.
+    """
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
@@ -177,6 +234,7 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
     width = x.shape[-1]
     flat_grad, flat_x = grad.reshape(-1, width), x.reshape(-1, width)
     block = block_of(width)
+    # 4,096 numbers in flight a program, whatever the width
     rows = max(1, 4096 // block)
     programs = min(triton.cdiv(len(flat_x), rows), PROGRAMS)
     grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -189,7 +247,12 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
 
 
 def fused_accept(batch: Batch, logits: Tensor) -> None:
-    """What `accept` does for the first rows, in one launch; plain sampling and greedy only."""
+    """What `accept` does for the first rows, in one launch; plain sampling and greedy only.
+
+    Args:
+        batch: changed in place.
+        logits: [n, V] of the first n rows, each row together.
+    """
     from grpo_cli.rollout.fused.kernels import accept_kernel
 
     out, state, settings = batch.out, batch.rows, batch.settings

@@ -46,6 +46,7 @@ class WeightGroup:
                 elif is_new:
                     for part, parameter in zip(parts, parameters, strict=True):
                         part.copy_(parameter)
+                        # the parameter keeps its identity, so the optimizer's state and its name stay with it
                         parameter.data = part
                 else:
                     pairs = zip(parts, parameters, strict=True)
@@ -68,7 +69,7 @@ class WeightGroup:
             self.weight = self.bias = None
 
     def product(self, x: Tensor) -> Tensor:
-        """All modules' outputs side by side."""
+        """[..., sum of the modules' widths]: all modules' outputs side by side, of `x` [..., width]."""
         import torch
 
         if self.weight is None:
@@ -78,11 +79,15 @@ class WeightGroup:
         return torch.nn.functional.linear(x.to(self.dtype), self.weight, self.bias)  # type: ignore[arg-type]
 
     def member(self, index: int) -> Callable[[Tensor], Tensor]:
-        """The forward of one module."""
+        """The forward of one module, from [..., width] to its own part of `product`.
+
+        The input is told by identity: the first module called with a tensor computes for all, the others hand out theirs.
+        """
 
         import torch
 
         def forward(x: Tensor) -> Tensor:
+            # identity, not equality: two equal inputs would cost a comparison, and a module called twice computes anew
             if self._input is not x or index not in self._parts:
                 self._input = x
                 self._parts = dict(enumerate(torch.split(self.product(x), self.sizes, -1)))

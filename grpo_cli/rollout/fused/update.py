@@ -121,7 +121,11 @@ class Normed(torch.autograd.Function):
 
     @classmethod
     def of(cls, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        """`x` normed."""
+        """`x` [..., width] normed, times `weight` [width].
+
+        Raises:
+            ValueError: a row is wider than one block of a kernel.
+        """
         if weight.dim() != 1 or len(weight) > WIDEST:
             raise ValueError("a norm over more than one block")
         found: Tensor = cls.apply(x, weight, epsilon)  # type: ignore[no-untyped-call]
@@ -129,7 +133,7 @@ class Normed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        """As `of`."""
+        """As `of`, [..., width]."""
         ctx.save_for_backward(x, weight)
         ctx.epsilon = epsilon
         return norm(x, weight, epsilon, False)
@@ -146,7 +150,7 @@ class Gated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
-        """Of the shape of either."""
+        """silu(gate) * up, [..., width] each."""
         ctx.save_for_backward(gate, up)
         return gated(gate, up)
 
@@ -189,7 +193,7 @@ class Turned(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, kind: torch.dtype) -> Any:
-        """Queries and keys, turned."""
+        """Queries [batch, heads, tokens, width] and keys, turned."""
         ctx.save_for_backward(cos, sin)
         ctx.kinds = q.dtype, k.dtype
         return turn(q, k, cos, sin, kind)
@@ -266,7 +270,15 @@ def same_with_gradients(
     *inputs: Tensor,
     also: Sequence[Tensor] = (),
 ) -> bool:
-    """Equal types and shapes; values, and gradients of the first two inputs and of `also`, within a few roundings."""
+    """Whether a stand-in computes what the original does, types and shapes too.
+
+    Args:
+        inputs: of any shapes; the first two get gradients.
+        also: weights whose gradients are compared as well, of any shapes.
+
+    Returns:
+        True where every number, forward and backward, is within four roundings of the largest.
+    """
     results = []
     for form in (original, stand_in):
         leaves = [x.detach().clone().requires_grad_(i < 2) for i, x in enumerate(inputs)]

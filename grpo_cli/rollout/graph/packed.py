@@ -63,7 +63,12 @@ class PackedStore(KeyValueStore):
 
 
 def zero_pages(numbers: int, layout: CacheLayout) -> Tensor:
-    """Zeroed pages that the system hands out when they are first written, as torch's own zeros are not."""
+    """[numbers] zeros of the layout's type, in pages that the system hands out when they are first written, as torch's own
+    zeros are not: what no sample reaches costs no memory.
+
+    Raises:
+        RuntimeError: there is not so much memory; the message begins with `out of memory`.
+    """
     import numpy as np
     import torch
 

@@ -55,7 +55,15 @@ class Shelf:
         ids: Sequence[Sequence[int]],
         first: Sequence[int],
     ) -> None:
-        """Rows of the store as what is kept of these requests: the columns of `ids`, of which those before `first` are known."""
+        """Rows of the store as what is kept of these requests.
+
+        Args:
+            store: the buffers of the call that ends, [rows, heads, columns, width] each.
+            rows: [n] int64, the row of each request.
+            requests: n of them, each of an episode.
+            ids: the tokens that a row's columns stand for, from column 0.
+            first: columns of each request that are kept already.
+        """
         start, end = min(first), min(self.columns, max(map(len, ids)))
         episodes = self._episodes(requests, rows)
         for kept, live in ((self.keys, store.keys), (self.values, store.values)):
@@ -66,7 +74,7 @@ class Shelf:
             self.ids[request.keep.episode] = list(found)
 
     def load(self, store: KeyValueStore, rows: Tensor, requests: Sequence[Request], columns: int) -> None:
-        """The first columns of these requests into rows of the store."""
+        """The first `columns` columns of these requests into `rows` [n] of the store."""
         episodes = self._episodes(requests, rows)
         for kept, live in ((self.keys, store.keys), (self.values, store.values)):
             for source, target in zip(kept, live, strict=True):

@@ -78,7 +78,7 @@ class Critic:
 
     @torch.no_grad()
     def values(self, out: Batch) -> Tensor:
-        """(B, T + 1) float32 values of what stands before each token of the completions, and behind the last column."""
+        """[B, T + 1] float32 values of what stands before each token of the completions, and behind the last column; no graph."""
         parts = torch.split(torch.arange(len(out["completion_ids"])), self.numbers.rows)
         return torch.cat([self._values(out, rows) for rows in parts])
 

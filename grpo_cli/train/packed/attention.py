@@ -62,7 +62,17 @@ def packed_attention(
     sliding_window: int | None = None,
     **more: object,
 ) -> tuple[Tensor, None]:
-    """(1, heads, tokens, width) queries, keys and values; (1, tokens, heads, width) out.
+    """What transformers calls in each layer while a packed row is under way.
+
+    Args:
+        query: [1, heads, tokens, width].
+        key: [1, key heads, tokens, width].
+        value: the same.
+        scaling: what scores are multiplied with; width^-1/2 where None.
+        sliding_window: tokens seen, one's own among them; None for all.
+
+    Returns:
+        [1, tokens, heads, width], and None for the weights that it does not keep.
 
     Raises:
         ValueError: the model wants what this attention does not do.
@@ -134,7 +144,9 @@ def _one_by_one(
 
 
 def shared(x: Tensor, copies: Copies) -> Tensor:
-    """(tokens, heads, width) or (tokens, width) to (places, …); a token's gradient is the sum of its copies', in float32."""
+    """[tokens, heads, width] or [tokens, width] to [places, ...]; a token's gradient is the sum of its copies', in float32 and
+    in a fixed order.
+    """
     found: Tensor = _Shared.apply(x, copies)  # type: ignore[no-untyped-call]
     return found
 

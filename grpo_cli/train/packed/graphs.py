@@ -42,9 +42,13 @@ class Graphs:
         self.hook = torch.zeros((), device="cuda", requires_grad=True)
 
     def score(self, plan: Plan) -> tuple[Tensor, Tensor, Shape]:
-        """(targets,) log-probs with their graph and entropies without, and the shape they are of.
+        """Log-probs with their graph and entropies without, [N] each, and the shape that they are of.
 
         Only one micro-batch is in flight: its backward pass is over before the next call.
+
+        Raises:
+            NotCaptured: the shape is new and torch refused to capture it.
+            torch.OutOfMemoryError: it does not fit.
         """
         captured = self._captured(plan)
         batch = plan.fill(captured.held.shape, self.hook.device)
@@ -135,13 +139,13 @@ class CapturedGraph:
         torch.cuda.current_stream().wait_stream(side)
 
     def forward(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """Replayed on these rows; the results are overwritten by the next call."""
+        """Replayed on these rows: [N] log-probs and entropies, overwritten by the next call."""
         self.held.flat.copy_(batch.flat)
         self.forward_graph.replay()
         return self.logps, self.entropies
 
     def backward(self, pull: Tensor) -> None:
-        """Adds the gradient of sum(pull * logps) to the parameters'."""
+        """Adds the gradient of sum(pull * logps) to the parameters'; `pull` is [N]."""
         self.graphs.collect_gradients()
         self.pull.copy_(pull)
         self.backward_graph.replay()

@@ -30,9 +30,22 @@ def selected_logps(
     in_float32: bool = False,
     width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(N,) log-probs of `labels` and entropies, both with gradients, 0 where `counts` is False.
+    """Log-probs of labels and entropies of the whole distribution, both with gradients.
 
-    The product runs in the type of an autocast, as that of `nn.Linear`; `in_float32` is TRL's `cast_lm_head_to_fp32`.
+    The product runs in the type of an autocast, as that of `nn.Linear`.
+
+    Args:
+        hidden_NH: states, one a target.
+        weight_VH: of the head.
+        labels_N: int64.
+        counts_N: bool; False is padding.
+        bias_V: of the head.
+        temperature: what logits are divided by.
+        in_float32: TRL's `cast_lm_head_to_fp32`.
+        width: words of a stretch; as memory allows where None.
+
+    Returns:
+        [N] each, float32 (float64 of a float64 model), 0 where `counts_N` is False.
     """
     kind = _kind(hidden_NH, in_float32)
     if width is None:

@@ -15,6 +15,7 @@ def take_kernel(x, places, out, x_row, x_head, size, WIDTH: tl.constexpr, BLOCK:
     place = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < size
+    # heads may lie apart: a slice of a product that holds queries, keys and values
     source = tl.load(places + place) * x_row
     values = tl.load(x + source + at // WIDTH * x_head + at % WIDTH, mask=inside, other=0.0)
     tl.store(out + place * size + at, values, mask=inside)
@@ -30,6 +31,7 @@ def sum_copies_kernel(
     inside = at < size
     inner = at // WIDTH * grad_head + at % WIDTH
     total = tl.zeros((BLOCK,), tl.float32)
+    # copies in their order and not by atomics: a sum of floats in any order would differ from run to run
     first = tl.load(starts + token)
     last = tl.load(starts + token + 1)
     for copy in range(first, last):
@@ -68,6 +70,7 @@ def fold_kernel(
     tl.store(stats + row, higher)
     tl.store(stats + n + row, total * shrink + tl.sum(totals * part, axis=0))
     tl.store(stats + 2 * n + row, weighted * shrink + tl.sum(sums * part, axis=0))
+    # the label lies in one stretch only; the others leave its number as it is
     place = tl.load(labels + row) - start
     if (place >= 0) & (place < columns):
         tl.store(stats + 3 * n + row, tl.load(line + place).to(tl.float32) * cold)
@@ -83,6 +86,7 @@ def turn_kernel(
     places = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = places < columns
     at = logits + row * stride + places
+    # from the kept logits and log Z: the softmax is never stored
     log_p = tl.load(at, mask=inside, other=0.0).to(tl.float32) * cold - tl.load(log_z + row)
     p = tl.exp(log_p)
     grad = tl.zeros((BLOCK,), tl.float32)
@@ -91,4 +95,5 @@ def turn_kernel(
         grad += tl.load(of_logps + row) * (chosen.to(tl.float32) - p)
     if ENTROPIES:
         grad -= tl.load(of_entropies + row) * p * (log_p + tl.load(entropies + row))
+    # z = cold * logits: the chain rule's factor
     tl.store(at, (grad * cold).to(logits.dtype.element_ty), mask=inside)

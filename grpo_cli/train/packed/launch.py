@@ -15,7 +15,7 @@ BLOCK, WARPS = 2048, 8
 
 
 def take(x: Tensor, places: Tensor) -> Tensor:
-    """x[places], whole rows; `x` is (tokens, …) whose last dimension lies together."""
+    """x[places], whole rows: [tokens, ...] whose last dimension lies together, and [n] int64, to [n, ...]."""
     x = x if x.stride(-1) == 1 else x.contiguous()
     out = torch.empty((len(places), *x.shape[1:]), dtype=x.dtype, device=x.device)
     size = math.prod(x.shape[1:])
@@ -28,7 +28,16 @@ def take(x: Tensor, places: Tensor) -> Tensor:
 
 
 def sum_copies(grad: Tensor, order: Tensor, starts: Tensor) -> Tensor:
-    """(tokens, …): for each token the sum of the rows that `order` lists from its `starts` on."""
+    """The sum of each token's copies, in float32 and in the order of the list.
+
+    Args:
+        grad: [places, ...], rows of one or two dimensions.
+        order: [places] int64, places by token.
+        starts: [tokens + 1] int64, where each token's begin in `order`.
+
+    Returns:
+        [tokens, ...] in the type of `grad`.
+    """
     grad = grad if grad.stride(-1) == 1 else grad.contiguous()
     tokens = len(starts) - 1
     out = torch.empty((tokens, *grad.shape[1:]), dtype=grad.dtype, device=grad.device)
@@ -42,7 +51,13 @@ def sum_copies(grad: Tensor, order: Tensor, starts: Tensor) -> Tensor:
 
 
 def fold(logits: Tensor, labels: Tensor, start: int, stats: Tensor, temperature: float) -> None:
-    """One stretch of the vocabulary into the (4, N) running numbers of each row."""
+    """One stretch of the vocabulary into the running numbers of each row, in place.
+
+    Args:
+        logits: [N, columns] of the words from `start` on.
+        labels: [N] int64, words of the whole vocabulary.
+        stats: [4, N] float32: peak, sum of e^(z - peak), sum of z e^(z - peak), the label's z; z = logits / temperature.
+    """
     n, columns = logits.shape
     kernels.fold_kernel[(n,)](
         logits, labels, stats, logits.stride(0), n, start, columns, 1 / temperature, BLOCK=BLOCK, num_warps=WARPS
@@ -58,7 +73,16 @@ def turn(
     grads: tuple[Tensor | None, Tensor | None],
     temperature: float,
 ) -> None:
-    """One stretch of the logits into its gradient."""
+    """One stretch of logits [N, columns] into its gradient, in place.
+
+    With p the softmax and H its entropy: d log p(label) / dz = [label] - p, and dH / dz = -p (log p + H).
+
+    Args:
+        labels: [N] int64.
+        log_z: [N] float32, log of the sum over the whole vocabulary.
+        entropies: [N] float32.
+        grads: of log-probs and of entropies, [N] float32 each; None where nobody asks.
+    """
     n, columns = logits.shape
     of_logps, of_entropies = grads
     kernels.turn_kernel[(n, triton.cdiv(columns, BLOCK))](

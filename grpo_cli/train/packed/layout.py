@@ -206,6 +206,7 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> Plan | None:
     rows, whole = ids.shape
     lead = whole - keep
     lengths, leads = mask[:, lead:].sum(1), mask[:, :lead].sum(1)
+    # a prompt's padding must be on its left and a completion's on its right, with no hole in either
     ends_late = (mask[:, :lead] != (np.arange(lead) >= lead - leads[:, None])).any()
     if ends_late or (mask[:, lead:] != (np.arange(keep) < lengths[:, None])).any() or not leads.all():
         return None

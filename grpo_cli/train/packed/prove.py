@@ -142,7 +142,7 @@ class _Rows:
 
 
 def rows(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
-    """(B, S) random ids and mask of a few groups, and how many of S are completion."""
+    """[B, S] random ids and mask of a few groups, and how many of S are completion."""
     generator = torch.Generator("cpu").manual_seed(0)
     lead, keep = max(r[0] for r in LENGTHS), max(max(r[1:]) for r in LENGTHS)
     ids, masks = [], []
@@ -156,7 +156,7 @@ def rows(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
 
 
 def alone(base: Any, ids: Tensor, mask: Tensor, keep: int, numbers: Numbers) -> Tensor:
-    """(B, T) log-probs, each row without padding through the model's own forward pass."""
+    """[B, T] log-probs, each row without padding through the model's own forward pass, with their graph."""
     found = []
     for row, real in zip(ids, mask.bool(), strict=True):
         said, length = row[real], int(real[-keep:].sum())

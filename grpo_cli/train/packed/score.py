@@ -24,7 +24,16 @@ class Numbers:
 
 
 def score(base: Any, batch: Packed, numbers: Numbers) -> tuple[Tensor, Tensor]:
-    """(targets,) log-probs and entropies of a packed micro-batch, 0 in its padding; `base` is a Hugging Face model."""
+    """[N] log-probs and entropies of a packed micro-batch's targets, 0 in its padding.
+
+    Args:
+        base: a Hugging Face model with its head.
+        batch: the rows, laid out.
+        numbers: what to compute in, and the temperature.
+
+    Raises:
+        ValueError: its attention wants what a packed row cannot do.
+    """
     fields = batch.views
     with numerics(base, numbers.autocast), packed_into(base, fields, batch.shape.longest):
         states = base.base_model(

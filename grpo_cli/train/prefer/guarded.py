@@ -20,7 +20,7 @@ class GuardedTrainer(Trainer):  # type: ignore[misc]
     at: int
 
     def compute_loss(self, model: nn.Module, inputs: Inputs, *more: object, **named: object) -> torch.Tensor:
-        """The loss of TRL, looked at."""
+        """TRL's loss, a scalar, looked at before anybody differentiates it."""
         loss: torch.Tensor = super().compute_loss(model, inputs, *more, **named)
         self.guard.loss(loss.detach(), lambda: ["of this update"])
         return loss

@@ -66,7 +66,11 @@ class ChoiceVerifier(AnswerVerifier):
     options: ChoiceOptions
 
     def compile(self, row: Mapping[str, Any]) -> ChoiceGold:
-        """The gold's letters, found by letter, position in the list, or words."""
+        """The gold's letters, found by letter, position in the list, or words.
+
+        Raises:
+            BadGold: no answer, no list of choices, or an answer that is none of them.
+        """
         words = _choices(row)
         golds = accepted(row.get("answer"))
         letters = frozenset(_gold_letter(one, words) for one in golds)

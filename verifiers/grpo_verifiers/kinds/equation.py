@@ -54,7 +54,11 @@ class EquationVerifier(StatedAnswer):
     columns: tuple[str, ...] = ()  # several spellings are read; `compile` names what is missing
 
     def compile(self, row: Mapping[str, Any]) -> EquationGold:
-        """Target and numbers (columns `target`, and `numbers` or `nums`, also inside `metadata`)."""
+        """Target and numbers (columns `target`, and `numbers` or `nums`, also inside `metadata`), as exact fractions.
+
+        Raises:
+            BadGold: one is missing, or no number.
+        """
         metadata = row.get("metadata")
         row = {**metadata, **row} if isinstance(metadata, Mapping) else row
         numbers = row.get("numbers", row.get("nums"))

@@ -34,7 +34,11 @@ class ExactVerifier(StatedAnswer):
     options: ExactOptions
 
     def compile(self, row: Mapping[str, Any]) -> frozenset[str]:
-        """The accepted answers, normalised."""
+        """The accepted answers, normalised.
+
+        Raises:
+            BadGold: the list of them is empty, or the row has none.
+        """
         golds = accepted(row.get("answer"))
         if not golds:
             raise BadGold("the list of accepted answers is empty")

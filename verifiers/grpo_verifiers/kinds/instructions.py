@@ -37,7 +37,11 @@ class InstructionsVerifier(AnswerVerifier):
     columns: tuple[str, ...] = ()  # several spellings are read; `compile` names what is missing
 
     def compile(self, row: Mapping[str, Any]) -> Instructions:
-        """The row's instructions, checked."""
+        """The row's instructions, checked (also in the columns of IFEval).
+
+        Raises:
+            BadGold: there are none, or one is unknown or lacks what it needs.
+        """
         said = row.get("instructions")
         if said is None and "instruction_id_list" in row:
             said = from_ifeval(

@@ -81,7 +81,11 @@ class JsonVerifier(AnswerVerifier):
             self._pool.close()
 
     def compile(self, row: Mapping[str, Any]) -> JsonGold:
-        """The gold as a value (a text gold is parsed as JSON) and the row's schema."""
+        """The gold as a value (a text gold is parsed as JSON) and the row's schema.
+
+        Raises:
+            BadGold: there is nothing to check, the answer is no JSON or lacks a field that is compared, or the schema is wrong.
+        """
         schema = row.get("schema")
         if schema is not None:
             schema = _parsed(schema, "schema")

@@ -140,7 +140,11 @@ class JudgeVerifier(Verifier):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def compile(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """The columns that the template names, as text."""
+        """The columns that the template names, as text.
+
+        Raises:
+            BadGold: the row lacks one of them.
+        """
         for name in self.columns:
             if name not in row:
                 raise BadGold(f"no column `{name}`, which the template of the judge names")

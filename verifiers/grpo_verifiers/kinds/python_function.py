@@ -140,7 +140,11 @@ class PythonVerifier(Verifier):
         self._asker.pool.close()
 
     def compile(self, row: Mapping[str, Any]) -> Any:
-        """The row itself, once it has the columns the function takes."""
+        """The row itself, once it has the columns the function takes.
+
+        Raises:
+            BadGold: it lacks one, or one that the option `gold` names.
+        """
         self.start()
         missing = [name for name in self.columns if name not in row]
         if missing:
@@ -171,7 +175,11 @@ class PythonVerifier(Verifier):
         return self._prints.count
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
-        """The `gold` template filled from the row."""
+        """The `gold` template filled from the row; None where the option is not set.
+
+        Raises:
+            BadGold: the row lacks a column that the template names.
+        """
         if self.options.gold is None:
             return None
         names = [name for _, name, _, _ in Formatter().parse(self.options.gold) if name]

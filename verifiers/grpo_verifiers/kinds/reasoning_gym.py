@@ -79,7 +79,11 @@ class GymVerifier(Verifier):
         self._pool.close()
 
     def compile(self, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The data set's name and the entry its scorer wants."""
+        """The data set's name and the entry its scorer wants.
+
+        Raises:
+            BadGold: the row has no `metadata`, or nothing names its data set.
+        """
         metadata = row.get("metadata")
         if not isinstance(metadata, Mapping):
             raise BadGold("no column `metadata`, which the gym's scorer reads")

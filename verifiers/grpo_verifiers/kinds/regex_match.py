@@ -75,7 +75,11 @@ class RegexVerifier(Verifier):
         self._weights = [weight / total for weight in weights]
 
     def compile(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """The accepted texts, or no gold where the pattern alone decides."""
+        """The accepted texts, or no gold where the pattern alone decides.
+
+        Raises:
+            BadGold: the pattern's group is compared, and there is no answer, or none that can be compared.
+        """
         if self.options.match != "answer_group":
             return NO_GOLD
         if "answer" not in row:

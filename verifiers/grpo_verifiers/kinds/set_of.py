@@ -49,7 +49,11 @@ class SetVerifier(StatedAnswer):
     options: SetOptions
 
     def compile(self, row: Mapping[str, Any]) -> Counter[str]:
-        """The gold's items, normalised."""
+        """The gold's items, normalised; one that is named twice counts twice.
+
+        Raises:
+            BadGold: the answer has no items.
+        """
         items = self._items(_gold_items(row.get("answer")))
         if not items:
             raise BadGold("the answer has no items")
