@@ -19,6 +19,7 @@ from grpo_cli.commands.look.explain import explain
 from grpo_cli.commands.look.report import report
 from grpo_cli.commands.look.runs import runs
 from grpo_cli.commands.look.watch import watch
+from grpo_cli.commands.opening import take_ctrl_c_back, wipe
 from grpo_cli.commands.work.audit import audit
 from grpo_cli.commands.work.chat import chat
 from grpo_cli.commands.work.check import check
@@ -97,6 +98,7 @@ def main() -> None:
 
 
 def _run(tell: Callable[[UserError], None]) -> int:
+    take_ctrl_c_back(sys.argv[1:])
     try:
         app(args=name_resume(sys.argv[1:]))
     except SystemExit as leave:
@@ -106,6 +108,7 @@ def _run(tell: Callable[[UserError], None]) -> int:
             return int(Exit.OK)
         return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     except UserError as err:
+        wipe()
         sys.stdout.flush()
         tell(err)
         return int(err.code)
@@ -113,4 +116,6 @@ def _run(tell: Callable[[UserError], None]) -> int:
         return int(getattr(stop, "code", Exit.INTERRUPTED))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        wipe()
     return int(Exit.OK)

@@ -19,11 +19,11 @@ from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.policy.ban import lifted
-from grpo_cli.policy.model import cache_root
 from grpo_cli.policy.muon import orthogonal_dtype
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import Phase, WarmupText, cache_folder, content_key, supervise
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
+from grpo_cli.run.cache import cache_root
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,7 +6,6 @@ comes with a model is never run, and nobody is asked whether it may: `trust_remo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,13 +42,6 @@ def device_name(device: torch.device, processes: int = 1) -> str:
         return f"{processes}x {torch.cuda.get_device_name(device)}"
     ranks = f"{processes} processes of " if processes > 1 else ""
     return f"cpu, {ranks}{torch.get_num_threads()} threads"
-
-
-def cache_root() -> Path:
-    """Where converted and warmed-up models are kept: `$GRPO_CACHE`, else `$XDG_CACHE_HOME/grpo`, else `~/.cache/grpo`."""
-    if named := os.environ.get("GRPO_CACHE"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "grpo"
 
 
 Accept = Callable[["Tokenizer"], None]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.commands.environment import quiet_libraries
-from grpo_cli.commands.quick_import import without_collecting
+from grpo_cli.commands.opening import without_collecting
 from grpo_cli.recipe.reading.load import load
 
 

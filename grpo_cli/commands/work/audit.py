@@ -89,15 +89,17 @@ def data(
     from pathlib import Path
 
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+    from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
     from grpo_cli.errors import Exit
-    from grpo_cli.jobs.audit.data import audit_data
     from grpo_cli.recipe.reading.load import find, load
 
     checked = load(recipe, sets or [])
     base = Path() if recipe == "-" else find(recipe).parent
     quiet_libraries()
     pin_one_gpu()
+    with loading("audit"):
+        from grpo_cli.jobs.audit.data import audit_data
     shown = make_display(display)
     try:
         found = audit_data(checked, base, shown, asked=rows, samples=samples, seed=seed)

@@ -63,8 +63,11 @@ def chat(
 
 
 def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, Any]) -> None:
+    from grpo_cli.commands.opening import loading
     from grpo_cli.errors import DataError, SetupError
-    from grpo_cli.jobs.chat.talk import open_talk
+
+    with loading("chat"):
+        from grpo_cli.jobs.chat.talk import open_talk
 
     typed = sys.stdin.isatty()
     with open_talk(model, recipe, sets, changes, lambda text: print(text, file=sys.stderr)) as talk:
@@ -99,9 +102,12 @@ def _row(
     seed: int,
     as_json: bool,
 ) -> None:
+    from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.chat.row import lines_of, sample_row
-    from grpo_cli.resilience.opened import find_place
+
+    with loading("chat"):
+        from grpo_cli.jobs.chat.row import lines_of, sample_row
+        from grpo_cli.resilience.opened import find_place
 
     shown = make_display("auto")
     try:

@@ -29,15 +29,17 @@ def evaluate(
       grpo eval Qwen/Qwen2.5-0.5B-Instruct --recipe gsm8k-qwen2.5-0.5b --set eval.samples=16
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+    from grpo_cli.commands.opening import loading
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.run.lines import write_records
 
     quiet_libraries()
     pin_one_gpu()
-    from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.evaluate.compare import compare
-    from grpo_cli.jobs.evaluate.run import measure_place
-    from grpo_cli.jobs.evaluate.text import as_object, comparison, table
-    from grpo_cli.resilience.opened import find_place
-    from grpo_cli.run.lines import write_records
+    with loading("eval"):
+        from grpo_cli.jobs.evaluate.compare import compare
+        from grpo_cli.jobs.evaluate.run import measure_place
+        from grpo_cli.jobs.evaluate.text import as_object, comparison, table
+        from grpo_cli.resilience.opened import find_place
 
     place = find_place(checkpoint, recipe, sets or [])
     other = find_place(against, recipe, sets or []) if against else None

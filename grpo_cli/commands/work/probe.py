@@ -32,6 +32,7 @@ def probe(
       grpo probe my.yaml --set 'gate.pass@1=[0.05, 0.9]' --json | jq .go
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+    from grpo_cli.commands.opening import loading
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.starts import pinned
@@ -40,11 +41,12 @@ def probe(
     base = Path() if recipe == "-" else find(recipe).parent
     quiet_libraries()
     pin_one_gpu()
+    with loading("probe"):
+        from grpo_cli.jobs.probe.run import probe_recipe
+        from grpo_cli.jobs.probe.text import lines_of
+        from grpo_cli.measure.gate import bars, probe_object
+        from grpo_cli.measure.probe import ProbeSize
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.probe.run import probe_recipe
-    from grpo_cli.jobs.probe.text import lines_of
-    from grpo_cli.measure.gate import bars, probe_object
-    from grpo_cli.measure.probe import ProbeSize
     from grpo_cli.run.lines import write_records
     from grpo_cli.run.records import dump_line
 

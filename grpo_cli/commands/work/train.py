@@ -11,13 +11,15 @@ import typer
 from grpo_cli.commands import options
 from grpo_cli.commands.checking import show_plan
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
-from grpo_cli.commands.quick_import import ended_by_ctrl_c, without_collecting
+from grpo_cli.commands.opening import loading, wipe
 from grpo_cli.distributed.launch import Nodes, choose_world, is_main_rank, is_rank, launch
 from grpo_cli.errors import UsageError
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
+    from grpo_cli.jobs.train.result import TrainResult
     from grpo_cli.recipe.sections.recipe import Recipe
+    from grpo_cli.run.folder import RunFolder
 
 
 def train(
@@ -54,29 +56,63 @@ def train(
     quiet_libraries()
     if dry_run:
         raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))
+    run = _resumed(checked, resume, anyway=resume_anyway) if resume else None
+    if run is not None and not is_rank():
+        _answer_if_over(run, checked, display, as_json=as_json)
     if not is_rank():
         _launch_ranks(checked, is_stdin=recipe == "-")
         pin_one_gpu()
-    from grpo_cli.display.choose import make_display
-
-    shown = make_display(display if is_main_rank() else "none")
-    with ended_by_ctrl_c(), without_collecting():
+    with loading("train"):
+        from grpo_cli.display.choose import make_display
         from grpo_cli.jobs.train.job import Job
         from grpo_cli.jobs.train.stages import Chain
-        from grpo_cli.jobs.train.summary import summary
-        from grpo_cli.resilience.resume import find_run
 
-    run = find_run(checked, resume, anyway=resume_anyway) if resume else None
+    shown = make_display(display if is_main_rank() else "none")
     if checked.stages is None:
         outcome = Job(checked, label=label, base=base, display=shown).run(run)
     else:
         shown.close()
         chain = Chain(checked, label=label, base=base, display=lambda: make_display(display))
         outcome = chain.run(run)
-    if as_json and is_main_rank():
+    if is_main_rank():
+        _end(outcome, as_json=as_json)
+    raise typer.Exit(int(outcome.code))
+
+
+def _resumed(recipe: Recipe, named: str, *, anyway: bool) -> RunFolder:
+    from grpo_cli.resilience.resume import find_run
+
+    return find_run(recipe, named, anyway=anyway)
+
+
+def _answer_if_over(run: RunFolder, recipe: Recipe, display: str, *, as_json: bool) -> None:
+    """Leave with what the run came to where nothing is left to do; else return."""
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.display.watch.run import card_of
+    from grpo_cli.jobs.train.over import result_of
+
+    if recipe.stages is not None or (outcome := result_of(run, recipe)) is None:
+        return
+    wipe()
+    shown = make_display(display)
+    try:
+        shown.finish(card_of(run))
+    finally:
+        shown.close()
+    print(
+        f"all of its {outcome.steps} steps are done: `grpo train --resume {run.path} --set train.steps=N` goes on to step N",
+        file=sys.stderr,
+    )
+    _end(outcome, as_json=as_json)
+    raise typer.Exit(int(outcome.code))
+
+
+def _end(outcome: TrainResult, *, as_json: bool) -> None:
+    from grpo_cli.jobs.train.summary import summary
+
+    if as_json:
         print(strict_json(summary(outcome)))
     sys.stdout.flush()
-    raise typer.Exit(int(outcome.code))
 
 
 def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
@@ -95,6 +131,7 @@ def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
     world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
     check_processes(wanted.strategy, world * nodes.count)
     if world * nodes.count > 1:
+        wipe()
         if is_stdin:
             raise UsageError(
                 "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"

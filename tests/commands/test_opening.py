@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from grpo_cli.commands.quick_import import ended_by_ctrl_c, without_collecting
+from grpo_cli.commands.opening import ended_by_ctrl_c, without_collecting
 
 
 def test_the_collector_rests_inside_and_works_again_after() -> None:
@@ -32,7 +32,7 @@ def test_a_failed_import_switches_it_on_again() -> None:
 def test_ctrl_c_in_an_import_ends_at_once_whatever_the_library_catches() -> None:
     code = (
         "import os, signal\n"
-        "from grpo_cli.commands.quick_import import ended_by_ctrl_c\n"
+        "from grpo_cli.commands.opening import ended_by_ctrl_c\n"
         "with ended_by_ctrl_c():\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"

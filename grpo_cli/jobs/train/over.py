@@ -1,0 +1,29 @@
+"""A run that a `--resume` finds at its end: what it came to, without a model and without torch."""
+
+from __future__ import annotations
+
+from grpo_cli.errors import Exit
+from grpo_cli.jobs.train.result import Stopwatch, TrainResult
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience.resume import changed_pace
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.follow import is_evaluation
+
+
+def result_of(run: RunFolder, recipe: Recipe) -> TrainResult | None:
+    """What a run came to that has done all the recipe asks for and was measured at its end; None of one that goes on."""
+    manifest = run.manifest()
+    steps = manifest.get("steps")
+    if manifest.get("status") != "done" or not isinstance(steps, int) or changed_pace(run, recipe):
+        return None
+    measured = {m["step"]: m for m in run.metrics() if is_evaluation(m)}
+    last = run.checkpoint_path(steps)
+    return TrainResult(
+        run,
+        steps,
+        before=measured.get(0),
+        after=measured.get(steps) if steps else None,
+        seconds=Stopwatch().of(run),
+        code=Exit.BAR_MISSED if manifest.get("reason") else Exit.OK,
+        checkpoint=last if last.is_dir() else None,
+    )
