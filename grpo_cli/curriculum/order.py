@@ -50,6 +50,9 @@ class Strategy(Protocol):
     def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
         """What came of a draw; the ledger has it already."""
 
+    def metrics(self) -> dict[str, float]:
+        """What it knows after a step."""
+
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
 
@@ -67,6 +70,9 @@ class Uniform:
 
     def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
         pass
+
+    def metrics(self) -> dict[str, float]:
+        return {}
 
     def state(self) -> dict[str, Any]:
         return {}

@@ -10,6 +10,7 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from grpo_cli.curriculum.ads import Ads
 from grpo_cli.curriculum.ledger import Ledger, Visit
 from grpo_cli.curriculum.order import Order, Screen, Strategy, Uniform
 from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Priority
@@ -18,10 +19,11 @@ from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Prior
 class Selection:
     """The rows of a run: their ledger, their order, and the strategy that `train.select` names."""
 
-    def __init__(self, name: str, ids: Sequence[str], seed: int) -> None:
+    def __init__(self, name: str, ids: Sequence[str], seed: int, strategy: Strategy | None = None) -> None:
+        """`strategy`: the one of that name, where it is made with more than its defaults."""
         self.name, self.seed = name, seed
         self.ledger, self.order = Ledger(ids), Order(len(ids), seed)
-        self.strategy: Strategy = strategies()[name]()
+        self.strategy: Strategy = strategy or strategies()[name]()
 
     @property
     def screens(self) -> bool:
@@ -42,9 +44,10 @@ class Selection:
         self.strategy.see(self.ledger, visits)
 
     def metrics(self) -> dict[str, Any]:
-        """The ledger's shares, and whether history decides at present."""
+        """The ledger's shares, whether history decides at present, and what the strategy has of its own."""
         found: dict[str, Any] = self.ledger.metrics()
-        return found | {"rows/by_history": float(getattr(self.strategy, "is_on", self.name != "uniform"))}
+        by_history = float(getattr(self.strategy, "is_on", self.name != "uniform"))
+        return found | {"rows/by_history": by_history} | self.strategy.metrics()
 
     def place(self) -> dict[str, Any]:
         """What `choose` moves on."""
@@ -75,4 +78,5 @@ def strategies() -> dict[str, type[Strategy]]:
         "priority": Priority,
         "screen": Screen,
         "easy_to_hard": EasyToHard,
+        "ads": Ads,
     }

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from grpo_cli.errors import DataError
+from grpo_cli.recipe.checking.ads import check_rows
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -44,7 +45,7 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
     """The arithmetic of a recipe over `n_rows` training rows.
 
     Raises:
-        DataError: the rows do not fill one step, so nothing would be trained.
+        DataError: the rows do not fill one step, so nothing would be trained; or too few for `select: ads`.
     """
     sample, train = recipe.sample, recipe.train
     steps_epoch, dropped = divmod(n_rows, sample.prompts)
@@ -55,6 +56,7 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
             if n_rows
             else "give some rows",
         )
+    check_rows(recipe, n_rows)
     completions = sample.prompts * sample.group
     steps = train.steps if train.epochs is None else math.ceil(train.epochs * steps_epoch)
     return BatchPlan(

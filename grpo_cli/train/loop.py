@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from grpo_cli.curriculum.ads import Ads
+from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.curriculum.drawing import Chosen
 from grpo_cli.curriculum.ledger import Visit
 from grpo_cli.curriculum.select import Selection
@@ -20,7 +22,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import TrainingError
 from grpo_cli.policy.policy import Policy
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
 from grpo_cli.resilience.checkpoint import TrainState
 from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
 from grpo_cli.reward.group import Group
@@ -57,10 +59,11 @@ class Loop:
         run: RunFolder,
         display: Display,
         clock: Clock,
+        clusters: Clusters | None = None,
     ) -> None:
         self.recipe, self.rows, self.collect, self.run, self.display = recipe, rows, collect, run, display
         self.clock, self.method = clock, method_of(recipe)
-        self.select = Selection(recipe.train.select, [row.id for row in rows], recipe.train.seed)
+        self.select = selection_of(recipe, [row.id for row in rows], clusters)
         self.generation = self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
         self.utilisation: Utilisation | None = None
@@ -78,8 +81,9 @@ class Loop:
         display: Display,
         ranks: Ranks | None = None,
         reuse: PrefixReuse | None = None,
+        clusters: Clusters | None = None,
     ) -> Loop:
-        """The loop of a recipe over these rows and their golds.
+        """The loop of a recipe over these rows and their golds; `clusters` of them where `select: ads` asks for some.
 
         Raises:
             RecipeError: a shaping term with an option that it does not have.
@@ -88,7 +92,7 @@ class Loop:
         collect = judged_rollouts(
             recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks, reuse
         )
-        loop = cls(recipe, rows, collect, run, display, clock)
+        loop = cls(recipe, rows, collect, run, display, clock, clusters)
         loop.utilisation = Utilisation.of(policy)
         return loop
 
@@ -234,23 +238,44 @@ class Loop:
         return samples, self.errors_seen + sum(group.unrewarded for group in drawn)
 
     def _check_errors(self, drawn: Sequence[Group]) -> None:
-        (samples, errors), allowed = self._seen(drawn), self.recipe.stop.verifier_errors
-        if self.samples_seen == 0 and samples == errors and allowed < 1:
-            cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
-            raise TrainingError(
-                f"none of the first {samples} samples got a verdict: {cause}", hint=ERRORS_HINT
-            )
-        if samples >= ENOUGH and errors / samples > allowed:
-            cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
-            raise TrainingError(
-                f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%}): {cause}",
-                hint=ERRORS_HINT,
-            )
+        samples, errors = self._seen(drawn)
+        refuse_unjudged(
+            drawn, samples, errors, self.recipe.stop.verifier_errors, is_first=self.samples_seen == 0
+        )
+
+
+def refuse_unjudged(
+    drawn: Sequence[Group], samples: int, errors: int, allowed: float, *, is_first: bool
+) -> None:
+    """Stop a run whose samples go without a verdict: none of the first step has one, or too many of the run have none.
+
+    Raises:
+        TrainingError: with what the verifiers of `drawn` said.
+    """
+    if is_first and samples == errors and allowed < 1:
+        said = f"none of the first {samples} samples got a verdict"
+    elif samples >= ENOUGH and errors / samples > allowed:
+        said = f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%})"
+    else:
+        return
+    cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
+    raise TrainingError(f"{said}: {cause}", hint=ERRORS_HINT)
 
 
 def method_of(recipe: Recipe) -> Teaches:
     """What a recipe's steps learn from their samples."""
     return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe)
+
+
+def selection_of(recipe: Recipe, ids: Sequence[str], clusters: Clusters | None = None) -> Selection:
+    """How a recipe chooses among rows; in `clusters` of them with `select: ads`."""
+    train, strategy = recipe.train, None
+    if clusters is not None:
+        spec = train.ads or AdsSpec()
+        active = min(spec.active, len(clusters.members))
+        width = math.ceil(recipe.sample.prompts / active)
+        strategy = Ads(clusters, ids, active=active, width=width, reset=spec.reset)
+    return Selection(train.select, ids, train.seed, strategy)
 
 
 def judged_rollouts(

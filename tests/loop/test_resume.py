@@ -73,6 +73,7 @@ METHODS = {
         *("train.algorithm=ppo", "train.critic.warmup_steps=3", "train.kl.beta=0.05", "train.inner_epochs=2"),
         *("sample.prompts=16", "sample.group=1", "train.critic.positive=0.1"),
     ],
+    "ads": ["train.select=ads", "train.ads_ok=true", "train.ads.clusters=3", "train.ads.active=2"],
     "reference": ["train.algorithm=rloo", "train.select=mopps", "train.inner_epochs=2"],
 }
 

@@ -132,7 +132,7 @@ class Job:
             with self.ranks.main_first(), timed:
                 place.warm_up()
         with self.stopwatch.timed("setup"):
-            parts = make_parts(place, run, self.ranks, server, self._give_up)
+            parts = make_parts(place, run, self.ranks, server, self._give_up, resumes=start is not None)
         running = self.running = self._running(place, run)
         if place.held_out is not None:
             self.held_out = HeldOut(running, place, parts.engine)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from transformers import TrainerCallback
 
+from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
@@ -18,6 +19,7 @@ from grpo_cli.jobs.rows import takes_rows
 from grpo_cli.jobs.train.canary import load_canary
 from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
+from grpo_cli.measure.clustering import clusters_of_run
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
 from grpo_cli.policy.loading.failures import told
 from grpo_cli.policy.loading.packages import require, trainer_needs
@@ -113,11 +115,16 @@ def make_parts(
     ranks: Ranks,
     server: Server | None,
     give_up: Callable[[UserError], None],
+    *,
+    resumes: bool = False,
 ) -> Parts:
     """Engine and loop over the weights that are trained; `give_up` ends the process where the server is lost.
 
+    `resumes`: from a checkpoint, so that the policy is not the one that the run starts from.
+
     Raises:
         RecipeError, SetupError: an engine that cannot drive this model, or an option of a shaping term.
+        DataError: rows that the recipe's selection cannot choose from.
     """
     recipe, policy, display = place.recipe, place.policy, place.display
     replica = Replica.where_needed(recipe.launch.strategy, policy.model, policy.autocast, display.note)
@@ -141,8 +148,30 @@ def make_parts(
         display,
         ranks,
         _reuse(engine, whole, place, display),
+        _clusters(place, run, ranks, resumes),
     )
     return Parts(loop, engine, vllm, replica, watch)
+
+
+def _clusters(place: Workplace, run: RunFolder, ranks: Ranks, resumes: bool) -> Clusters | None:
+    """What `select: ads` chooses from; made by rank 0 and the same on all."""
+    recipe, display = place.recipe, place.display
+    if recipe.train.select != "ads":
+        return None
+    found: Clusters | None = None
+    if ranks.is_main:
+        found = clusters_of_run(
+            run.path,
+            recipe,
+            place.policy,
+            place.train.rows,
+            resumes=resumes,
+            on_progress=lambda done, total: display.progress("embed rows", done, total),
+        )
+        sizes = sorted(map(len, found.members))
+        ranked = "" if all(found.ranked) else f", {found.ranked.count(False)} ranked by first visits"
+        display.note("info", f"{len(sizes)} clusters of {sizes[0]} to {sizes[-1]} rows{ranked}")
+    return ranks.agreed(found)
 
 
 def _reuse(engine: Engine, policy: Policy, place: Workplace, display: Display) -> PrefixReuse | None:

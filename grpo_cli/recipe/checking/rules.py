@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from grpo_cli.recipe.checking.ads import check_ads
 from grpo_cli.recipe.checking.critic import check_critic
 from grpo_cli.recipe.checking.episodes import check_episodes
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
@@ -27,7 +28,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
         *(_evaluation, _gold, _canary, _gate, _nodes),
         *(check_strategy, check_episodes, check_credit, check_prefer, check_sft, check_stages),
-        check_critic,
+        *(check_critic, check_ads),
     )
     return [finding for check in checks for finding in check(recipe, said)]
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from grpo_cli.recipe.sections.ads import AdsSpec
 from grpo_cli.recipe.sections.critic import CriticSpec
 from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words
 
@@ -198,8 +199,14 @@ class Train(Section):
     credit: TurnCredit | None = None
     """Credit for the turns of an episode: `gigpo`, `milestones`, `planner`, or a mapping with `method`; left out, one advantage
     for all of a completion."""
-    select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard"] = "uniform"
+    select: Literal["uniform", "auto", "greso", "mopps", "priority", "screen", "easy_to_hard", "ads"] = (
+        "uniform"
+    )
     """Which rows are drawn: each once an epoch, or by their history. See `grpo explain NAME`."""
+    ads: AdsSpec | None = None
+    """Options of `select: ads`."""
+    ads_ok: bool = False
+    """Take `select: ads` also where its windows cannot move far: with fewer than 2,000 rows, or early resets."""
     overlong: Annotated[float, Field(gt=0, le=1)] | None = None
     """DAPO's soft penalty, from 0 to -1 over this last share of `sample.max_tokens`; left out, none."""
     mask_truncated: bool = False

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from grpo_cli.recipe.presets import fill
+from grpo_cli.recipe.sections.ads import AdsSpec
 from grpo_cli.recipe.sections.course import (
     Canary,
     Demonstration,
@@ -46,6 +47,7 @@ from grpo_cli.recipe.sections.shorthand import widen, widen_checked
 from grpo_cli.recipe.sections.stages import Stage
 
 __all__ = [
+    "AdsSpec",
     "Algorithm",
     "By",
     "Canary",

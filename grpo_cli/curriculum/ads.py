@@ -1,0 +1,265 @@
+"""Adaptive data scheduling: clusters drawn by how much of them is right, and in each a window of rows at the policy's boundary.
+
+After arXiv 2606.22305 and its authors' sampler. Where it differs: nothing starts over at each pass over the data unless
+that is asked for, since a window needs many visits to cross its cluster; in its place the share right of a cluster that was
+not drawn for a pass counts as unknown again, else one that was all wrong would never be drawn again. A row that
+failed twice running is stepped over; rows without a gold are ranked by how they did when first drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.curriculum.ledger import Ledger, Visit
+from grpo_cli.curriculum.order import Order, Uniform
+from grpo_cli.curriculum.strategies import weighted
+
+ACTIVE = 4
+"""Clusters a step draws from."""
+LOW, HIGH = 0.33, 0.67
+"""Shares right between which a row keeps its place in the window."""
+SMOOTHING = 0.3
+"""How far the chances of the clusters move towards the shares right, each step."""
+START = 0.5
+"""The share right of a cluster that was not drawn yet."""
+FAILED = 2
+"""A row that failed so many times running is stepped over, for a pass over the data."""
+
+
+def move(
+    window: Sequence[int],
+    rates: Mapping[int, float],
+    size: int,
+    skipped: Collection[int] = (),
+) -> list[int]:
+    """The window after a visit: rows right too seldom give way to easier ones, those right too often to harder ones.
+
+    Rows that stay have their places first, then each other one moves by one place, those to easier rows from the easy end
+    on, then those to harder ones from the hard end on. Where that place is taken, the nearest free one, first on the
+    side it wanted.
+
+    Args:
+        window: places in the cluster, 0 the easiest.
+        rates: shares right of those that were drawn; a place without one stays.
+        size: places of the cluster.
+        skipped: places that are stepped over, and that nothing moves to while others are free.
+    """
+    if len(window) >= size:
+        return sorted(window)
+    wish = {place: _wish(rates.get(place)) for place in window}
+    found = {place for place, way in wish.items() if way == 0}
+    easier = sorted(place for place, way in wish.items() if way < 0)
+    harder = sorted((place for place, way in wish.items() if way > 0), reverse=True)
+    for place in easier + harder:
+        way = wish[place]
+        ahead = range(place + way, size if way > 0 else -1, way)
+        wanted = next((p for p in ahead if p not in skipped), min(max(place + way, 0), size - 1))
+        free = [p for p in _outwards(wanted, way, size) if p not in found]
+        found.add(next((p for p in free if p not in skipped), place if place not in found else free[0]))
+    return sorted(found)
+
+
+def _wish(rate: float | None) -> int:
+    return 0 if rate is None or LOW <= rate <= HIGH else (-1 if rate < LOW else 1)
+
+
+def _outwards(place: int, way: int, size: int) -> list[int]:
+    steps = [place] + [p for far in range(1, size) for p in (place + way * far, place - way * far)]
+    return [p for p in steps if 0 <= p < size]
+
+
+def moved_chances(chances: Sequence[float], rates: Sequence[float]) -> list[float]:
+    """The chances of the clusters, moved towards their shares right; towards equal ones where nothing is right."""
+    whole = math.fsum(rates)
+    wanted = [rate / whole for rate in rates] if whole > 0 else [1 / len(rates)] * len(rates)
+    new = [(1 - SMOOTHING) * p + SMOOTHING * w for p, w in zip(chances, wanted, strict=True)]
+    return [p / math.fsum(new) for p in new]
+
+
+@dataclass
+class Band:
+    """One cluster: its rows from easy to hard, the places of its window, its share right when last drawn, and that step.
+
+    Rows without a difficulty are drawn in their order until each was drawn once, and ranked then; `first` are their shares
+    right at that visit.
+    """
+
+    rows: list[int]
+    is_ranked: bool
+    width: int
+    window: list[int] = field(default_factory=list)
+    rate: float = START
+    at: int = 0
+    first: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """The window as it is at first: the easiest rows, or the next without a difficulty."""
+        if not self.is_ranked and len(self.rows) > self.width:
+            unseen = [place for place, row in enumerate(self.rows) if row not in self.first]
+            if unseen:
+                self.window = unseen[: self.width]
+                return
+            self.rows.sort(key=lambda row: -self.first[row])
+            self.is_ranked = True
+        self.window = list(range(min(self.width, len(self.rows))))
+
+    def see(self, rates: Mapping[int, float | None], skipped: Collection[int]) -> None:
+        """What became of rows of this cluster; None where nothing was judged. `skipped` are rows too."""
+        judged = [rate for rate in rates.values() if rate is not None]
+        if not self.is_ranked:
+            self.first |= {
+                row: START if rate is None else rate for row, rate in rates.items() if row not in self.first
+            }
+            self.begin()
+        else:
+            at = {row: place for place, row in enumerate(self.rows)}
+            known = {at[row]: rate for row, rate in rates.items() if rate is not None}
+            self.window = move(self.window, known, len(self.rows), {at[row] for row in skipped})
+        self.rate = fmean(judged) if judged else self.rate
+
+    @property
+    def depth(self) -> float:
+        """How far into the cluster its window lies: 0 at the easiest rows, 1 at the hardest."""
+        return fmean(self.window) / (len(self.rows) - 1) if len(self.rows) > 1 else 0.0
+
+
+class Ads(Uniform):
+    """ADS (arXiv 2606.22305): rows like each other form a cluster, sorted by how unlikely its golds are to the model as training
+    starts. A step draws `train.ads.active` clusters, those with more right answers more often, and takes all rows of a
+    window in each. A row right in less than a third of its samples gives way to the next easier one of its cluster, one
+    right in more than two thirds to the next harder one.
+
+    For thousands of rows of unlike difficulty: fewer than 2,000 are refused unless `train.ads_ok: true`.
+    """
+
+    def __init__(
+        self,
+        clusters: Clusters | None = None,
+        ids: Sequence[str] = (),
+        *,
+        active: int = ACTIVE,
+        width: int | None = None,
+        reset: int | None = None,
+    ) -> None:
+        """Without clusters all rows are one, in their order; without a `width` a window is as wide as the first draw needs.
+
+        `ids` name rows in a checkpoint; `reset` is after how many steps all starts over, None never.
+        """
+        self.clusters, self.ids, self.active, self.width, self.reset = clusters, ids, active, width, reset
+        self.bands: list[Band] = []
+        self.chances: list[float] = []
+        self.steps, self.mixed = 0, 0.0
+
+    def pick(
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+    ) -> list[int]:
+        if not self.bands:
+            self._begin(order.n_rows, n)
+        active = min(self.active, len(self.bands))
+        drawn = weighted(rng, dict(enumerate(self.chances)), len(self.bands))
+        chosen: list[int] = []
+        for turn, number in enumerate(drawn):
+            # the windows' rows are a few more than `n` where it does not divide, and others step in for small clusters
+            room = n // active + (turn < n % active) if turn < active else n - len(chosen)
+            band = self.bands[number]
+            rows = [band.rows[place] for place in band.window if band.rows[place] not in taken]
+            chosen += rows if len(rows) <= room else sorted(rng.sample(rows, room), key=rows.index)
+            if len(chosen) >= n:
+                return chosen[:n]
+        return chosen + order.take(n - len(chosen), {*taken, *chosen})
+
+    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+        rates = {v.row: v.right / v.judged if v.judged else None for v in visits}
+        self.mixed = fmean(0 < v.right < v.judged for v in visits) if visits else 0.0
+        since = max((ledger.entries[row].at for row in rates if row in ledger.entries), default=0)
+        for band in self.bands:
+            own = {row: rates[row] for row in band.rows if row in rates}
+            if own:
+                band.at = self.steps
+                band.see(own, [row for row in band.rows if self._failed(ledger, row, since)])
+            elif self.steps - band.at >= self._pass(ledger):
+                band.rate = START
+        self.chances = moved_chances(self.chances, [band.rate for band in self.bands]) if self.bands else []
+        self.steps += 1
+        if self.reset and self.steps % self.reset == 0:
+            for band in self.bands:
+                band.rate = START
+                band.begin()
+            self.chances = [1 / len(self.bands)] * len(self.bands)
+
+    def _failed(self, ledger: Ledger, row: int, now: int) -> bool:
+        entry = ledger.entries.get(row)
+        if entry is None or entry.passed > 0 or entry.dead < FAILED:
+            return False
+        return now - entry.at < self._pass(ledger)
+
+    def _pass(self, ledger: Ledger) -> float:
+        """Steps that draw as many rows as there are."""
+        return len(ledger.ids) / (min(self.active, len(self.bands)) * (self.width or 1))
+
+    def _begin(self, n_rows: int, n: int) -> None:
+        made = self.clusters or Clusters((tuple(range(n_rows)),), (True,))
+        members = [(list(rows), ranked) for rows, ranked in zip(made.members, made.ranked, strict=True)]
+        if self.width is None:
+            self.width = math.ceil(n / min(self.active, len(members)))
+        self.bands = [Band(rows, ranked, self.width) for rows, ranked in members]
+        self.chances = [1 / len(self.bands)] * len(self.bands)
+
+    def metrics(self) -> dict[str, float]:
+        """Share of the last draw's groups that are partly right, how deep the windows lie (0 easy, 1 hard; mean over
+        clusters), and the entropy of the clusters' chances (nats)."""
+        if not self.bands:
+            return {}
+        return {
+            "ads/mixed": self.mixed,
+            "ads/window_mean": fmean(band.depth for band in self.bands if band.rows),
+            "ads/entropy_of_p": -math.fsum(p * math.log(p) for p in self.chances if p > 0),
+        }
+
+    def state(self) -> dict[str, Any]:
+        if not self.bands:
+            return {}
+        bands = [
+            {
+                "rate": band.rate,
+                "at": band.at,
+                "window": [self._name(band.rows[place]) for place in band.window],
+                "first": {self._name(row): rate for row, rate in band.first.items()},
+            }
+            for band in self.bands
+        ]
+        return {
+            "n_rows": sum(len(band.rows) for band in self.bands),
+            "width": self.width,
+            "steps": self.steps,
+            "p": self.chances,
+            "clusters": bands,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        if not state:
+            return
+        self.width = state["width"]
+        self._begin(state["n_rows"], 0)
+        self.steps, self.chances = state["steps"], list(state["p"])
+        for band, saved in zip(self.bands, state["clusters"], strict=True):
+            row_of = {self._name(row): row for row in band.rows}
+            band.first = {row_of[name]: rate for name, rate in saved["first"].items() if name in row_of}
+            band.begin()  # ranks rows that were all drawn
+            place = {self._name(row): at for at, row in enumerate(band.rows)}
+            kept = [place[name] for name in saved["window"] if name in place]
+            spare = [at for at in range(len(band.rows)) if at not in kept]
+            band.window = sorted(kept + spare[: len(saved["window"]) - len(kept)])
+            band.rate, band.at = saved["rate"], saved["at"]
+
+    def _name(self, row: int) -> str:
+        return self.ids[row] if self.ids else str(row)

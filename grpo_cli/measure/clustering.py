@@ -1,0 +1,152 @@
+"""Rows that lie together in the policy's space, from the likeliest gold to the unlikeliest; kept in the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from grpo_cli.curriculum.clusters import Clusters
+from grpo_cli.data.rows import Row
+from grpo_cli.errors import DataError, SetupError
+from grpo_cli.measure.embeddings import Embedded, embed
+from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.checking.ads import cluster_count
+from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
+from grpo_cli.run import lines
+
+FILE, SCHEMA = "clusters.json", 1
+PARTS = 128
+"""Principal components that are kept."""
+ROUNDS = 100
+"""Most rounds of K-means."""
+
+
+def clusters_of_run(
+    folder: Path,
+    recipe: Recipe,
+    policy: Policy,
+    rows: Sequence[Row],
+    *,
+    resumes: bool,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Clusters:
+    """The clusters in a run's folder; made by the policy as the run starts, and written there, where there are none yet.
+
+    Raises:
+        DataError: the rows are not those of the run, or the policy does not tell them apart.
+        SetupError: the run has steps behind it and the file is gone: by now the policy is another.
+    """
+    file, ids = folder / FILE, [row.id for row in rows]
+    made_of = fingerprint(recipe)
+    if file.is_file():
+        try:
+            read = json.loads(file.read_text())
+            if read["of"] == made_of:
+                return Clusters.from_json(read["clusters"], ids)
+        except (ValueError, KeyError, TypeError) as err:
+            raise DataError("the clusters of the run cannot be read", place=str(file)) from err
+    if resumes:
+        raise SetupError(
+            "the clusters of the run are gone, and the model that they were made with has moved since",
+            place=str(file),
+            hint="start another run; `model: CHECKPOINT` lets it go on from the weights",
+        )
+    found = make_clusters(embed(policy, rows, on_progress), recipe)
+    lines.replace(file, json.dumps({"schema": SCHEMA, "of": made_of, "clusters": found.as_json(ids)}) + "\n")
+    return found
+
+
+def fingerprint(recipe: Recipe) -> str:
+    """What the clusters depend on beside the rows, whose ids they hold: model, warm-up, number and seed."""
+    parts = [
+        recipe.model.model_dump(mode="json"),
+        [phase.model_dump(mode="json") for phase in recipe.warmup or ()],
+        (recipe.train.ads or AdsSpec()).clusters,
+        recipe.train.seed,
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def make_clusters(found: Embedded, recipe: Recipe) -> Clusters:
+    """K-means over directions of the policy's states; inside a cluster by the likelihood of the golds.
+
+    A cluster with a row without a gold is not ranked.
+
+    Raises:
+        DataError: states that are no numbers, or fewer different ones than clusters a step draws from.
+    """
+    spec = recipe.train.ads or AdsSpec()
+    wanted = spec.clusters or cluster_count(len(found.nlls))
+    points_ND = principal(found.vectors_NH)
+    if not bool(torch.isfinite(points_ND).all()):
+        raise DataError(
+            "`select: ads` cannot cluster the rows: the model's states are not all finite numbers"
+        )
+    different = len(torch.unique(points_ND.round(decimals=6), dim=0))
+    if different < min(spec.active, wanted):
+        raise DataError(
+            f"`select: ads` cannot cluster the rows: to the model they are {different} different ones",
+            hint="say `select: auto`, which goes by what became of each row",
+        )
+    labels = k_means(points_ND, min(wanted, different), recipe.train.seed).tolist()
+    groups: dict[int, list[int]] = {}
+    for row, label in enumerate(labels):  # clusters in the order of their first rows
+        groups.setdefault(label, []).append(row)
+    members, ranked = [], []
+    for group in groups.values():
+        known = [(nll, row) for row in group if (nll := found.nlls[row]) is not None]
+        ranked.append(len(known) == len(group))
+        members.append(tuple(row for _, row in sorted(known)) if ranked[-1] else tuple(group))
+    return Clusters(tuple(members), tuple(ranked))
+
+
+def principal(vectors_NH: Tensor) -> Tensor:
+    """(N, D) coordinates of the unit vectors along their first principal components, float64; D at most 128."""
+    units = F.normalize(vectors_NH.double(), dim=1)
+    centred: Tensor = units - units.mean(dim=0)
+    if centred.shape[1] <= PARTS or not bool(torch.isfinite(centred).all()):
+        return centred
+    _, axes = torch.linalg.eigh(centred.T @ centred)
+    parts: Tensor = centred @ axes[:, -PARTS:]
+    return parts
+
+
+def k_means(points_ND: Tensor, k: int, seed: int) -> Tensor:
+    """(N,) labels below `k`: Lloyd's rounds from k-means++ centres (Arthur and Vassilvitskii 2007), the same for a seed.
+
+    A centre that loses all its points moves to the point that lies farthest from its own.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    first = int(torch.randint(len(points_ND), (1,), generator=chance))
+    centres = points_ND[first][None]
+    for _ in range(k - 1):
+        away = _squared(points_ND, centres).amin(dim=1)
+        weights = away if float(away.sum()) > 0 else torch.ones_like(away)
+        nearest = int(torch.multinomial(weights, 1, generator=chance))
+        centres = torch.cat([centres, points_ND[nearest][None]])
+    labels = torch.full((len(points_ND),), -1)
+    for _ in range(ROUNDS):
+        far = _squared(points_ND, centres)
+        new = far.argmin(dim=1)
+        if torch.equal(new, labels):
+            break
+        labels = new
+        sums = torch.zeros_like(centres).index_add_(0, labels, points_ND)
+        counts = torch.bincount(labels, minlength=k)
+        centres = sums / counts.clamp(min=1)[:, None].to(sums)
+        lost = far.gather(1, labels[:, None]).squeeze(1).argsort(descending=True, stable=True).tolist()
+        for empty in (counts == 0).nonzero().flatten().tolist():
+            centres[empty] = points_ND[lost.pop(0)]
+    return labels
+
+
+def _squared(points_ND: Tensor, centres_KD: Tensor) -> Tensor:
+    """(N, K) squared distances."""
+    squares_N1, squares_K = points_ND.square().sum(1)[:, None], centres_KD.square().sum(1)
+    return torch.clamp(squares_N1 - 2 * points_ND @ centres_KD.T + squares_K, min=0)
