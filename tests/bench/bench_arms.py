@@ -1,10 +1,15 @@
 """Arms of one recipe beside each other, seed by seed: held-out scores, generated tokens, CPU seconds of each phase.
 
     python tests/bench/bench_arms.py warmup OUT --seeds 6 -j 8
-    python tests/bench/bench_arms.py ppo OUT --seeds 5 -j 16
+    python tests/bench/bench_arms.py ppo OUT --tune -j 1
+    python tests/bench/bench_arms.py ppo OUT --seeds 5 -j 1
 
 Each run is a `grpo train` of its own with two threads, in OUT/ARM-SEED; one that is done is not run again, one that was
 broken off starts over. Nothing but this checkout is read. Scores are means over seeds with 95 % t intervals.
+
+A race with rates is tuned first (`--tune`): every arm with every rate on one seed that is not raced, and the best last score
+wins. `ppo`: arms draw equally many completions, of which some are longer; the last column is at equal generated tokens,
+those of the arm that drew fewest with the seed, between the evaluations before and after.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import product
@@ -31,14 +37,36 @@ class Arm:
 
     sets: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    like: str = ""
+    """The arm whose rate this one takes."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """Arms of one recipe, what is said beside all of them, and the learning rates that each is tuned over."""
+
+    recipe: str
+    arms: dict[str, Arm]
+    sets: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
+    warms_once: bool = False
+    """Whether arms of one seed start from one warm-up, in place of one each."""
 
 
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 """torch and oneDNN without the instructions of later CPUs; with `avx2-mkl` MKL's products too."""
 BEFORE = ("warmup.0.batch=64",)
 
-RACES: dict[str, tuple[str, dict[str, Arm]]] = {
-    "warmup": (
+CRITIC = (
+    "train.algorithm=ppo",
+    "sample.prompts=256",
+    "sample.group=1",
+    "train.critic.lr=1e-3",
+    "train.critic.warmup_steps=5",
+)
+"""As many completions a step as 32 groups of 8. The critic's rate was set before the first run and is not tuned."""
+RACES = {
+    "warmup": Race(
         "recipes/quickstart.yaml",
         {
             "native": Arm(),
@@ -47,45 +75,86 @@ RACES: dict[str, tuple[str, dict[str, Arm]]] = {
             "batch64": Arm(BEFORE),
         },
     ),
-}
-CRITIC = ("train.algorithm=ppo", "train.dead_groups=keep", "sample.prompts=256", "sample.group=1")
-"""As many tokens a step as 32 groups of 8."""
-RACES["ppo"] = (
-    "recipes/quickstart.yaml",
-    {
-        "grpo": Arm(("train.algorithm=grpo", "train.kl.beta=0", "eval.every=10")),
-        "rloo": Arm(("train.algorithm=rloo", "train.kl.beta=0", "eval.every=10")),
-        "ppo": Arm((*CRITIC, "train.critic.warmup_steps=5", "eval.every=10")),
-        "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0", "eval.every=10")),
-        "ppo-share": Arm(
-            (*CRITIC, "train.critic.warmup_steps=5", "train.critic.share=true", "eval.every=10")
+    "ppo": Race(
+        "recipes/quickstart.yaml",
+        {
+            "grpo": Arm(("train.algorithm=grpo", "train.kl.beta=0")),
+            "rloo": Arm(("train.algorithm=rloo", "train.kl.beta=0")),
+            "ppo": Arm(CRITIC),
+            "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0")),
+            "ppo-share": Arm((*CRITIC, "train.critic.share=true")),
+            "ppo-placebo": Arm((*CRITIC, "train.control=random"), like="ppo"),
+        },
+        # short, so that a core does it in an hour; rates stay where they are, or half of the run would be a fall to 0
+        sets=(
+            "train.steps=25",
+            "train.schedule=constant",
+            "eval.every=5",
+            "eval.limit=128",
+            "eval.greedy=false",
+            "monitor.kl=off",
         ),
-    },
-)
+        rates=(1e-4, 3e-4, 1e-3),
+        warms_once=True,
+    ),
+}
+TUNING = 100
+"""The seed of `--tune`."""
 
 PHASES = ("setup", "warmup", "generate", "verify", "update", "critic", "evaluate")
 
 
-def run(race: str, arm: str, seed: int, out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Ask:
+    """One run."""
+
+    race: str
+    arm: str
+    seed: int
+    rate: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Its folder."""
+        return "-".join([self.arm, *([f"{self.rate:g}"] if self.rate else []), str(self.seed)])
+
+
+def run(ask: Ask, out: Path) -> dict[str, Any]:
     """Train one arm with one seed, unless that is done, and read what came of it."""
-    recipe, arms = RACES[race]
-    folder = out / f"{arm}-{seed}"
-    if status(folder) not in ("done", "stopped"):
+    race, folder = RACES[ask.race], out / ask.name
+    arm, spent = race.arms[ask.arm], out / f"{ask.name}.json"
+    if status(folder) not in ("done", "stopped") or not spent.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        said = [f"train.seed={seed}", f"run.dir={out}", f"run.name={folder.name}", *arms[arm].sets]
-        words = [sys.executable, "-m", "grpo_cli", "train", recipe, "--display", "plain"]
+        said = [f"train.seed={ask.seed}", f"run.dir={out}", f"run.name={folder.name}", *race.sets, *arm.sets]
+        said += [f"train.lr={ask.rate:g}"] if ask.rate else []
+        words = [sys.executable, "-m", "grpo_cli", "train", race.recipe, "--display", "plain"]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers")]),
-            "GRPO_CACHE": str(out / "cache" / folder.name),  # each warms up for itself
+            "GRPO_CACHE": str(out / "cache" / ("" if race.warms_once else folder.name)),
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
-            **arms[arm].env,
+            **arm.env,
         }
         command = words + [part for one in said for part in ("--set", one)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            return {"arm": arm, "seed": seed, "failed": done.stderr.strip().splitlines()[-1:]}
-    return {"arm": arm, "seed": seed, **outcome(folder)}
+        began = time.monotonic()
+        with (out / f"{ask.name}.log").open("w") as log:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+            _, code, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(code)
+        if process.returncode:
+            last = Path(log.name).read_text().strip().splitlines()[-1:]
+            return {"arm": ask.arm, "seed": ask.seed, "failed": last}
+        took = {"wall_s": time.monotonic() - began, "peak_mib": used.ru_maxrss / 1024}
+        spent.write_text(json.dumps(took))
+    found = outcome(folder) | json.loads(spent.read_text())
+    return {"arm": ask.arm, "seed": ask.seed, "rate": ask.rate, **found}
+
+
+def best_rate(race: str, arm: str, out: Path) -> float | None:
+    """The rate with the best last score of the tuning runs; None where the race has none."""
+    rates, arm = RACES[race].rates, RACES[race].arms[arm].like or arm
+    asks = {rate: Ask(race, arm, TUNING, rate) for rate in rates}
+    return max(rates, key=lambda rate: outcome(out / asks[rate].name)["after"]) if rates else None
 
 
 def status(folder: Path) -> str | None:
@@ -98,6 +167,10 @@ def outcome(folder: Path) -> dict[str, Any]:
     """Scores before and after, tokens, peak memory, and CPU seconds by phase."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
     scores = [line for line in lines if "eval/pass@1" in line]
+    drawn, spent = 0.0, {0: 0.0}
+    for line in lines:
+        drawn += line.get("tokens/drawn") or 0.0
+        spent[line["step"]] = drawn
     steps = [line for line in lines if "reward/total/mean" in line]
     phases = json.loads((folder / "run.json").read_text())["phases"]
     variance = [line["critic/explained_variance"] for line in steps if line.get("critic/explained_variance")]
@@ -106,6 +179,7 @@ def outcome(folder: Path) -> dict[str, Any]:
         "after": scores[-1]["eval/pass@1"],
         "greedy": scores[-1].get("eval/greedy"),
         "curve": [(line["step"], line["eval/pass@1"]) for line in scores],
+        "spent": [spent[line["step"]] for line in scores],
         "tokens": sum(line["tokens/drawn"] for line in steps),
         "critic_mib": max((line.get("critic/mib", 0.0) for line in steps), default=0.0),
         "explained": variance[-1] if variance else None,
@@ -124,40 +198,60 @@ def middle(values: list[float]) -> str:
     return f"{mean:.3f} ±{half:.3f}"
 
 
+def at_tokens(one: dict[str, Any], tokens: float) -> float:
+    """The held-out score when so many tokens were drawn, on the line between two evaluations."""
+    spent, scores = one["spent"], [score for _, score in one["curve"]]
+    for i in range(1, len(spent)):
+        if spent[i] >= tokens:
+            share = (tokens - spent[i - 1]) / (spent[i] - spent[i - 1])
+            return float(scores[i - 1] + share * (scores[i] - scores[i - 1]))
+    return float(scores[-1])
+
+
 def table(found: list[dict[str, Any]], arms: list[str]) -> str:
     """A line for each run, then one for each arm."""
     out = [
-        f"{'arm':12}{'seed':>5}{'before':>8}{'after':>8}{'greedy':>8}{'tokens':>9}  CPU seconds: "
+        f"{'arm':12}{'seed':>5}{'rate':>8}{'before':>8}{'after':>8}{'greedy':>8}{'tokens':>9}  CPU seconds: "
         + " ".join(PHASES)
     ]
-    for one in sorted(found, key=lambda r: (arms.index(r["arm"]), r["seed"])):
+    for one in sorted(found, key=lambda r: (arms.index(r["arm"]), r["seed"], r.get("rate") or 0.0)):
         if "failed" in one:
             out.append(f"{one['arm']:12}{one['seed']:5}  failed: {one['failed']}")
             continue
         cpu = " ".join(f"{one['cpu'].get(name, 0.0):7.1f}" for name in PHASES)
         greedy = "—" if one["greedy"] is None else f"{one['greedy']:.3f}"
+        rate = f"{one['rate']:g}" if one["rate"] else "—"
         out.append(
-            f"{one['arm']:12}{one['seed']:5}{one['before']:8.3f}{one['after']:8.3f}{greedy:>8}{one['tokens']:9.0f}  {cpu}"
+            f"{one['arm']:12}{one['seed']:5}{rate:>8}{one['before']:8.3f}{one['after']:8.3f}{greedy:>8}"
+            f"{one['tokens']:9.0f}  {cpu}"
         )
-    for arm in arms:
-        runs = [one for one in found if one["arm"] == arm and "failed" not in one]
-        if not runs:
-            continue
-        warm = max(one["cpu"].get("warmup", 0.0) for one in runs)
-        curve = "  ".join(
-            f"{step}: {middle([dict(one['curve'])[step] for one in runs if step in dict(one['curve'])])}"
-            for step, _ in runs[0]["curve"]
-        )
-        held = (
-            f"critic {max(one['critic_mib'] for one in runs):.1f} MiB  "
-            if any(r["critic_mib"] for r in runs)
-            else ""
-        )
-        spent = middle([sum(one["cpu"].get(n, 0.0) for n in PHASES if n != "warmup") for one in runs])
-        out.append(
-            f"{arm}, n {len(runs)}: most of a warm-up {warm:.1f} CPU-s, else {spent} CPU-s  {held}pass@1 {curve}"
-        )
-    return "\n".join(out)
+    least: dict[int, float] = {}
+    for one in found:
+        if "failed" not in one:
+            least[one["seed"]] = min(one["tokens"], least.get(one["seed"], one["tokens"]))
+    return "\n".join(out + [line for arm in arms for line in of_arm(arm, found, least)])
+
+
+def of_arm(arm: str, found: list[dict[str, Any]], least: dict[int, float]) -> list[str]:
+    """The lines of one arm: its curve, its score at equal tokens, what it took."""
+    runs = [one for one in found if one["arm"] == arm and "failed" not in one]
+    if not runs:
+        return []
+    warm = max(one["cpu"].get("warmup", 0.0) for one in runs)
+    curve = "  ".join(
+        f"{step}: {middle([dict(one['curve'])[step] for one in runs if step in dict(one['curve'])])}"
+        for step, _ in runs[0]["curve"]
+    )
+    phases = "  ".join(f"{n} {middle([one['cpu'].get(n, 0.0) for one in runs])}" for n in PHASES)
+    explained = [one["explained"] for one in runs if one["explained"] is not None]
+    return [
+        f"{arm}, n {len(runs)}: pass@1 {curve}",
+        f"    at equal tokens {middle([at_tokens(one, least[one['seed']]) for one in runs])}",
+        f"    most of a warm-up {warm:.1f} CPU-s; CPU-s {phases}",
+        f"    seconds {middle([one['wall_s'] for one in runs])}  peak MiB {middle([one['peak_mib'] for one in runs])}"
+        f"  of the critic {max(one['critic_mib'] for one in runs):.1f}"
+        + (f"  explained variance at the end {middle(explained)}" if explained else ""),
+    ]
 
 
 def main() -> int:
@@ -171,14 +265,20 @@ def main() -> int:
     parser.add_argument(
         "-j", "--jobs", type=int, default=1, help="runs at the same time, of two threads each"
     )
+    parser.add_argument("--tune", action="store_true", help="run what chooses the learning rates")
     asked = parser.parse_args()
-    arms = [name for name in RACES[asked.race][1] if not asked.arms or name in asked.arms]
-    out = asked.out.resolve()
+    race, out = RACES[asked.race], asked.out.resolve()
+    arms = [name for name in race.arms if not asked.arms or name in asked.arms]
     out.mkdir(parents=True, exist_ok=True)
+    if asked.tune:
+        arms = [name for name in arms if not race.arms[name].like]
+        wanted = [Ask(asked.race, arm, TUNING, rate) for arm, rate in product(arms, race.rates)]
+    else:
+        rates = {arm: best_rate(asked.race, arm, out) for arm in arms}
+        wanted = [Ask(asked.race, arm, seed, rates[arm]) for seed, arm in product(range(asked.seeds), arms)]
     with ThreadPoolExecutor(asked.jobs) as pool:
-        wanted = product(range(asked.seeds), arms)
-        found = list(pool.map(lambda one: run(asked.race, one[1], one[0], out), wanted))
-    (out / "results.json").write_text(json.dumps(found, indent=1))
+        found = list(pool.map(lambda ask: run(ask, out), wanted))
+    (out / ("tuned.json" if asked.tune else "results.json")).write_text(json.dumps(found, indent=1))
     print(table(found, arms))
     return 1 if any("failed" in one for one in found) else 0
 
