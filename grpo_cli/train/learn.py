@@ -178,9 +178,10 @@ def _share_of_tokens(trainer: LossSeam, scored: Scored) -> float:
 def _mean(values: list[float], sizes: list[int], counted: list[int]) -> float | None:
     """The mean over all of what has a mean over the `sizes` of each micro-batch, of which `counted` count.
 
-    Micro-batches differ in size, most where they go by length.
+    Micro-batches differ in size, most where they go by length. None where nothing counted: an update of cut answers alone
+    has no entropy, and one of 0 would pull down the mean over updates.
     """
-    if len(values) != len(sizes) or not any(counted):  # measured once a batch, or of nothing
+    if len(values) != len(sizes):  # measured once a batch
         sizes = counted = [1] * len(values)
     known = [(v, n, c) for v, n, c in zip(values, sizes, counted, strict=True) if not math.isnan(v)]
     whole = sum(c for _, _, c in known)

@@ -81,13 +81,13 @@ RACES = {
             "grpo": Arm(("train.algorithm=grpo", "train.kl.beta=0")),
             "rloo": Arm(("train.algorithm=rloo", "train.kl.beta=0")),
             "ppo": Arm(CRITIC),
-            "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0")),
-            "ppo-share": Arm((*CRITIC, "train.critic.share=true")),
+            "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0"), like="ppo"),
+            "ppo-share": Arm((*CRITIC, "train.critic.share=true"), like="ppo"),
             "ppo-placebo": Arm((*CRITIC, "train.control=random"), like="ppo"),
         },
         # short, so that a core does it in an hour; rates stay where they are, or half of the run would be a fall to 0
         sets=(
-            "train.steps=25",
+            "train.steps=15",
             "train.schedule=constant",
             "eval.every=5",
             "eval.limit=128",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from grpo_cli.policy.builtin import byte_tokenizer
 from tests.reference import world
+from tests.reference.critic import Credit, Values, credited, value_loss, whitened
 from tests.reference.drive import Seen, scores
 from tests.reference.formulas import (
     Answer,
@@ -52,6 +53,8 @@ class Case:
     keep: int | None = None
     """Samples of a group that `train.prune` leaves, chosen by `by`."""
     by: str = "advantage"
+    credit: Credit | None = None
+    """`baseline: critic`."""
     drops: bool = False
     """Dead rows are not forwarded: entropy and clip shares are then of the rest."""
 
@@ -87,6 +90,7 @@ class Case:
             (t.credit.gamma or 0.95) if t.credit else None,
             t.prune.keep if t.prune else None,
             t.prune.by if t.prune else "advantage",
+            Credit(c.decay, c.gamma, c.clip, c.cut, c.positive) if (c := t.critic) else None,
             t.dead_groups != "keep" or t.prune is not None,
         )
 
@@ -101,6 +105,10 @@ class Errors:
     kl: float = 0.0
     clip: float = 0.0
     entropy: float = 0.0
+    value: float = 0.0
+    value_gradient: float = 0.0
+    loss: float = 0.0
+    """Of a critic."""
 
     def take(self, name: str, value: float) -> None:
         """Keep the larger; a NaN counts as infinite."""
@@ -121,12 +129,20 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
         said = [one for seen in ranks for one in seen.said[batch]]
         old = model.take(updates[0].weights).logps(said)
         ref = model.take(start).logps(said)
-        advantages, pruned = _advantages(said, old, ref, ranks[0].records[batch], case, errors)
+        records = ranks[0].records[batch]
+        if case.credit is not None:
+            pruned = [False] * len(said)
+            advantages = of_critic(ranks, batch, said, old, ref, records, case, errors)
+        else:
+            advantages, pruned = _advantages(said, old, ref, records, case, errors)
         for at, update in enumerate(updates):
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
             answers = _answers(model, said, old, ref, advantages, pruned, case)
-            want = model.gradient(_loss(answers, micro, case.method, case.parts))
+            loss = _loss(answers, micro, case.method, case.parts)
+            if case.credit is not None and case.credit.positive:
+                loss = loss + case.credit.positive * _imitation(answers, micro, records, case.parts)
+            want = model.gradient(loss)
             for seen in ranks:
                 got = [u for u in seen.updates if u.batch == batch][at].gradients
                 errors.take("gradient", apart(got, want))
@@ -147,6 +163,11 @@ def apart(got: dict[str, Tensor], want: dict[str, Tensor]) -> float:
     return off / whole if whole > 0 else off
 
 
+def named(gradients: Sequence[Tensor]) -> dict[str, Tensor]:
+    """By their place."""
+    return {str(i): gradient for i, gradient in enumerate(gradients)}
+
+
 def _micro(ranks: Sequence[Seen], batch: int, at: int) -> list[list[int]]:
     """Micro-batches of an optimizer step, as places in the whole batch."""
     found, before = [], 0
@@ -155,6 +176,105 @@ def _micro(ranks: Sequence[Seen], batch: int, at: int) -> list[list[int]]:
         found += [[before + place for place in rows] for rows in update.micro]
         before += len(seen.said[batch])
     return found
+
+
+def of_critic(
+    ranks: Sequence[Seen],
+    batch: int,
+    said: Sequence[Said],
+    old: list[list[float]],
+    ref: list[list[float]],
+    records: list[dict[str, Any]],
+    case: Case,
+    errors: Errors,
+) -> list[list[float]]:
+    """Of each token of the model, from a float64 critic of the same weights; its values, its losses and the gradients of its
+    updates beside those of the run."""
+    assert case.credit is not None
+    critic, seen = Values(ranks[0].config), [rank.valued[batch] for rank in ranks]
+    with torch.no_grad():
+        values = [critic.take(seen[0].weights).of(one).tolist() for one in said]
+    for answer, row, got in zip(said, values, (row for one in seen for row in one.values), strict=True):
+        if not (case.mask_truncated and answer.cut):  # left out, also of what is attended to
+            errors.take("value", max(abs(a - b) for a, b in zip(row, got, strict=True)))
+    rewards = _rewards(_parts(said, records, case), [*case.weights, 1.0], records, errors)
+    gains, returns = of_rows(said, values, old, ref, rewards, case)
+    white = iter(whitened([row for row in gains if row]))
+    found = [next(white) if row else [0.0] * len(one.own) for row, one in zip(gains, said, strict=True)]
+    for advantages, record, row in zip(found, records, gains, strict=True):
+        errors.take("advantage", abs(record["advantage"] - mean(advantages)) if row or advantages else 0.0)
+    offsets = [sum(len(rank.said[batch]) for rank in ranks[:i]) for i in range(len(ranks))]
+    losses: list[tuple[float, int]] = []
+    for updates in zip(*(one.updates for one in seen), strict=True):
+        rows = [at + row for at, update in zip(offsets, updates, strict=True) for row in update.rows]
+        loss = value_loss(critic.take(updates[0].weights), said, rows, values, returns, case.credit.clip)
+        assert loss is not None
+        added = [torch.stack(part).sum(0) for part in zip(*(u.gradients for u in updates), strict=True)]
+        errors.take("value_gradient", apart(named(added), named(critic.gradient(loss))))
+        losses.append((float(loss.detach()), sum(len(returns[i]) for i in rows)))
+    whole = math.fsum(x * n for x, n in losses) / sum(n for _, n in losses)
+    errors.take("loss", abs(whole - ranks[0].metrics[batch]["critic/loss"]))
+    return found
+
+
+def of_rows(
+    said: Sequence[Said],
+    values: Sequence[Sequence[float]],
+    old: list[list[float]],
+    ref: list[list[float]],
+    rewards: Sequence[float],
+    case: Case,
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Advantages before whitening and returns of each answer; none of one without a verdict, or left out as cut."""
+    assert case.credit is not None
+    gains, returns = list[list[float]](), list[list[float]]()
+    for one, value, reward, now, then in zip(said, values, rewards, old, ref, strict=True):
+        if math.isnan(reward) or (case.mask_truncated and one.cut):
+            near, far = list[float](), list[float]()
+        else:
+            beta = case.method.beta
+            pull = [beta * (a - b) for a, b in zip(now, then, strict=True)]
+            turns = [world.pays(one.answer[a:b]) for a, b in one.turns] if one.mask else []
+            near, far = credited(one, reward, value, turns, pull, case.credit)
+        gains.append(near)
+        returns.append(far)
+    return gains, returns
+
+
+def _imitation(
+    answers: list[Answer], micro: list[list[int]], records: list[dict[str, Any]], parts: int
+) -> Tensor:
+    """VAPO's mean of -log p over the tokens of all right answers, of which an optimizer step has its share."""
+    right = [
+        answer.counts and record["verdicts"]["v"]["outcome"] == "right"
+        for answer, record in zip(answers, records, strict=True)
+    ]
+    tokens = sum(len(answer.lp) for answer, ok in zip(answers, right, strict=True) if ok)
+    here = [lp for rows in micro for place in rows if right[place] for lp in answers[place].lp]
+    return -torch.stack([torch.zeros((), dtype=torch.float64), *here]).sum() * parts / max(tokens, 1)
+
+
+def _parts(said: Sequence[Said], records: list[dict[str, Any]], case: Case) -> list[list[float]]:
+    """What each verifier pays each answer, and the shaping, from their texts."""
+    texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
+    return [
+        [*scores(text, record["kind"])[: len(case.weights)], _shaping(one, case)]
+        for text, record, one in zip(texts, records, said, strict=True)
+    ]
+
+
+def _rewards(
+    parts: list[list[float]], weights: list[float], records: list[dict[str, Any]], errors: Errors
+) -> list[float]:
+    """Of each answer, compared with what the run wrote down."""
+    rewards = [math.fsum(w * part for w, part in zip(weights, row, strict=True)) for row in parts]
+    for reward, record in zip(rewards, records, strict=True):
+        missing = record["reward"] is None
+        if missing or math.isnan(reward):
+            errors.take("reward", 0.0 if missing and math.isnan(reward) else math.inf)
+        else:
+            errors.take("reward", abs(record["reward"] - reward))
+    return rewards
 
 
 def _advantages(
@@ -167,19 +287,9 @@ def _advantages(
 ) -> tuple[list[list[float]], list[bool]]:
     """Of each token of the model, by the formulas, from the texts, and who is pruned; the first compared with what the run
     wrote down."""
-    texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
-    parts = [
-        [*scores(text, record["kind"])[: len(case.weights)], _shaping(one, case)]
-        for text, record, one in zip(texts, records, said, strict=True)
-    ]
+    parts = _parts(said, records, case)
     weights = [*case.weights, 1.0]
-    rewards = [math.fsum(w * part for w, part in zip(weights, row, strict=True)) for row in parts]
-    for reward, record in zip(rewards, records, strict=True):
-        missing = record["reward"] is None
-        if missing or math.isnan(reward):
-            errors.take("reward", 0.0 if missing and math.isnan(reward) else math.inf)
-        else:
-            errors.take("reward", abs(record["reward"] - reward))
+    rewards = _rewards(parts, weights, records, errors)
     size, method = case.group, case.method
     judged = [rewards[i : i + size] for i in range(0, len(rewards), size)]
     if method.estimator == "k1_reward" and method.beta:
@@ -291,7 +401,7 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
     """Means over the tokens that count; the clip share of answer-level ratios is over answers."""
     method, counted = case.method, [a for a in answers if a.counts]
     out: dict[str, float] = {}
-    if method.beta and method.estimator != "k1_reward":
+    if method.beta and method.estimator not in ("k1_reward", "k1_token"):
         name = "k3_corrected" if method.estimator == "k3_corrected" else "k3"
         out["kl"] = mean(
             [
@@ -300,7 +410,7 @@ def _shown(answers: list[Answer], case: Case) -> dict[str, float]:
                 for lp, old, ref in zip(a.lp, a.old, a.ref, strict=True)
             ]
         )
-    if not case.drops:
+    if not case.drops and counted:
         out["entropy"] = mean([float(h.detach()) for a in counted for h in a.entropy])
         # under `k1_reward` the sign of an advantage that ought to be 0 is one of rounding, and so is the clip's side
         if method.loss not in ("sapo", "vespo") and method.estimator != "k1_reward":

@@ -25,6 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.train.critic.critic import Critic
 from grpo_cli.train.trainer import Trainer
 from tests.reference.policy import Said
 from tests.reference.world import playing
@@ -75,12 +76,35 @@ class Update:
 
 
 @dataclass
+class CriticUpdate:
+    """One optimizer step of the critic: its weights before it, this rank's part of the gradients (in the order of the
+    weights) and the rows of this rank that it learned from, as places of `said`."""
+
+    weights: list[Tensor]
+    gradients: list[Tensor]
+    rows: list[int]
+
+
+@dataclass
+class Valued:
+    """What a critic said of a batch: its weights, and a value before each token of each answer and behind its last."""
+
+    weights: list[Tensor]
+    values: list[list[float]]
+    advantages: dict[int, list[float]] = field(default_factory=dict)
+    """Of each token of each answer, as the policy's loss found them."""
+    updates: list[CriticUpdate] = field(default_factory=list)
+
+
+@dataclass
 class Seen:
-    """What one rank did; `said` holds the answers of each generation batch, in generation order."""
+    """What one rank did; `said` holds the answers of each generation batch, in generation order, `valued` what a critic
+    did with them."""
 
     config: Any = None
     said: list[list[Said]] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
+    valued: list[Valued] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     records: list[list[dict[str, Any]]] = field(default_factory=list)
 
@@ -123,7 +147,7 @@ def recipe_of(folder: Path, name: str, changes: dict[str, Any]) -> Recipe:
 
 @contextmanager
 def watching(seen: Seen) -> Iterator[None]:
-    """Record what trainers and optimizers do inside."""
+    """Record what trainers, their optimizers and their critics do inside."""
     compute, generate = Trainer._compute_loss, Trainer._generate
     trainers: list[Any] = []
     micro: list[list[int]] = []
@@ -145,11 +169,14 @@ def watching(seen: Seen) -> Iterator[None]:
             model_itself = self.accelerator.unwrap_model(self.model)
             seen.config = model_itself.config
         micro.append(_places(inputs, seen.said[-1], {place for rows in micro for place in rows}))
+        if seen.valued:
+            for place, row in zip(micro[-1], inputs["advantages"].tolist(), strict=True):
+                seen.valued[-1].advantages[place] = row[: len(seen.said[-1][place].answer)]
         return compute(self, model, inputs)
 
     def before_step(optimizer: Any, *_: Any) -> None:
-        if not trainers:
-            return  # the warm-up's
+        if not trainers or not micro:
+            return  # the warm-up's, or a critic's
         named = dict(trainers[-1].accelerator.unwrap_model(trainers[-1].model).named_parameters())
         seen.updates.append(
             Update(
@@ -164,10 +191,44 @@ def watching(seen: Seen) -> Iterator[None]:
     handle = register_optimizer_step_pre_hook(before_step)
     Trainer._compute_loss, Trainer._generate = computed, generated  # type: ignore[method-assign]
     try:
-        yield
+        with watching_critics(seen):
+            yield
     finally:
         Trainer._compute_loss, Trainer._generate = compute, generate  # type: ignore[method-assign]
         handle.remove()
+
+
+@contextmanager
+def watching_critics(seen: Seen) -> Iterator[None]:
+    """Record what critics say and how they learn inside."""
+    values, share, step = Critic.values, Critic._mini_batches, Critic._step
+    rows: list[list[int]] = []
+
+    def weights(critic: Critic) -> list[Tensor]:
+        return [p.detach().clone() for p in critic.trained]
+
+    def valued(self: Critic, out: dict[str, Tensor]) -> Tensor:
+        found = values(self, out)
+        lengths = [len(one.answer) for one in seen.said[-1]]
+        kept = [row[: n + 1] for row, n in zip(found.tolist(), lengths, strict=True)]
+        seen.valued.append(Valued(weights(self), kept))
+        return found
+
+    def shared(self: Critic, *asked: Any) -> Iterator[Tensor]:
+        for part in share(self, *asked):
+            rows.append(part.tolist())
+            yield part
+
+    def stepped(self: Critic) -> None:
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in self.trained]
+        seen.valued[-1].updates.append(CriticUpdate(weights(self), grads, rows[-1]))
+        step(self)
+
+    Critic.values, Critic._mini_batches, Critic._step = valued, shared, stepped  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Critic.values, Critic._mini_batches, Critic._step = values, share, step  # type: ignore[method-assign]
 
 
 def _places(inputs: dict[str, Any], said: list[Said], taken: set[int]) -> list[int]:
@@ -195,10 +256,10 @@ def _places(inputs: dict[str, Any], said: list[Said], taken: set[int]) -> list[i
     return found
 
 
-def run_here(recipe: Recipe, folder: Path) -> Seen:
-    """Train in this process, as one rank where the environment says so."""
+def run_here(recipe: Recipe, folder: Path, *, plays: bool = False) -> Seen:
+    """Train in this process, as one rank where the environment says so; `plays`: on episodes of `world`."""
     seen = Seen()
-    with watching(seen), playing() if recipe.train.credit else nullcontext():
+    with watching(seen), playing() if plays else nullcontext():
         job = Job(recipe, label="reference", base=folder, display=make_display("none"))
         job.run()
     path = job.folder.path
@@ -208,11 +269,15 @@ def run_here(recipe: Recipe, folder: Path) -> Seen:
     return seen
 
 
-def run_ranks(folder: Path, name: str, changes: dict[str, Any], ranks: int = 2) -> list[Seen]:
+def run_ranks(
+    folder: Path, name: str, changes: dict[str, Any], ranks: int = 2, *, plays: bool = False
+) -> list[Seen]:
     """Train on several gloo ranks; what each of them did, in rank order."""
     out = folder / f"{name}.ranks"
     out.mkdir()
-    (out / "spec.json").write_text(json.dumps({"folder": str(folder), "name": name, "changes": changes}))
+    (out / "spec.json").write_text(
+        json.dumps({"folder": str(folder), "name": name, "changes": changes, "plays": plays})
+    )
     paths = os.pathsep.join([str(ROOT), str(ROOT / "verifiers")])
     environment = os.environ | {
         "PYTHONPATH": paths,
@@ -232,7 +297,7 @@ def main(spec: str, out: str) -> None:
     """One rank."""
     said = json.loads(Path(spec).read_text())
     folder = Path(said["folder"])
-    seen = run_here(recipe_of(folder, said["name"], said["changes"]), folder)
+    seen = run_here(recipe_of(folder, said["name"], said["changes"]), folder, plays=said["plays"])
     torch.save(seen, Path(out) / f"rank-{os.environ['RANK']}.pt")
 
 

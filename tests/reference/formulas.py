@@ -174,7 +174,7 @@ def overlong(tokens: int, most: int, cache: float) -> float:
 def kl(estimator: str, lp: Tensor, ref: float, ratio: Tensor | float) -> Tensor:
     """KL at one token: k1, k2, k3 (Schulman 2020; k3 is DeepSeekMath's estimator), k3 times the ratio (DeepSeek-V3.2's unbiased one)."""
     apart = lp - ref
-    if estimator in ("k1_loss", "k1_reward"):
+    if estimator in ("k1_loss", "k1_reward", "k1_token"):
         return apart
     if estimator == "k2":
         return apart * apart / 2
@@ -238,7 +238,7 @@ def token_losses(answer: Answer, method: Method) -> list[Tensor]:
             r = float(ratio.detach())
             bounded = min(max(r, low), high)
             term = -(ratio * a if r * a <= bounded * a else torch.tensor(bounded * a, dtype=torch.float64))
-        if method.beta and method.estimator != "k1_reward":
+        if method.beta and method.estimator not in ("k1_reward", "k1_token"):
             term = term + method.beta * kl(method.estimator, lp, ref, ratio)
         found.append(term)
     return found

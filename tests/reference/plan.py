@@ -25,6 +25,11 @@ class Planned:
     family: str = "llama"
     ranks: int = 1
 
+    @property
+    def plays(self) -> bool:
+        """Whether its answers are episodes of several turns."""
+        return "turns" in self.name.split()
+
 
 def planned() -> list[Planned]:
     """The whole suite."""
@@ -34,6 +39,7 @@ def planned() -> list[Planned]:
         *_advantages(),
         *_turns(),
         *_mini_batches(),
+        *_critics(),
         *_families(),
         *_tiny(),
         *_ranks(),
@@ -44,15 +50,17 @@ def _run(part: str, *words: str, family: str = "llama", ranks: int = 1, **change
     return Planned(" ".join([part, *words]), part, changes, family, ranks)
 
 
-def _dead(beta: float, estimator: str) -> tuple[str, ...]:
+def _dead(baseline: str, beta: float, estimator: str) -> tuple[str, ...]:
+    if baseline == "critic":
+        return ("keep",)
     return ("keep", "drop") if not beta or estimator == "k1_reward" else ("keep",)
 
 
 def _presets() -> Iterator[Planned]:
     """Each as it is, but for the resampling of `dapo`, with dead groups kept and dropped, in one piece and in twenty."""
     for name, preset in PRESETS.items():
-        for dead in _dead(preset["kl"]["beta"], preset["kl"]["estimator"]):
-            for micro in (1, BATCH):
+        for dead in _dead(preset["baseline"], preset["kl"]["beta"], preset["kl"]["estimator"]):
+            for micro in (1, BATCH // preset["mini_batches"]):
                 if preset["loss"] == "bnpo" and micro == 1:
                     continue
                 train = {
@@ -169,6 +177,30 @@ def _mini_batches() -> Iterator[Planned]:
     yield _run("mini-batches", "two ranks", ranks=2, train=train, sample={"micro_batch": 5})
     credit = {"credit": "gigpo", "mini_batches": 4}
     yield _run("mini-batches", "turns", train=credit, sample={"max_tokens": 14, "micro_batch": 5})
+
+
+def _critics() -> Iterator[Planned]:
+    """PPO: how far advantages look, a KL paid by the token, cut answers, right ones imitated, groups of one, episodes."""
+    pull = {"kl": {"beta": 0.1, "estimator": "k1_token"}}
+    methods: dict[str, dict[str, Any]] = {
+        "one piece": {"mini_batches": 1, "critic": {"mini_batches": 1, "lr": 0.01}},
+        "kl": pull | {"critic": {"lr": 0.01, "clip": 0.05, "epochs": 2}, "inner_epochs": 2},
+        "discount": {"critic": {"gamma": 0.9, "lambda": 0.7}},
+        "adaptive": {"critic": {"lambda": "adaptive"}},
+        "cut": {"critic": {"cut": "value", "lr": 0.01}},
+        "cut masked": {"mask_truncated": True, "critic": {"lr": 0.01}},
+        "positive": {"critic": {"positive": 0.1}},
+    }
+    for name, changes in methods.items():
+        for part in ("critic", "critic turns"):
+            sample = {"micro_batch": 5, "max_tokens": 14 if "turns" in part else 10}
+            yield _run(part, name, train={"algorithm": "ppo", **changes}, sample=sample)
+    alone = {"prompts": BATCH, "group": 1, "micro_batch": 5}
+    yield _run("critic", "groups of one", train={"algorithm": "ppo"}, sample=alone)
+    train = {"algorithm": "ppo", "mini_batches": 1, **pull}
+    yield _run("critic", "two ranks", ranks=2, train=train, sample={"micro_batch": 5})
+    sample = {"micro_batch": 5, "max_tokens": 14}
+    yield _run("critic turns", "two ranks", ranks=2, train=train, sample=sample)
 
 
 def _families() -> Iterator[Planned]:

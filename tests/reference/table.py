@@ -26,7 +26,17 @@ from tests.reference.drive import recipe_of, run_here, run_ranks, write_world
 from tests.reference.families import write_checkpoint
 from tests.reference.plan import Planned, planned
 
-BOUNDS = Errors(reward=1e-6, advantage=1e-5, gradient=1e-5, kl=1e-5, clip=1e-6, entropy=1e-5)
+BOUNDS = Errors(
+    reward=1e-6,
+    advantage=1e-5,
+    gradient=1e-5,
+    kl=1e-5,
+    clip=1e-6,
+    entropy=1e-5,
+    value=1e-6,
+    value_gradient=1e-5,
+    loss=1e-5,
+)
 """float32 against float64: a few roundings; a term that is missing, or of one rank, is a thousand times larger."""
 
 
@@ -37,8 +47,8 @@ def errors_of(one: Planned, folder: Path) -> Errors:
     name = "".join(c if c.isalnum() else "-" for c in one.name)
     recipe = recipe_of(folder, name, changes)
     if one.ranks == 1:
-        return compare([run_here(recipe, folder)], Case.of(recipe))
-    return compare(run_ranks(folder, name, changes, one.ranks), Case.of(recipe))
+        return compare([run_here(recipe, folder, plays=one.plays)], Case.of(recipe))
+    return compare(run_ranks(folder, name, changes, one.ranks, plays=one.plays), Case.of(recipe))
 
 
 def beyond(errors: Errors) -> list[str]:

@@ -26,6 +26,8 @@ SAMPLE = (
     "advantages k1_reward group",
     "advantages entropy_coef mb4",
     "turns k3 mb4",
+    "critic kl",
+    "critic turns cut",
     "families gpt2 keep mb20",
     "families gpt_neo kl",
     "families qwen3_moe drop mb4",

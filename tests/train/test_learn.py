@@ -36,3 +36,12 @@ def test_a_share_of_tokens_goes_by_tokens() -> None:
     micro(updates, (30, 4, 3), (10, 4, 1))
     updates.update({"loss": 0.0}, {"clip_ratio/region_mean": [0.5, 0.1]})
     assert updates.take().metrics["clip/total"] == pytest.approx(0.4)
+
+
+def test_an_update_in_which_no_token_counts_is_in_no_mean() -> None:
+    updates = Updates()
+    micro(updates, (30, 4, 3), (10, 4, 1))
+    updates.update({"loss": 1.0}, {"entropy": [2.0, 2.0]})
+    micro(updates, (0, 4, 0), (0, 4, 0))
+    updates.update({"loss": 0.0}, {"entropy": [0.0, 0.0], "kl": [0.5]})
+    assert updates.take().metrics == {"loss": 0.5, "entropy": 2.0, "kl": 0.5}
