@@ -92,8 +92,8 @@ def test_nothing_survives_a_killed_parent(tier: str, code: str) -> None:
         time.sleep(1.0); print("running", flush=True); time.sleep(100)
     """)
     assert parent.stdout is not None and parent.stdout.readline() == "running\n"
+    assert wait_for(lambda: len(descendants(parent.pid)) >= 4)  # on a busy machine lanes take their time
     pids = descendants(parent.pid)
-    assert len(pids) >= 4
     parent.kill()
     parent.communicate()
     assert wait_for(lambda: not alive(pids)), alive(pids)

@@ -21,10 +21,15 @@ ALLOW, EPERM, EACCES, ENOSYS, KILL = (
 
 
 def decide(
-    tier: seccomp.Tier, arch: str, nr: int, args: tuple[int, ...] = (), audit: int | None = None
+    tier: seccomp.Tier,
+    arch: str,
+    nr: int,
+    args: tuple[int, ...] = (),
+    audit: int | None = None,
+    has_scratch: bool = False,
 ) -> int:
     """What the filter answers to a call, after the pid was filled in."""
-    program = seccomp.build(tier, arch)
+    program = seccomp.build(tier, arch, has_scratch=has_scratch)
     code = [struct.unpack_from("=HBBI", program.code, 8 * i) for i in range(program.length)]
     for slot in program.pid_slots:
         code[slot] = (*code[slot][:3], PID)
@@ -67,7 +72,7 @@ def test_every_call_of_the_list_is_found_by_the_search(tier: seccomp.Tier, arch:
         if name in calls and not calls[name]:
             assert got == ALLOW, name
         elif name not in calls:
-            assert got in (EPERM, ENOSYS, EACCES), name
+            assert got in (EPERM, ENOSYS, EACCES, seccomp.ENOTSUP), name
 
 
 # socket, connect, bind, ptrace, mount, unshare, setns, bpf, perf_event_open, memfd_create, keyctl, userfaultfd, setuid, chroot
@@ -134,6 +139,18 @@ def test_files_are_opened_for_reading_only_without_a_scratch_folder(arch: str) -
     assert decide("weak", arch, openat, (0, 0, create)) == EPERM
     assert decide("namespaces", arch, openat, (0, 0, create | write)) == ALLOW
     assert decide("landlock", arch, nr("faccessat", arch)) == EACCES
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_modes_are_changed_only_where_all_else_is_read_only(arch: str) -> None:
+    for name in seccomp.MODES:
+        if number(name, arch) is None:
+            continue
+        assert decide("namespaces", arch, nr(name, arch)) == ALLOW
+        assert decide("landlock", arch, nr(name, arch)) == EPERM
+        assert decide("landlock", arch, nr(name, arch), has_scratch=True) == EPERM
+    for name in ("linkat", "symlinkat"):
+        assert decide("landlock", arch, nr(name, arch), has_scratch=True) == EPERM
 
 
 def test_other_instruction_sets_are_killed() -> None:

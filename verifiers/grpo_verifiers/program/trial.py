@@ -128,7 +128,7 @@ def _ended(report: LaneReport) -> TestResult | None:
         if report.exit_code == -9:
             return None
     elif report.killed:
-        return TestResult("limit", "time" if report.killed == "cpu" else "wall_time")
+        return TestResult("limit", {"cpu": "time", "output": "output"}.get(report.killed, "wall_time"))
     if report.exit_code == NO_CODE:
         return TestResult("no_code", "no_code")
     if report.exit_code == NO_MEMORY:

@@ -87,7 +87,7 @@ class CodeVerifier(SandboxedVerifier):
         answer = answer_text(sample.turn)
         if not answer.strip():
             return no_answer("empty")
-        if task.needs_scratch and lanes.tier != "namespaces":
+        if task.needs_scratch and not (self.tier and self.tier.has_scratch):
             return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
 
         def run(slot: LaneSlot) -> Verdict:

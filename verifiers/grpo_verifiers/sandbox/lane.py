@@ -104,14 +104,14 @@ def read_file(fd: int, most: int) -> bytes:
 class Lane:
     """A running lane. Not for two threads at once."""
 
-    def __init__(self, tier: str, kind: str = "plain", role: str = "runner") -> None:
+    def __init__(self, tier: str, kind: str = "plain", role: str = "runner", scratch: str = "") -> None:
         view = host_view(PACKAGES if kind in ("numpy", "pandas") else (), role == "command")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.tier, self.kind, self.role, self.runs = tier, kind, role, 0
         self._asked = 0  # the number of the last request; an answer must carry it
         self._socket = ours
         try:
-            settings = _settings(view, tier, kind, role, theirs.fileno())
+            settings = _settings(view, tier, kind, role, theirs.fileno(), scratch)
             self.process = subprocess.Popen(
                 [
                     sys.executable,
@@ -253,7 +253,7 @@ class Lane:
             self.process.wait()
 
 
-def _settings(view: HostView, tier: str, kind: str, role: str, fd: int) -> dict[str, Any]:
+def _settings(view: HostView, tier: str, kind: str, role: str, fd: int, scratch: str) -> dict[str, Any]:
     readable, listed = landlock_paths(view) if tier == "landlock" else (view.readable, ())
     return {
         "fd": fd,
@@ -266,4 +266,5 @@ def _settings(view: HostView, tier: str, kind: str, role: str, fd: int) -> dict[
         "packages": dict(view.packages),
         "preload": [*STANDARD, *KINDS[kind], *(("inside.tester",) if role == "tester" else ())],
         "role": role,
+        "scratch": scratch,
     }

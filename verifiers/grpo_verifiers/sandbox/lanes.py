@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 
 from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.sandbox.folder import ScratchFolder
 from grpo_verifiers.sandbox.lane import Lane
 
 RUNS_OF_A_LANE = 20_000
@@ -37,6 +38,7 @@ class LaneSlot:
     def __init__(self, tier: str) -> None:
         self.tier = tier
         self._lanes: dict[tuple[str, str], Lane] = {}
+        self._scratch: ScratchFolder | None = None
 
     def lane(self, kind: str, role: str = "runner") -> Lane:
         """A lane that is alive.
@@ -49,14 +51,26 @@ class LaneSlot:
         if lane is not None and lane.is_open and lane.runs >= most:
             lane.close()
         if lane is None or not lane.is_open:
-            lane = self._lanes[kind, role] = Lane(self.tier, kind, role)
+            lane = self._lanes[kind, role] = Lane(self.tier, kind, role, self._scratch_path())
         return lane
+
+    def _scratch_path(self) -> str:
+        """The folder that the lanes of this slot share, empty; "" in tiers that have their own or none."""
+        if self.tier != "landlock":
+            return ""
+        if self._scratch is None:
+            self._scratch = ScratchFolder()
+        self._scratch.empty()
+        return self._scratch.path
 
     def discard(self) -> None:
         """End all lanes of the slot; the next use starts fresh ones."""
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
 
 
 class Lanes:

@@ -6,6 +6,7 @@ readable) is only taken where it was asked for by name.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_verifiers.sandbox.folder import ScratchFolder
 from grpo_verifiers.sandbox.lane import Lane, LaneFailed, empty_file, read_file, sealed_file
 from grpo_verifiers.sandbox.view import host_view
 from grpo_verifiers.verifier import BadOption, Unavailable
@@ -83,11 +85,18 @@ class Tier:
     failed: Mapping[str, str]
 
     @property
+    def has_scratch(self) -> bool:
+        """Whether runs may write temporary files."""
+        return bool(self.notes.get("scratch"))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What this tier does not cover, for every report of a run."""
         if self.name == "namespaces":
             return ()
-        missing = ["no scratch files", "names and sizes of files can be seen"]
+        missing = ["names and sizes of files can be seen"]
+        if not self.has_scratch:
+            missing.insert(0, "no scratch files")
         if self.notes.get("uid") == os.getuid():
             missing.append("same user as the trainer")
         if self.name == "weak":
@@ -152,9 +161,14 @@ def _try(name: str) -> Tier | str:
     if not sys.platform.startswith("linux"):
         return "needs Linux"
     try:
-        lane = Lane(name)
+        with ScratchFolder() if name == "landlock" else contextlib.nullcontext("") as scratch:
+            return _tried(name, scratch)
     except (LaneFailed, OSError) as err:
         return str(err)
+
+
+def _tried(name: str, scratch: str) -> Tier | str:
+    lane = Lane(name, scratch=scratch)
     try:
         checks = self_test(lane)
     except (LaneFailed, OSError, ValueError) as err:
@@ -199,7 +213,7 @@ def self_test(lane: Lane) -> tuple[SelfCheck, ...]:
         for name, what in got.items()
         if name not in ("scratch files", "own uid")
     ]
-    wanted = "writable" if lane.tier == "namespaces" else "none"
+    wanted = "writable" if lane.notes.get("scratch") else "none"
     rows.append(SelfCheck("scratch files", wanted, got["scratch files"] or "none"))
     return (
         *rows,

@@ -114,9 +114,9 @@ def _mount() -> str:
 
 def _scratch() -> str:
     try:
-        with open("/tmp/probe", "w") as file:
+        with open("probe", "w") as file:
             file.write("x")
-        os.unlink("/tmp/probe")
+        os.unlink("probe")
     except OSError:
         return ""
     return "writable"

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from .frames import receive_files, wipe
+from .frames import is_full, receive_files, wipe
 from .kernel import libc, namespaces, seccomp
 
 TICK_S = 0.02
@@ -46,7 +46,7 @@ class LaneSettings:
     preload: list[str]
     role: str = "runner"
     nice: int = 10
-    keep_files: bool = False
+    scratch: str = ""  # a folder for temporary files, for tiers that cannot mount one
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def main() -> None:
         tester.serve(control, program, notes, tuple(settings.readable))
     else:
         control.send(json.dumps({"id": 0, "ready": notes}).encode())
-        serve(control, program, settings)
+        serve(control, program, settings, (settings.scratch or "/tmp") if notes.get("scratch") else "")
     os._exit(0)
 
 
@@ -121,21 +121,27 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
     os.umask(0o022)
     if settings.tier == "namespaces":
         namespaces.enter(namespaces.View(settings.readable, settings.links, settings.hidden))
+        notes["scratch"] = True
     else:
         from .kernel import landlock
 
         os.chdir("/")
-        _leave_root()
+        _leave_root(settings.scratch)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
         if settings.tier == "landlock":
-            notes["landlock"] = landlock.restrict(settings.readable, settings.listed, namespaces.DEVICES)
+            notes["landlock"] = landlock.restrict(
+                settings.readable, settings.listed, namespaces.DEVICES, settings.scratch
+            )
             if notes["landlock"] >= landlock.COVERS_TRUNCATE:
                 also += ["open", "openat"]  # with any flags: /dev/null may be written
+                if _can_write(settings.scratch):
+                    os.chdir(settings.scratch)
+                    notes["scratch"] = True
         libc.drop_capabilities() if os.geteuid() == 0 else libc.clear_capabilities()
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     role = "command" if settings.role == "command" else settings.tier
-    program = seccomp.build(role, libc.ARCH, tuple(also))
+    program = seccomp.build(role, libc.ARCH, tuple(also), "scratch" in notes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
@@ -147,11 +153,21 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
     return program, notes
 
 
-def _leave_root() -> None:
-    """Become a user without rights where that one can still read the interpreter's library."""
+def _can_write(folder: str) -> bool:
+    try:
+        path = os.path.join(folder, "probe")
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.unlink(path)
+    except OSError:
+        return False
+    return bool(folder)
+
+
+def _leave_root(scratch: str) -> None:
+    """Become a user without rights, the owner of the scratch folder, where that one can read the interpreter's library."""
     if os.geteuid() != 0:
         return
-    user = namespaces.lane_uid()
+    user = (os.stat(scratch).st_uid if scratch else 0) or namespaces.user_of(os.getpid())
     try:
         os.seteuid(user)
     except OSError:
@@ -167,14 +183,16 @@ def _leave_root() -> None:
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
+    elif scratch:
+        os.chown(scratch, 0, 0)  # root without its rights may not enter another's
 
 
-def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSettings) -> None:
+def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSettings, scratch: str) -> None:
     """Run jobs one after another; returns when the host has hung up."""
     from . import child
 
     own_pid = os.getpid()
-    clean_up = settings.tier == "namespaces" and not settings.keep_files
+    unbounded = scratch if settings.tier != "namespaces" else ""  # no file system says when it is full
     mounts = tuple(settings.readable)
     while True:
         message, fds = receive_files(control)
@@ -197,12 +215,12 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             child.run(job, places, limits, program, own_pid)  # never returns
         watched = places.get("results", -1)
         _close([fd for fd in fds if fd != watched])
-        report = supervise(pid, limits, control, watched)
+        report = supervise(pid, limits, control, watched, unbounded)
         if watched >= 0:
             os.close(watched)
         if settings.role == "command":
             kill_rest()
-        if clean_up and not wipe("/tmp", mounts):
+        if scratch and not wipe(scratch, mounts):
             report["recycle"] = True
         report["id"] = job["id"]
         control.send(json.dumps(report).encode())
@@ -213,7 +231,9 @@ def _close(fds: list[int]) -> None:
         os.close(fd)
 
 
-def supervise(pid: int, limits: RunLimits, control: _socket.socket, watched: int) -> dict[str, Any]:
+def supervise(
+    pid: int, limits: RunLimits, control: _socket.socket, watched: int, scratch: str
+) -> dict[str, Any]:
     """Wait for the child and kill it at its limits. CPU time counts, wall time is the backstop for what sleeps.
 
     The first look is late, so that a short run costs one wait; then every 20 ms.
@@ -234,7 +254,7 @@ def supervise(pid: int, limits: RunLimits, control: _socket.socket, watched: int
             _close(fds)
             killed = "asked" if message else "hangup"
             break
-        killed = watch.look()
+        killed = watch.look() or ("output" if scratch and is_full(scratch) else "")
         wait_s = max(0.001, min(TICK_S, watch.left_s))
     if killed:
         os.kill(pid, 9)

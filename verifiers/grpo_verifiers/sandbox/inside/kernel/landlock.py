@@ -1,4 +1,4 @@
-"""Landlock: the only readable paths are the listed ones, and nothing is writable.
+"""Landlock: the only readable paths are the listed ones, and nothing is writable but one scratch folder.
 
 It does not cover stat, chmod or access: the seccomp list has to. Rights newer than the kernel are left out, so the
 result depends on the version of its interface; the self-test tells what holds.
@@ -18,6 +18,8 @@ READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
 RIGHTS_BY_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many file rights the version knows
 COVERS_TRUNCATE = 3  # before it, opening for reading with O_TRUNC empties any file of the user
 SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 3
+# REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_REG, REFER (rename between folders), TRUNCATE; no links, devices, pipes, sockets
+SCRATCH = READ_FILE | READ_DIR | WRITE_FILE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13 | 1 << 14
 
 
 def version() -> int:
@@ -28,7 +30,9 @@ def version() -> int:
         return 0
 
 
-def restrict(readable: Iterable[str], listed: Iterable[str], devices: Iterable[str]) -> int:
+def restrict(
+    readable: Iterable[str], listed: Iterable[str], devices: Iterable[str], scratch: str = ""
+) -> int:
     """Bind this process for good; returns the interface version. The caller has set no_new_privs.
 
     Raises:
@@ -52,6 +56,8 @@ def restrict(readable: Iterable[str], listed: Iterable[str], devices: Iterable[s
             _allow(rules, path, READ_DIR)
         for path in devices:
             _allow(rules, path, READ_FILE | WRITE_FILE)
+        if scratch and found >= COVERS_TRUNCATE:
+            _allow(rules, scratch, SCRATCH)
         libc.syscall(RESTRICT_SELF, rules, 0)
     finally:
         os.close(rules)

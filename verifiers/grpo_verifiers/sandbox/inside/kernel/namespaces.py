@@ -13,6 +13,7 @@ FIRST_UID = (
     1_900_000_000  # lanes of root get a user each: threads are counted by user, so one lane could starve all
 )
 SCRATCH_OPTIONS = "size=64m,nr_inodes=4096,mode=1777"
+USERS = 1 << 22  # as many as there can be pids
 MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/var/tmp", "/run", "/home", "/tmp")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
@@ -34,7 +35,7 @@ def enter(view: View) -> None:
     Raises:
         OSError: the kernel or a container policy refuses; nothing of the process can be used then.
     """
-    is_root, user = os.geteuid() == 0 and _can_become_nobody(), lane_uid()
+    is_root, user = os.geteuid() == 0 and _can_become_nobody(), user_of(os.getpid())
     flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWNET | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS
     try:
         if not is_root:
@@ -137,14 +138,14 @@ def _bind(source: str, target: str, read_only: bool) -> None:
         libc.mount("", target, "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | kept)
 
 
-def lane_uid() -> int:
-    """A user that no one else is, where the user map reaches that far; else nobody."""
+def user_of(number: int) -> int:
+    """A user that no one else is, by a number such as a pid, where the user map reaches that far; else nobody."""
     try:
         with open("/proc/self/uid_map") as file:
             inside, _, count = (int(x) for x in file.read().split()[:3])
     except (OSError, ValueError):
         return NOBODY
-    return FIRST_UID + os.getpid() if inside == 0 and count > FIRST_UID + (1 << 22) else NOBODY
+    return FIRST_UID + number % USERS if inside == 0 and count > FIRST_UID + USERS else NOBODY
 
 
 def _give_up_rights(user: int | None) -> None:

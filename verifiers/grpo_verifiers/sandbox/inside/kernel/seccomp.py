@@ -26,6 +26,7 @@ KILL = 0x80000000
 EPERM = ERRNO | errno.EPERM
 EACCES = ERRNO | errno.EACCES
 ENOSYS = ERRNO | errno.ENOSYS
+ENOTSUP = ERRNO | errno.ENOTSUP
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32_BIT = 0x40000000
@@ -52,9 +53,9 @@ SCRATCH = """
 access faccessat faccessat2 mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 truncate
 fallocate
 """.split()  # noqa: SIM905 - a table of names reads better than 130 lines of quotes
+MODES = "chmod fchmod fchmodat utimensat".split()  # noqa: SIM905 - as above
 PROGRAMS = """
-execve wait4 waitid vfork fork chmod fchmod fchmodat link linkat symlink symlinkat utimensat setpgid
-setsid
+execve wait4 waitid vfork fork link linkat symlink symlinkat setpgid setsid
 """.split()  # noqa: SIM905 - a table of names reads better than 130 lines of quotes
 
 THREAD_BITS = (
@@ -68,7 +69,7 @@ WRITE_FLAGS = (
 # ioctl: FIOCLEX, FIONCLEX, FIONBIO, FIONREAD, TCGETS, TIOCGWINSZ; never FIOSETOWN or TIOCSTI
 IOCTLS = (0x5451, 0x5450, 0x5421, 0x541B, 0x5401, 0x5413)
 # fcntl without F_SETOWN and F_SETSIG: together with O_ASYNC they send any signal to any process of the same user
-FCNTLS = (0, 1, 2, 3, 4, 1030, 1034)
+FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1034)  # 5 to 7: locks of records, which a data base in a file takes
 # prctl without PR_SET_PDEATHSIG, which would let a run outlive its server; PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_VMA
 PRCTLS = (15, 16, 3, 0x53564D41)
 
@@ -98,7 +99,9 @@ def allowed(tier: Tier) -> dict[str, tuple[Test, ...]]:
         "sendto": (Test("null", 4),),
     }
     if tier in ("namespaces", "command"):
-        calls |= dict.fromkeys((*SCRATCH, "open", "openat"), ())
+        # what is shown of the host is mounted read-only, so modes and times can be changed in the scratch folder only;
+        # Landlock does not cover them, and would let a run reach every file of the user
+        calls |= dict.fromkeys((*SCRATCH, *MODES, "open", "openat"), ())
     else:
         calls |= {"open": (Test("clear", 1, (WRITE_FLAGS,)),), "openat": (Test("clear", 2, (WRITE_FLAGS,)),)}
     if tier == "command":
@@ -127,18 +130,28 @@ class Program:
         libc.prctl(libc.PR_SET_SECCOMP, 2, ctypes.addressof(prog))
 
 
-def build(tier: Tier, arch: str, also: tuple[str, ...] = ()) -> Program:
-    """The program of a tier, with some more calls where trusted code needs them."""
+def answered(tier: Tier) -> dict[str, int]:
+    """Calls that are not made and yet not refused as all others are, with what they are answered."""
+    # copying a file asks for these, and takes this for an answer
+    out = dict.fromkeys(("listxattr", "llistxattr", "flistxattr"), ENOTSUP)
+    if tier in ("landlock", "weak"):
+        out |= dict.fromkeys(("access", "faccessat", "faccessat2"), EACCES)
+    return out
+
+
+def build(tier: Tier, arch: str, also: tuple[str, ...] = (), has_scratch: bool = False) -> Program:
+    """The program of a tier, with some more calls where trusted code needs them, and what a folder to write in needs."""
+    if tier == "landlock" and has_scratch:
+        also = (*also, *SCRATCH)
     verdicts: dict[int, list[tuple[int, int, int, int]] | int] = {}
     for name, tests in (allowed(tier) | dict.fromkeys(also, ())).items():
         at = number(name, arch)
         if at is not None:
             verdicts[at] = _leaf(tests) if tests else ALLOW
-    if tier in ("landlock", "weak"):
-        for name in ("access", "faccessat", "faccessat2"):
-            at = number(name, arch)
-            if at is not None:
-                verdicts[at] = EACCES
+    for name, answer in answered(tier).items():
+        at = number(name, arch)
+        if at is not None:
+            verdicts[at] = answer
     head = [(LOAD, 0, 0, 4), (JUMP_EQ, 1, 0, AUDIT_ARCH[arch]), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
     if arch == "x86_64":
         head += [(JUMP_GE, 0, 1, X32_BIT), (RETURN, 0, 0, KILL)]
