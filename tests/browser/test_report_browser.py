@@ -42,7 +42,7 @@ def page(run: RunFolder) -> Path:
 def draw_all(browser: Chromium) -> None:
     browser.run("plots.forEach(draw)")
     browser.wait(
-        "document.querySelectorAll('.plot').length === document.querySelectorAll('.plot .main-svg:first-child').length"
+        "[...document.querySelectorAll('.plot')].every((p) => p.clientWidth === 0 || p.querySelector('svg'))"
     )
 
 
@@ -61,7 +61,7 @@ def test_hostile_text_neither_runs_nor_breaks_the_page(browser: Chromium, page: 
         browser.run("document.querySelector('.browser button:nth-of-type(2)').click()")
     browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert browser.run("window.hacked") is None
-    assert browser.run("document.querySelectorAll('script').length") == 3
+    assert browser.run("document.querySelectorAll('script').length") == 2
     assert (
         browser.run("document.querySelectorAll('main img, main iframe, main a[href^=javascript]').length")
         == 0
@@ -74,9 +74,14 @@ def test_hostile_text_neither_runs_nor_breaks_the_page(browser: Chromium, page: 
 
 def traces(browser: Chromium, figure: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = browser.run(
-        f"document.querySelector('[data-figure=\"{figure}\"]').data.map((t) => ({{name: t.name, x: [...t.x], y: [...t.y]}}))"
+        f"document.querySelector('[data-figure=\"{figure}\"]').data.map((t) => ({{name: t.name, x: [...t.x], y: [...(t.y || t.high || [])]}}))"
     )
     return {trace["name"]: (trace["x"], trace["y"]) for trace in found}
+
+
+def near(values: list[Any]) -> Any:
+    """Equal in the digits that the page has."""
+    return pytest.approx(values, rel=1e-4)
 
 
 def test_figures_hold_the_numbers_of_the_metrics_file(browser: Chromium, page: Path, run: RunFolder) -> None:
@@ -86,8 +91,8 @@ def test_figures_hold_the_numbers_of_the_metrics_file(browser: Chromium, page: P
     evaluations = [m for m in run.metrics() if "eval/pass@1" in m]
     numbers = [m["step"] for m in steps]
 
-    def curve(key: str) -> tuple[list[int], list[Any]]:
-        return numbers, [m[key] for m in steps]
+    def curve(key: str) -> tuple[list[int], Any]:
+        return numbers, near([m[key] for m in steps])
 
     assert traces(browser, "reward")["total"] == curve("reward/total/mean")
     assert traces(browser, "policy")["entropy"] == curve("entropy")
@@ -96,12 +101,11 @@ def test_figures_hold_the_numbers_of_the_metrics_file(browser: Chromium, page: P
     assert traces(browser, "lengths")["truncated"] == curve("truncated")
     assert traces(browser, "timing")["generate"] == curve("time/generate")
     assert traces(browser, "groups")["with signal"] == curve("group/signal")
-    assert traces(browser, "groups")["mixed"][1] == [m["group/mixed"] / m["group/count"] for m in steps]
-    assert traces(browser, "verifiers")["error"][1] == [
-        m["verify/math/error"] / m["verify/math/calls"] for m in steps
-    ]
+    assert traces(browser, "groups")["mixed"][1] == near([m["group/mixed"] / m["group/count"] for m in steps])
+    errors = [m["verify/math/error"] / m["verify/math/calls"] for m in steps]
+    assert traces(browser, "verifiers")["error"][1] == near(errors)
     held_out = next(v for k, v in traces(browser, "held-out").items() if "gsm8k" in k)
-    assert held_out == ([m["step"] for m in evaluations], [m["eval/pass@1"] for m in evaluations])
+    assert held_out == ([m["step"] for m in evaluations], near([m["eval/pass@1"] for m in evaluations]))
 
 
 def test_prompts_can_be_clicked_through(browser: Chromium, page: Path) -> None:
@@ -158,12 +162,14 @@ def test_several_runs_are_laid_over_each_other(browser: Chromium, tmp_path: Path
     names = traces(browser, "reward-all")
     lines = [[m["reward/total/mean"] for m in r.metrics() if "group/count" in m] for r in runs]
     assert names["lr=1e-06, mean of 3 seeds"][1] == pytest.approx(
-        [sum(column) / 3 for column in zip(*lines, strict=True)]
+        [sum(column) / 3 for column in zip(*lines, strict=True)], rel=1e-4
     )
-    assert names["lr=1e-06, range, high"][1] == [max(column) for column in zip(*lines, strict=True)]
+    assert names["lr=1e-06, range"][1] == pytest.approx(
+        [max(column) for column in zip(*lines, strict=True)], rel=1e-4
+    )
     assert "placebo" in names
     browser.click("details.run summary")
-    browser.wait("document.querySelector('details.run .plot .main-svg') !== null")
+    browser.wait("document.querySelector('details.run .plot svg') !== null")
     assert browser.errors == []
 
 

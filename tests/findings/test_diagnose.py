@@ -13,11 +13,11 @@ from typer.main import get_command
 from grpo_cli.app import app
 from grpo_cli.errors import DataError
 from grpo_cli.findings.evidence import EVIDENCE, diagnose
-from grpo_cli.findings.run_data import collect
+from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.findings.samples import PICKS
 from grpo_cli.jobs.doctor.run_page import lines_of
 from grpo_cli.jobs.explain.findings import describe, render, rules
-from grpo_cli.jobs.report.outcome import findings_html
+from grpo_cli.jobs.report.page import build_page
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats
@@ -160,7 +160,7 @@ def test_the_report_shows_the_completions_behind_a_finding(tmp_path: Path) -> No
     def cut(rng: random.Random, step: int, row: int) -> SampleRecord:
         return record(step, row, right=rng.random() < 0.5, cut=True, text="<b>cut</b> here")
 
-    page = findings_html(collect(make(tmp_path, cut, steps=12)))
+    page = build_page(arms_of([collect(make(tmp_path, cut, steps=12))]))
     assert "W20" in page and "samples of step 10" in page and "&lt;b&gt;cut" in page and "<b>cut" not in page
 
 

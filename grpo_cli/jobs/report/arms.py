@@ -6,7 +6,6 @@ how sure the difference between these very runs is; only seeds say what another 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from grpo_cli.findings.run_data import Arm, RunData, differing_keys
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustered
-from grpo_cli.text import half, number, score, visible
+from grpo_cli.text import half, number, score
 
 HEAD = ("arm", "runs", "steps", "samples a run", "tokens a run", "held-out pass@1 before", "after", "after, minus {}", "last reward")  # fmt: skip
 
@@ -85,9 +84,20 @@ def budget_notes(arms: Sequence[Arm]) -> list[str]:
     return notes
 
 
-def arms_html(arms: Sequence[Arm]) -> str:
-    """One row an arm, then what makes them unequal and how the intervals came about."""
-    base, rows, paired = arms[0], "", dict[str, None]()
+@dataclass(frozen=True)
+class ArmsTable:
+    """One row an arm (label, then a cell for each of the other heads), what makes them unequal, how intervals came about."""
+
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+    unequal: Sequence[str]
+    how: str
+
+
+def arms_table(arms: Sequence[Arm]) -> ArmsTable:
+    """The arms side by side, each held against the first."""
+    base, paired = arms[0], dict[str, None]()
+    rows = []
     for arm in arms:
         found = final_difference(arm, base) if arm is not base else None
         if found is not None:
@@ -102,9 +112,7 @@ def arms_html(arms: Sequence[Arm]) -> str:
             _difference(found) if arm is not base else "",
             _spread([r.curve("reward/total/mean")[-1] for r in arm.runs if r.steps]),
         ]
-        rows += f"<tr><th>{_text(arm.label)}</th>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
-    heads = "".join(f"<th>{_text(head.format(base.label))}</th>" for head in HEAD)
-    notes = "".join(f'<p class="verdict unequal">! {_text(note)}</p>' for note in budget_notes(arms))
+        rows.append((arm.label, cells))
     how = [
         "± is the 95 % half-width: over seeds (t) where an arm has several runs, clustered by prompt where it has one."
     ]
@@ -114,9 +122,7 @@ def arms_html(arms: Sequence[Arm]) -> str:
         how.append("Prompts tell these runs apart; what another seed would do takes more runs.")
     if any(arm.is_placebo for arm in arms):
         how.append("A placebo is rewarded for nothing that is right: what it gains is not due to the reward.")
-    return (
-        f'<table class="arms"><tr>{heads}</tr>{rows}</table>{notes}<p class="note">{_text(" ".join(how))}</p>'
-    )
+    return ArmsTable([head.format(base.label) for head in HEAD], rows, budget_notes(arms), " ".join(how))
 
 
 def final_score(run: RunData) -> float | None:
@@ -181,7 +187,3 @@ def _range(values: Sequence[int]) -> str:
 
 def _mean(values: Sequence[int]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def _text(text: str) -> str:
-    return html.escape(visible(text))

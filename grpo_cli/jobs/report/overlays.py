@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grpo_cli.findings.run_data import Arm, RunData
-from grpo_cli.jobs.report.plot import PALETTE, Figure, Trace, axes, band, curve, numbers, thin, thinned_note
+from grpo_cli.jobs.report.plot import PALETTE, Figure, Panel, Trace, band, curve, numbers, thin, thinned_note
 from grpo_cli.statistics.step import mean
 
 
@@ -22,7 +22,7 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
             low, high = (numbers([m.get(f"eval/pass@1/{end}") for m in points]) for end in ("low", "high"))
             values = numbers([m["eval/pass@1"] for m in points])
             if len(arm.runs) == 1 and all(v is not None for v in (*low, *high)):
-                traces += band(steps, low, high, colour, "95 % interval")
+                traces.append(band(steps, low, high, colour, "95 % interval"))
             traces.append(
                 curve(steps, values, run_label(arm, run), colour, dash, mode="lines+markers", group=arm.label)
             )
@@ -43,7 +43,7 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
     if sum(len(arm.runs) for arm in arms) == 1:
         says += " Dotted: the model before training."
     caption = f"Held-out pass@1, sampled{f', {n} prompts' if n else ''}. {says}"
-    return Figure("held-out", "Held-out score", caption, traces, axes("step", "pass@1", share=True))
+    return Figure("held-out", "Held-out score", caption, traces, [Panel("pass@1", share=True)])
 
 
 def overlay(
@@ -85,7 +85,7 @@ def overlay(
         title,
         caption + thinned_note([run for arm in arms for run in arm.runs]),
         traces,
-        axes("step", y, share=share, log=log),
+        [Panel(y, share=share, log=log)],
     )
 
 
@@ -106,7 +106,7 @@ def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: b
     x, low = thin(steps, [min(c) for c in columns])
     high, middle = thin(steps, [max(c) for c in columns])[1], thin(steps, [mean(c) for c in columns])[1]
     return [
-        *band(x, low, high, colour, f"{arm.label}, range"),
+        band(x, low, high, colour, f"{arm.label}, range"),
         curve(
             x,
             middle,

@@ -1,22 +1,27 @@
 """The page: static HTML with the outcome first, data as JSON, one script. It makes no request, and text cannot act.
 
-Model text reaches the page in two ways only: escaped here, or as JSON that the script sets with `textContent`. Besides,
-a content policy lets nothing run but the two scripts whose hashes it names.
+Model text reaches the page in two ways only: escaped by the templates, or as JSON that the script sets with `textContent`.
+Besides, a content policy lets nothing run but the one script whose hash it names.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from grpo_cli.errors import SetupError
 from grpo_cli.findings.run_data import Arm, RunData
-from grpo_cli.jobs.report.outcome import outcome_html, setup_html
+from grpo_cli.jobs.report.arms import arms_table
+from grpo_cli.jobs.report.findings import FindingGroup, grouped_findings
+from grpo_cli.jobs.report.outcome import Act, Setup, acts_of, setup_of, tiles_of, verdict
 from grpo_cli.jobs.report.overlays import held_out, overlay
 from grpo_cli.jobs.report.pictures import (
     groups,
@@ -31,9 +36,11 @@ from grpo_cli.jobs.report.pictures import (
 )
 from grpo_cli.jobs.report.plot import Figure
 from grpo_cli.jobs.report.reading import Reading, read_samples
+from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
 from grpo_cli.text import Json, visible
 
+SCRIPTS = ("plot.js", "report.js")
 OVERLAYS = (
     ("reward/total/mean", "reward-all", "Reward", "Mean reward of each step.", "reward", False, False),
     (
@@ -60,13 +67,26 @@ OVERLAYS = (
 )
 
 
+@dataclass(frozen=True)
+class RunPart:
+    """What the page says of one run; `parts` are words of the page with their figures."""
+
+    run: RunData
+    index: int
+    parts: list[tuple[str, list[Figure]]]
+    findings: list[FindingGroup]
+    acts: list[Act]
+    setup: Setup
+    reading: Reading
+
+
 def write_report(arms: Sequence[Arm], target: Path) -> Path:
     """Write the report of these arms; the file is complete or not there.
 
     Raises:
-        SetupError: plotly is not installed, or the place cannot be written.
+        SetupError: the place cannot be written.
     """
-    page = build_page(arms, plotly_source())
+    page = build_page(arms)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lines.replace(target, page)
@@ -75,24 +95,9 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
     return target
 
 
-def plotly_source() -> str:
-    """plotly.js, from the Python package.
-
-    Raises:
-        SetupError: it is not installed.
-    """
-    try:
-        return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    except (ModuleNotFoundError, FileNotFoundError) as err:
-        raise SetupError(
-            "`plotly` is not installed, so no figure can be drawn", hint="pip install plotly"
-        ) from err
-
-
-def build_page(arms: Sequence[Arm], plotly: str) -> str:
+def build_page(arms: Sequence[Arm]) -> str:
     """The HTML text."""
     runs = [run for arm in arms for run in arm.runs]
-    sections, figures, readings = [], [], {}
     is_single = len(runs) == 1
     first: list[Figure | None] = [held_out(arms)]
     if not is_single:
@@ -100,45 +105,35 @@ def build_page(arms: Sequence[Arm], plotly: str) -> str:
             overlay(arms, key, id, title, says, y, share=share, log=log)
             for key, id, title, says, y, share, log in OVERLAYS
         ]
-    shown = [f for f in first if f is not None]
-    figures += shown
-    sections.append(_section("outcome", "Outcome", outcome_html(arms) + "".join(map(_figure_html, shown))))
-    for i, run in enumerate(runs):
-        reading = read_samples(run.folder)
-        readings[run.name] = reading
-        parts = run_figures(run, reading, "" if is_single else f"{i}-")
-        figures += [figure for _, drawn in parts for figure in drawn]
-        body = "".join(
-            _section(f"{word.lower()}{i}", word, "".join(map(_figure_html, drawn)), level=3)
-            for word, drawn in parts
-            if drawn
-        )
-        body += _reading_html(i, run, reading) + setup_html(run, i)
-        if is_single:
-            sections.append(body)
-        else:
-            sections.append(f'<details class="run"><summary>run {_text(run.name)}</summary>{body}</details>')
-    data = {
-        "figures": [f.as_json() for f in figures],
-        "readings": [_reading_json(readings[run.name]) for run in runs],
+    shown = [figure for figure in first if figure is not None]
+    parts = [_run_part(run, i, is_single) for i, run in enumerate(runs)]
+    figures = [*shown, *(figure for part in parts for _, drawn in part.parts for figure in drawn)]
+    axes: dict[tuple[Any, ...], int] = {}
+    data: dict[str, Json] = {
+        "figures": [_safe(figure.as_json(axes)) for figure in figures],
+        "axes": [_safe(list(axis)) for axis in axes],
+        "readings": [_reading_json(part.reading) for part in parts],
     }
-    asset = resources.files("grpo_cli.jobs.report") / "assets"
-    script, style = (
-        (asset / "report.js").read_text(encoding="utf-8"),
-        (asset / "report.css").read_text(encoding="utf-8"),
+    assets = resources.files("grpo_cli.jobs.report") / "assets"
+    script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return render(
+        "page.html",
+        runs=parts,
+        shown=shown,
+        table=None if is_single else arms_table(arms),
+        tiles=tiles_of(runs[0]) if is_single else [],
+        verdict=verdict(runs[0]) if is_single else "",
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=Markup((assets / "report.css").read_text(encoding="utf-8")),
+        data=Markup(embedded(data)),
     )
-    title = f"grpo report · {', '.join(run.name for run in runs)}"
-    allowed = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in (plotly, script)
-    )
-    policy_text = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy_text}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{_text(title)}</title><style>{style}</style></head>\n'
-        f"<body>{_head_html(runs)}<main>{''.join(sections)}</main>"
-        f'<script type="application/json" id="data">{embedded(data)}</script>\n'
-        f"<script>{plotly}</script>\n<script>{script}</script></body></html>\n"
-    )
+
+
+def _run_part(run: RunData, index: int, is_single: bool) -> RunPart:
+    reading = read_samples(run.folder)
+    figures = run_figures(run, reading, "" if is_single else f"{index}-")
+    return RunPart(run, index, figures, grouped_findings(run), acts_of(run), setup_of(run), reading)
 
 
 def run_figures(run: RunData, reading: Reading, prefix: str) -> list[tuple[str, list[Figure]]]:
@@ -175,54 +170,3 @@ def _safe(value: Json) -> Json:
     if isinstance(value, list):
         return [_safe(item) for item in value]
     return value
-
-
-def _text(text: str) -> str:
-    return html.escape(visible(text))
-
-
-def _head_html(runs: Sequence[RunData]) -> str:
-    if len(runs) == 1:
-        run = runs[0]
-        about = " · ".join(
-            _text(part)
-            for part in (
-                run.info.recipe,
-                run.info.model,
-                run.info.device,
-                f"seed {run.info.seed}",
-                f"status {run.manifest.get('status')}",
-            )
-            if part
-        )
-        links = "".join(
-            f'<a href="#{word.lower()}0">{word}</a>'
-            for word in ("Train", "Eval", "Stability", "Performance", "Samples", "Setup")
-        )
-        title = _text(run.name)
-    else:
-        title, about, links = f"{len(runs)} runs", ", ".join(_text(run.name) for run in runs), ""
-    return f'<header><h1>{title}</h1><p class="about">{about}</p><nav><a href="#outcome">Outcome</a>{links}<button id="theme" type="button">dark / light</button></nav></header>'
-
-
-def _section(id: str, title: str, body: str, level: int = 2) -> str:
-    return f'<section id="{id}"><h{level}>{title}</h{level}>{body}</section>'
-
-
-def _figure_html(figure: Figure) -> str:
-    return (
-        f'<figure><h4>{_text(figure.title)}</h4><div class="plot" data-figure="{figure.id}" style="height:{figure.height}px" '
-        f'role="img" aria-label="{_text(figure.title)}: {_text(figure.caption)}"></div><figcaption>{_text(figure.caption)}</figcaption></figure>'
-    )
-
-
-def _reading_html(i: int, run: RunData, reading: Reading) -> str:
-    if not reading.prompts and not reading.surprises:
-        return ""
-    said = f"{reading.files_read} of {reading.files} sample files were read; all are in <code>{_text(str(run.folder.path))}</code>."
-    body = f'<p class="note">{said}</p>'
-    if reading.prompts:
-        body += f'<h4>The same held-out prompt over time</h4><div class="browser" data-browser="{i}"></div>'
-    if reading.surprises:
-        body += f'<h4>Worth reading</h4><div class="surprises" data-surprises="{i}"></div>'
-    return _section(f"samples{i}", "Samples", body, level=3)

@@ -1,25 +1,23 @@
-"""The figures of one run: pure, so that a test can hold every number against `metrics.jsonl`. Curves are never smoothed."""
+"""The figures of one run: pure, so that a test can hold every number against `metrics.jsonl`. Smoothing is the page's, and can be turned off."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 from grpo_cli.findings.run_data import RunData
 from grpo_cli.jobs.report.plot import (
     PALETTE,
     Figure,
+    Panel,
     Trace,
-    axes,
+    area,
     band,
+    cell,
     curve,
-    grid,
-    grid_height,
-    into_cell,
-    put_cell,
+    into_panel,
     thin,
     thinned_note,
-    two_axes,
+    two_panels,
 )
 from grpo_cli.run.info import Metrics
 
@@ -47,27 +45,16 @@ def rewards(run: RunData, bands: dict[int, tuple[float, float]]) -> Figure | Non
     if any(v for v in run.curve("think") if v):
         keys.append(("think (share of samples)", "think"))
     traces: list[Trace] = []
-    layout = grid()
+    if bands:
+        known = sorted(bands)
+        low, high = ([bands[step][end] for step in known] for end in (0, 1))
+        traces.append(band(known, low, high, PALETTE[0], "10 to 90 % of groups"))
     for i, (name, key) in enumerate(keys):
         steps, values = thin(run.step_numbers, run.curve(key))
-        if i == 0 and bands:
-            known = sorted(bands)
-            traces += into_cell(
-                band(
-                    known,
-                    [bands[s][0] for s in known],
-                    [bands[s][1] for s in known],
-                    PALETTE[0],
-                    "10 to 90 % of groups",
-                ),
-                0,
-            )
-        traces += into_cell([curve(steps, values, name, PALETTE[i % len(PALETTE)])], i)
-        put_cell(layout, i, len(keys), name)
+        traces.append(into_panel(curve(steps, values, name, PALETTE[i % len(PALETTE)]), i))
     caption = "Mean over the samples with a verdict. Format usually saturates first, then the answer moves."
-    return Figure(
-        "reward", "Reward by source", caption + thinned_note([run]), traces, layout, grid_height(len(keys))
-    )
+    panels = [cell(name, len(keys)) for name, _ in keys]
+    return Figure("reward", "Reward by source", caption + thinned_note([run]), traces, panels)
 
 
 def groups(run: RunData) -> Figure | None:
@@ -80,18 +67,7 @@ def groups(run: RunData) -> Figure | None:
             m.get(f"group/{kind}", 0) / m["group/count"] if m.get("group/count") else None for m in run.steps
         ]
         steps, values = thin(run.step_numbers, shares)
-        traces.append(
-            {
-                "type": "scatter",
-                "x": steps,
-                "y": values,
-                "name": word,
-                "stackgroup": "groups",
-                "mode": "lines",
-                "line": {"width": 0.5, "color": colour},
-                "fillcolor": colour,
-            }
-        )
+        traces.append(area(steps, values, word, colour))
     steps, signal = thin(run.step_numbers, run.curve("group/signal"))
     traces.append(curve(steps, signal, "with signal", "#222222", "dash"))
     caption = "Groups by the primary verifier. Only groups whose rewards differ (dashed) move the policy: mixed is where learning happens."
@@ -100,7 +76,7 @@ def groups(run: RunData) -> Figure | None:
         "Groups: all wrong, mixed, all right",
         caption,
         traces,
-        axes("step", "share of groups", share=True),
+        [Panel("share of groups", share=True)],
     )
 
 
@@ -112,40 +88,21 @@ def histogram(run: RunData) -> Figure | None:
     window = min(50, max(1, len(run.steps) // 4))
     names = [f"{k}/{size}" for k in range(size + 1)]
     traces: list[Trace] = [
-        {"type": "bar", "x": names, "y": _hist_shares(part, size), "name": label, "marker": {"color": colour}}
+        {"type": "bar", "x": names, "y": _hist_shares(part, size), "name": label, "line": {"color": colour}}
         for part, label, colour in (
             (run.steps[:window], f"first {window} steps", "#999999"),
             (run.steps[-window:], f"last {window} steps", PALETTE[0]),
         )
     ]
     steps, columns = _joined_steps(run, size)
-    traces.append(
-        {
-            "type": "heatmap",
-            "x": steps,
-            "y": names,
-            "z": [list(row) for row in zip(*columns, strict=True)],
-            "xaxis": "x2",
-            "yaxis": "y2",
-            "colorscale": "Cividis",
-            "name": "groups",
-            "colorbar": {"title": {"text": "share"}, "thickness": 10},
-        }
-    )
-    layout = {
-        "xaxis": {"domain": [0, 0.44], "title": {"text": "right samples in a group"}, "type": "category"},
-        "yaxis": {"title": {"text": "share of groups"}, "rangemode": "tozero"},
-        "xaxis2": {"domain": [0.54, 1], "title": {"text": "step"}}, "yaxis2": {"anchor": "x2", "type": "category"}, "barmode": "group",
-        "legend": {"orientation": "h", "y": 1.12},
-    }  # fmt: skip
-    return Figure(
-        "histogram",
-        "Right samples per group",
-        "Mass should walk to the right without leaving the middle empty.",
-        traces,
-        layout,
-        340,
-    )
+    shares = [list(row) for row in zip(*columns, strict=True)]
+    traces.append({"type": "heat", "x": steps, "names": names, "z": shares, "panel": 1})
+    panels = [
+        Panel("share of groups", x="right samples in a group", half=True, from_zero=True),
+        Panel("right samples in a group", half=True),
+    ]
+    says = "Mass should walk to the right without leaving the middle empty."
+    return Figure("histogram", "Right samples per group", says, traces, panels)
 
 
 def lengths(run: RunData) -> Figure | None:
@@ -159,23 +116,9 @@ def lengths(run: RunData) -> Figure | None:
         traces.append(curve(steps, values, name, colour, dash))
     for name, key, colour in (("truncated", "truncated", "#CC79A7"), ("no answer", "no_answer", "#8C7A00")):
         steps, values = thin(run.step_numbers, run.curve(key))
-        traces.append(curve(steps, values, name, colour) | {"xaxis": "x", "yaxis": "y2"})
-    layout = two_axes("tokens", "share of samples") | {"xaxis": {"title": {"text": "step"}, "anchor": "y2"}}
-    if run.info.max_tokens:
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": run.info.max_tokens,
-                "y1": run.info.max_tokens,
-                "line": {"dash": "dash", "width": 1, "color": "#999999"},
-            }
-        ]
-    return Figure(
-        "lengths", "Lengths", "Growth is normal, hitting the cap (dashed) is not.", traces, layout, 420
-    )
+        traces.append(into_panel(curve(steps, values, name, colour), 1))
+    panels = two_panels("tokens", "share of samples", cap=run.info.max_tokens)
+    return Figure("lengths", "Lengths", "Growth is normal, hitting the cap (dashed) is not.", traces, panels)
 
 
 def policy(run: RunData) -> Figure | None:
@@ -191,17 +134,17 @@ def policy(run: RunData) -> Figure | None:
     shown = [row for row in shown if row[1]]
     if not shown:
         return None
-    layout, traces = grid(), []
-    for i, (title, keys, log) in enumerate(shown):
+    traces: list[Trace] = []
+    for i, (_, keys, _) in enumerate(shown):
         for j, key in enumerate(keys):
             steps, values = thin(run.step_numbers, run.curve(key))
-            traces += into_cell([curve(steps, values, key, PALETTE[j])], i)
-        put_cell(layout, i, len(shown), title, log=log)
+            traces.append(into_panel(curve(steps, values, key, PALETTE[j]), i))
     caption = (
         "A slow fall of entropy is fine, a collapse ends exploration; `entropy` is over the rows trained on, `entropy/sampled`"
         " (-log p of the sampled tokens) over all. The loss says little in GRPO and stands last."
     )
-    return Figure("policy", "Policy", caption, traces, layout, grid_height(len(shown)))
+    panels = [cell(title, len(shown), log=log) for title, _, log in shown]
+    return Figure("policy", "Policy", caption, traces, panels)
 
 
 def timing(run: RunData) -> Figure | None:
@@ -212,31 +155,13 @@ def timing(run: RunData) -> Figure | None:
     for phase, colour in PHASES:
         steps, values = thin(run.step_numbers, run.curve(f"time/{phase}"))
         if any(values):
-            traces.append(
-                {
-                    "type": "scatter",
-                    "x": steps,
-                    "y": values,
-                    "name": phase,
-                    "stackgroup": "time",
-                    "mode": "lines",
-                    "line": {"width": 0.5, "color": colour},
-                    "fillcolor": colour,
-                }
-            )
+            traces.append(area(steps, values, phase, colour))
     steps, values = thin(run.step_numbers, run.curve("tokens_per_s"))
-    traces.append(curve(steps, values, "tokens/s", PALETTE[3]) | {"xaxis": "x", "yaxis": "y2"})
+    traces.append(into_panel(curve(steps, values, "tokens/s", PALETTE[3]), 1))
     known = [share for share in run.curve("mfu") if share is not None]
     used = f" The update took {sum(known) / len(known):.0%} of the card's rate (MFU)." if known else ""
-    layout = two_axes("seconds a step", "tokens/s") | {"xaxis": {"title": {"text": "step"}, "anchor": "y2"}}
-    return Figure(
-        "timing",
-        "Where the time goes",
-        f"Seconds of each step by phase; generated tokens a second below.{used}",
-        traces,
-        layout,
-        420,
-    )
+    says = f"Seconds of each step by phase; generated tokens a second below.{used}"
+    return Figure("timing", "Where the time goes", says, traces, two_panels("seconds a step", "tokens/s"))
 
 
 def verifiers(run: RunData) -> Figure | None:
@@ -244,29 +169,17 @@ def verifiers(run: RunData) -> Figure | None:
     names = run.names("verify/", "/calls")
     if not names:
         return None
-    layout, traces = grid(), []
+    traces = []
     for i, name in enumerate(names):
         for outcome, colour in OUTCOMES:
             shares = [_share(m, f"verify/{name}/{outcome}", f"verify/{name}/calls") for m in run.steps]
             if outcome in ("right", "wrong") or any(shares):
                 steps, values = thin(run.step_numbers, shares)
-                area = {
-                    "type": "scatter",
-                    "x": steps,
-                    "y": values,
-                    "name": outcome,
-                    "stackgroup": f"v{i}",
-                    "mode": "lines",
-                    "line": {"width": 0.5, "color": colour},
-                    "fillcolor": colour,
-                    "legendgroup": outcome,
-                    "showlegend": i == 0,
-                }
-                traces += into_cell([area], i)
-        put_cell(layout, i, len(names), name)
-    layout["showlegend"] = True
+                traces.append(into_panel(area(steps, values, outcome, colour), i))
     caption = "An error is no verdict and no zero: such samples leave their group. More than 1 % smells."
-    return Figure("verifiers", "Verifier outcomes", caption, traces, layout, grid_height(len(names)))
+    return Figure(
+        "verifiers", "Verifier outcomes", caption, traces, [cell(name, len(names)) for name in names]
+    )
 
 
 def latency(run: RunData) -> Figure | None:
@@ -287,8 +200,7 @@ def latency(run: RunData) -> Figure | None:
         "Verifier latency",
         "95th percentile of a verdict's time.",
         traces,
-        axes("step", "ms", from_zero=True),
-        240,
+        [Panel("ms", height=200, from_zero=True)],
     )
 
 
@@ -297,30 +209,10 @@ def prompts(heat: tuple[list[str], list[int], list[list[float | None]]]) -> Figu
     rows, steps, rates = heat
     if not rows or len(steps) < 2:
         return None
-    trace = {
-        "type": "heatmap",
-        "x": [f"step {s}" for s in steps],
-        "y": list(range(len(rows))),
-        "z": rates,
-        "text": [[html.escape(row)] * len(steps) for row in rows],
-        "hovertemplate": "prompt %{text}<br>%{x}<br>right %{z:.0%}<extra></extra>",
-        "colorscale": "Cividis",
-        "zmin": 0,
-        "zmax": 1,
-        "colorbar": {"title": {"text": "right"}, "thickness": 10},
-    }
-    layout = {
-        "yaxis": {"title": {"text": f"{len(rows)} held-out prompts"}, "showticklabels": False},
-        "xaxis": {"type": "category"},
-    }
-    return Figure(
-        "prompts",
-        "Prompt by prompt",
-        "Each row is one held-out prompt, sorted by its last and first rate: dark rows never move.",
-        [trace],
-        layout,
-        420,
-    )
+    trace = {"type": "heat", "x": [f"step {s}" for s in steps], "names": rows, "z": rates, "top": 1}
+    says = "Each row is one held-out prompt, sorted by its last and first rate: dark rows never move."
+    panel = Panel(f"{len(rows)} held-out prompts", x="", height=380)
+    return Figure("prompts", "Prompt by prompt", says, [trace], [panel])
 
 
 def _share(metrics: Metrics, part: str, whole: str) -> float | None:

@@ -35,6 +35,11 @@ class Reading:
     files_read: int = 0
     files: int = 0
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.prompts or self.surprises)
+
 
 def read_samples(folder: RunFolder) -> Reading:
     """Read what the budget allows."""

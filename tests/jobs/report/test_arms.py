@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.findings.run_data import Arm, arms_of, collect
-from grpo_cli.jobs.report.arms import arms_html, budget_notes, final_difference, pooled_shares
+from grpo_cli.jobs.report.arms import arms_table, budget_notes, final_difference, pooled_shares
 from grpo_cli.jobs.report.overlays import held_out
 from tests.builders.report_runs import make_run
 
@@ -78,11 +78,13 @@ def test_a_placebo_with_another_recipe_is_said(tmp_path: Path) -> None:
 
 
 def test_the_table_has_scores_differences_and_intervals(tmp_path: Path) -> None:
-    table = arms_html(arms(tmp_path))
-    assert "after, minus gsm8k.yaml" in table
-    assert len(re.findall(r"-0\.\d{3} \[-\d\.\d{3}, -\d\.\d{3}\]", table)) == 2
-    assert "budgets differ" not in table
-    assert "placebo: shuffled" in table
+    table = arms_table(arms(tmp_path))
+    at = list(table.heads).index("after, minus gsm8k.yaml") - 1
+    gaps = [cells[at] for _, cells in table.rows]
+    assert gaps[0] == ""
+    assert all(re.fullmatch(r"-0\.\d{3} \[-\d\.\d{3}, -\d\.\d{3}\]", gap) for gap in gaps[1:])
+    assert table.unequal == []
+    assert [label for label, _ in table.rows] == ["gsm8k.yaml", "placebo: random", "placebo: shuffled"]
 
 
 def test_against_writes_a_comparison_beside_the_first_run(tmp_path: Path) -> None:

@@ -7,16 +7,20 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grpo_cli.errors import DataError, SetupError
+from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
+from grpo_cli.jobs.report.findings import grouped_findings
 from grpo_cli.jobs.report.outcome import verdict
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
 from grpo_cli.jobs.report.pictures import groups, rewards
 from grpo_cli.jobs.report.reading import probes, read_samples, spread, surprises_of
+from grpo_cli.jobs.report.templates import environment
 from grpo_cli.run.folder import RunFolder
 from tests.builders.report_runs import HOSTILE, make_run, sample
 
@@ -30,16 +34,16 @@ def test_embedded_json_cannot_end_its_element() -> None:
     assert json.loads(text)["x"][0] == HOSTILE[0]
 
 
-def test_hostile_text_stands_escaped_and_the_policy_names_both_scripts(tmp_path: Path) -> None:
-    page = build_page(arms_of([collect(make_run(tmp_path, "hostile"))]), "plotly")
-    assert page.count("<script") == 3
-    assert page.count("</script>") == 3
+def test_hostile_text_stands_escaped_and_the_policy_names_the_one_script(tmp_path: Path) -> None:
+    page = build_page(arms_of([collect(make_run(tmp_path, "hostile"))]))
+    assert page.count("<script") == 2
+    assert page.count("</script>") == 2
     assert "<img" not in page
     assert "gsm8k&lt;b&gt;.yaml" in page
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy is not None
     assert "default-src 'none'" in policy[1]
-    assert policy[1].count("'sha256-") == 2
+    assert policy[1].count("'sha256-") == 1
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
 
 
@@ -59,6 +63,28 @@ def test_runs_that_differ_in_their_seed_share_an_arm(tmp_path: Path) -> None:
     other = collect(make_run(tmp_path, "other", lr="1e-5", steps=2))
     assert [(a.label, len(a.runs)) for a in arms_of([*runs, other])] == [("lr=1e-06", 2), ("lr=1e-05", 1)]
     assert differing_keys([r.recipe for r in (*runs, other)]) == ["train.lr"]
+
+
+def test_a_finding_said_often_is_one_entry_with_its_steps_and_samples(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "often", steps=2)
+    found = tuple(Finding("W20", step, f"{step} % were cut off", "raise the cap") for step in (1, 2, 2))
+    groups = grouped_findings(
+        replace(collect(folder), findings=(*found, Finding("W40", 1, "errors", "look")))
+    )
+    assert [(group.code, group.count, group.when) for group in groups] == [
+        ("W20", 3, "3 times, steps 1 to 2"),
+        ("W40", 1, "step 1"),
+    ]
+    assert [finding.step for finding in groups[0].earlier] == [1, 2]
+    assert groups[1].sample_step == 1
+    assert groups[1].samples
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_template_writes_any_text_escaped_and_visible(text: str) -> None:
+    page = environment().from_string("{{ text }}{{ text | in_lines }}").render(text=text)
+    assert "<" not in page
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800]", page)
 
 
 def test_figures_take_their_numbers_from_the_metrics(tmp_path: Path) -> None:
@@ -157,7 +183,7 @@ def test_the_command_prints_where_the_page_is(tmp_path: Path) -> None:
     make_run(tmp_path / "runs", "a", steps=2)
     done = grpo("report", "last", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "runs/a/report.html\n", "")
-    assert (tmp_path / "runs/a/report.html").stat().st_size > 1_000_000
+    assert (tmp_path / "runs/a/report.html").stat().st_size < 1_000_000
 
 
 def test_several_runs_need_a_place(tmp_path: Path) -> None:

@@ -1,52 +1,31 @@
-"use strict";
-// All text of models reaches the page through textContent; nothing here builds markup from data.
+// The page: when a figure is drawn, the theme, and the completions. Text of models is set through textContent only.
 const data = JSON.parse(document.getElementById("data").textContent);
 const figures = new Map(data.figures.map((figure) => [figure.id, figure]));
-const root = document.documentElement;
+const root = document.documentElement, smooth = document.getElementById("smooth");
 const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
-
-function themed(layout) {
-  const style = getComputedStyle(root);
-  const fg = style.getPropertyValue("--fg").trim(), line = style.getPropertyValue("--line").trim();
-  const out = {
-    ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: fg, size: 12, family: "system-ui, sans-serif" },
-    margin: { l: 56, r: 16, t: 20, b: 40, ...(layout.margin || {}) }, hovermode: "closest",
-  };
-  for (const key of new Set([...Object.keys(layout).filter((k) => /^[xy]axis\d*$/.test(k)), "xaxis", "yaxis"])) {
-    out[key] = { automargin: true, gridcolor: line, zerolinecolor: line, linecolor: line, ...(layout[key] || {}) };
-  }
-  return out;
-}
+const plots = [...document.querySelectorAll(".plot")];
 
 function draw(div) {
-  const figure = figures.get(div.dataset.figure);
-  if (!figure || div.dataset.drawn === root.dataset.theme) return;
-  div.dataset.drawn = root.dataset.theme;
-  // plotly writes into what it is given; the page keeps its own copy
-  const traces = structuredClone(figure.data).map((trace) => (root.dataset.theme === "dark" && trace.line && trace.line.color === "#222222" ? { ...trace, line: { ...trace.line, color: "#dddddd" } } : trace));
-  Plotly.react(div, traces, themed(structuredClone(figure.layout)), { responsive: true, displaylogo: false, displayModeBar: false });
+  const figure = figures.get(div.dataset.figure), state = `${div.clientWidth} ${smooth.value}`;
+  if (!figure || !div.clientWidth || div.dataset.drawn === state) return;
+  div.dataset.drawn = state;
+  drawFigure(div, figure, data.axes, smooth.value);
 }
 
-const plots = [...document.querySelectorAll(".plot")];
+const again = () => plots.filter((div) => div.dataset.drawn).forEach(draw);
 const watcher = new IntersectionObserver((entries) => entries.forEach((entry) => entry.isIntersecting && draw(entry.target)), { rootMargin: "600px" });
+plots.forEach((div) => watcher.observe(div));
+window.addEventListener("resize", again);
+smooth.addEventListener("change", again);
+window.addEventListener("beforeprint", () => { setTheme("light"); plots.forEach(draw); });
 
 function setTheme(name) {
   root.dataset.theme = name;
-  plots.filter((div) => div.dataset.drawn).forEach(draw);
 }
 
 setTheme(wantsDark.matches ? "dark" : "light");
 wantsDark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
 document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
-plots.forEach((div) => watcher.observe(div));
-window.addEventListener("beforeprint", () => { setTheme("light"); plots.forEach(draw); });
-
-function element(tag, text, className) {
-  const made = document.createElement(tag);
-  if (text !== undefined && text !== null) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
 
 function number(value) {
   return value === null || value === undefined ? "—" : Number(value).toPrecision(3);

@@ -1,0 +1,43 @@
+"""The page's templates. Every value that they write is made visible and escaped; only `Markup` goes in as it is."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from grpo_cli.text import DASH, visible
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a template with these values."""
+    return environment().get_template(template).render(**values)
+
+
+@cache
+def environment() -> Environment:
+    """What templates are read and filled with."""
+    environment = Environment(
+        loader=PackageLoader("grpo_cli.jobs.report.templates", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_plain,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["in_lines"] = _in_lines
+    return environment
+
+
+def _plain(value: object) -> object:
+    """Text on one line without control characters; what is not there as a dash."""
+    if isinstance(value, Markup):
+        return value
+    return DASH if value is None else visible(str(value))
+
+
+def _in_lines(text: str) -> Markup:
+    """Text that keeps its lines."""
+    return escape("\n".join(visible(line) for line in text.split("\n")))
