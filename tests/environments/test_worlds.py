@@ -81,6 +81,25 @@ def test_a_random_walk_gets_there_now_and_then(grid: int, turns: int, low: float
     assert low < won / len(rows) < high
 
 
+def test_shown_moves_lead_to_the_key_then_to_the_door_as_often_as_asked() -> None:
+    rows = made("keydoor", "train", size=200, grid=4)
+    for row in rows:
+        world = Keydoor(toward=1.0)
+        world.reset(row, 1)
+        assert any(act(world, world.demonstrate())[0].done for _ in range(12))
+    random.seed(5)
+    won = {}
+    for toward in (0.0, 0.4, 0.8):
+        won[toward] = 0
+        for row in rows:
+            world = Keydoor(toward=toward)
+            world.reset(row, 1)
+            won[toward] += any(act(world, world.demonstrate())[0].done for _ in range(12))
+    assert won[0.0] < won[0.4] < won[0.8]
+    with pytest.raises(ValueError, match=r"`toward` is 1\.5"):
+        Keydoor(toward=1.5)
+
+
 def test_halving_finds_every_number_in_six_turns_and_each_halving_is_a_milestone() -> None:
     for row in made("guess", "test"):
         world = Guess()

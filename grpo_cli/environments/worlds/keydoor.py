@@ -34,10 +34,13 @@ def rows(
 
 
 class Keydoor:
-    """One layout. `picture` shows the grid instead of the place: longer, and easier to read for a person."""
+    """One layout. `picture` shows the grid instead of the place: longer, and easier to read for a person. `toward` is the share
+    of demonstrated moves that lead to the key, then to the door; the others are any moves."""
 
-    def __init__(self, picture: bool = False) -> None:
-        self.picture = picture
+    def __init__(self, picture: bool = False, toward: float = 0.0) -> None:
+        if not 0 <= toward <= 1:
+            raise ValueError(f"`toward` is {toward}: a share of the moves, from 0 to 1")
+        self.picture, self.toward = picture, toward
 
     def reset(self, row: Mapping[str, Any], seed: int) -> str:
         """Back to the start, without the key."""
@@ -64,8 +67,17 @@ class Keydoor:
         }
 
     def demonstrate(self) -> str:
-        """Any move that is not into a wall: the form of an action, and nothing about the way."""
-        return random.choice([name for name, move in MOVES.items() if self._after(move) != self.at])
+        """A move that is not into a wall. With `toward: 0` that shows the form of an action, and nothing about the way."""
+        moves = [name for name, move in MOVES.items() if self._after(move) != self.at]
+        if self.toward and random.random() < self.toward:
+            here = self._far(self.at)
+            moves = [name for name in moves if self._far(self._after(MOVES[name])) < here]
+        return random.choice(moves)
+
+    def _far(self, place: tuple[int, ...]) -> int:
+        """Moves from a place to what is looked for."""
+        goal = self.door if self.has_key else self.key
+        return int(abs(goal[0] - place[0]) + abs(goal[1] - place[1]))
 
     def _after(self, move: tuple[int, int]) -> tuple[int, ...]:
         x, y = self.at[0] + move[0], self.at[1] + move[1]
