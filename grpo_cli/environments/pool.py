@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
+from grpo_cli.environments.making import Kind
 from grpo_cli.environments.step import Step
 from grpo_cli.environments.worker import Ask, Play, digest
 from grpo_cli.errors import RecipeError, SetupError
@@ -60,19 +61,22 @@ class Worlds:
 
     def __init__(
         self,
-        python: str,
+        name: str | Sequence[str],
         options: Mapping[str, Any],
         *,
+        kind: Kind = "python",
         path: Sequence[str] = (),
         timeout_s: float = 5.0,
         memory_mb: int = 1024,
         workers: int | None = None,
     ) -> None:
-        """`path`: more folders to import from; the limits are those of one step, memory that of a worker."""
-        self.name, self.workers = python, workers or allowed_cores()
-        self._prints, self._calls = Prints(python), 0
+        """`name` is what the recipe says under `kind`, of which only tools may be several; `path`: more folders to import
+        from; the limits are those of one step, memory that of a worker."""
+        specs = [name] if isinstance(name, str) else list(name)
+        self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
+        self._prints, self._calls = Prints(self.name), 0
         self._told: set[str] = set()
-        config = {"python": python, "options": dict(options), "path": list(path)}
+        config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path)}
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
         self._pools = [
             Pool("grpo_cli.environments.worker:load", config, workers=1, limits=limits, on_print=self._prints)
@@ -92,7 +96,7 @@ class Worlds:
         except LoadFailed as err:
             said = err.message if err.kind == "BadFunction" else f"{err.kind}: {err.message.splitlines()[0]}"
             what = said if err.kind == "BadFunction" else f"`{self.name}` cannot be imported: {said}"
-            raise RecipeError(what, place="`environment.python`") from err
+            raise RecipeError(what, place=f"`environment.{self.kind}`") from err
         except Unavailable as err:
             raise SetupError(f"environment: {err}", hint=err.hint) from err
 
@@ -110,6 +114,16 @@ class Worlds:
     def demonstrates(self) -> bool:
         """Whether the class has `demonstrate`, known once it was started."""
         return bool(self.info.get("demonstrates"))
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The schemas of its tools, known once it was started; empty where actions are no calls."""
+        return [dict(tool) for tool in self.info.get("tools", ())]
+
+    @property
+    def scores(self) -> bool:
+        """Whether it says itself what an episode is worth, known once it was started; else verifiers judge."""
+        return self.kind == "python" or bool(self.info.get("scores"))
 
     def open(self, rows: Sequence[tuple[Mapping[str, Any], int]]) -> list[tuple[World, str | Fault]]:
         """A world for each row and seed, with what `reset` said."""
@@ -134,7 +148,7 @@ class Worlds:
             if isinstance(found, Fault):
                 out.append(found)
                 continue
-            step = Step(**found)
+            step = Step(**{**found, "parts": tuple(found["parts"])})
             world.actions, world.said = (*world.actions, action), (*world.said, step.observation)
             out.append(step)
         return out

@@ -28,7 +28,8 @@ class Step:
     """What one action led to.
 
     `reward` is any finite number. `state` is equal where two situations are (left out: the observation); `milestone` names a
-    part of the task that is done now; `valid` is False for an action that means nothing here.
+    part of the task that is done now; `valid` is False for an action that means nothing here. An `observation` that is a list of
+    texts is a message for each.
     """
 
     observation: str = ""
@@ -37,9 +38,11 @@ class Step:
     state: str | None = None
     milestone: str | None = None
     valid: bool = True
+    parts: tuple[str, ...] = ()
+    """The messages that the observation is made of, where it is a list of several: results of tools."""
 
 
-_FIELDS = tuple(field.name for field in fields(Step))
+_FIELDS = tuple(field.name for field in fields(Step) if field.name != "parts")
 
 
 def read_step(value: object, where: str) -> Step:
@@ -59,13 +62,16 @@ def read_step(value: object, where: str) -> Step:
     for name in said:
         if name not in _FIELDS:
             raise BadReturn(f"{where} returned an unknown key `{name}`{did_you_mean(str(name), _FIELDS)}")
+    seen = said.get("observation")
+    parts = tuple(read_text(one, where, "an observation") for one in seen) if isinstance(seen, list) else ()
     return Step(
-        observation=read_text(said.get("observation"), where, "the observation"),
+        observation=read_text("\n".join(parts) if isinstance(seen, list) else seen, where, "the observation"),
         reward=read_number(said.get("reward", 0.0), where, "the reward"),
         done=_switch(said.get("done", False), where, "done"),
         state=_state(said.get("state"), where),
         milestone=_milestone(said.get("milestone"), where),
         valid=_switch(said.get("valid", True), where, "valid"),
+        parts=parts,
     )
 
 

@@ -7,7 +7,6 @@ actions so far; one that then says something else than before does not repeat, a
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 import random
 import sys
@@ -15,15 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from grpo_cli.environments.making import made_of
 from grpo_cli.environments.step import Step, as_json, read_number, read_step, read_text
-from grpo_verifiers.kinds.functions.find import BadFunction, find, place_of
+from grpo_verifiers.kinds.functions.find import place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
-from grpo_verifiers.names import near_or_known
 
-WORLDS = {
-    name: f"grpo_cli.environments.worlds.{name}:{name.title()}" for name in ("keydoor", "guess", "calculator")
-}
-"""The worlds that are shipped."""
 Play = tuple[int, int]
 """Which call of a run, and which episode of it."""
 
@@ -147,48 +142,9 @@ def fix_chance(seed: int, turn: int) -> None:
 
 
 def load(config: Mapping[str, Any]) -> tuple[Callable[[Ask], dict[str, Any]], dict[str, Any]]:
-    """Import the class and see that it can be made; the info tells what it has."""
+    """Import what the recipe names and see that it can be made; the info tells what it has."""
     for folder in reversed([*config["path"], os.getcwd()]):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    spec, options = config["python"], config["options"]
-    make = find(place_of_world(spec))
-    name = spec.rpartition(":")[2]
-    check(make, spec, options)
-    for method in ("reset", "step") if inspect.isclass(make) else ():
-        if not callable(getattr(make, method, None)):
-            raise BadFunction(
-                f"`{spec}` has no method `{method}`: an environment has `reset(row, seed)` and `step(action)`"
-            )
-    worker = Worker(make, name, options)
-    return worker.work, {
-        "place": place_of(make),
-        "demonstrates": hasattr(make, "demonstrate"),
-        "scores": hasattr(make, "score"),
-    }
-
-
-def place_of_world(spec: str) -> str:
-    """`module:class` of a world that is shipped (`environments:NAME`); any other spec is its own place.
-
-    Raises:
-        BadFunction: no such world.
-    """
-    room, _, name = spec.partition(":")
-    if room != "environments":
-        return spec
-    if name not in WORLDS:
-        raise BadFunction(f"unknown world `{spec}`{near_or_known(name, WORLDS)}")
-    return WORLDS[name]
-
-
-def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> None:
-    """Raises BadFunction where `environment.options` are not what it is made with."""
-    try:
-        signature = inspect.signature(make)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(**options)
-    except TypeError as err:
-        raise BadFunction(f"`{spec}` cannot be made with the options {sorted(options)}: {err}") from err
+    made = made_of(config["kind"], config["specs"], config["options"])
+    return Worker(made.make, made.name, config["options"]).work, made.as_json()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.audit import audit_golds
 from grpo_cli.data.overlong import drop_overlong
@@ -12,7 +13,7 @@ from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.tokens import prompts_of, special_tokens, tag_tokens
@@ -34,6 +35,8 @@ def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, di
         DataError, SetupError: as `load_rows` and `audit_golds`.
     """
     rows = load_rows(recipe.data, which, base, lambda said: display.note("warn", said))
+    if judge.worlds is not None:
+        rows = offered(rows, judge.worlds.tools)
     audit = audit_golds(rows, judge.verifiers, recipe.data.on_bad_gold, judge.rule)
     if audit.dropped:
         first = audit.dropped[0]
@@ -44,6 +47,24 @@ def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, di
         said = f"{which}: {len(audit.doubtful)} of {len(rows)} golds read like none"
         display.note("warn", f"{said}, first {first.place}: {first.message}")
     return Split(audit.rows, audit.golds)
+
+
+def offered(rows: list[Row], tools: list[dict[str, Any]]) -> list[Row]:
+    """The rows with the tools that an environment offers; as they are where it has none.
+
+    Raises:
+        DataError: a row has tools of its own.
+    """
+    if not tools:
+        return rows
+    for row in rows:
+        if row.tools:
+            raise DataError(
+                "this row offers tools, and so does `environment`",
+                place=row.place,
+                hint="take the column `tools` out of the rows",
+            )
+    return [replace(row, tools=tools) for row in rows]
 
 
 def takes_rows(recipe: Recipe, splits: Mapping[Which, Split]) -> Callable[[Tokenizer], None]:

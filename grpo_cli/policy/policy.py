@@ -11,7 +11,7 @@ from grpo_cli.errors import RecipeError
 from grpo_cli.policy.ban import ban, banned_ids
 from grpo_cli.policy.half import half_pays
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.policy.tokens import decode, encode, end_tokens, prompts_of, tag_tokens
+from grpo_cli.policy.tokens import decode, encode, end_tokens, prompts_of, special_tokens, tag_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -96,6 +96,10 @@ class Policy:
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts as verifiers read them: without special tokens, but with those that are tags (`<think>`)."""
         return decode(self.tokenizer, token_ids, self._tags)
+
+    def decode_whole(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
+        """Texts with all special tokens, with which some models write calls of tools."""
+        return decode(self.tokenizer, token_ids, set(special_tokens(self.tokenizer)))
 
     @cached_property
     def _tags(self) -> set[int]:

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from grpo_cli.environments.tools.form import CallForm, NoForm, call_id, learn, turn_with_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.tokens import prompts_of
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
+    from grpo_cli.policy.prompts.prompt import Prompts
 
 Role = Literal["user", "tool"]
 Render = Callable[[Sequence[Mapping[str, Any]], bool], list[int]]
 """Token ids of messages, with or without the opening of the model's turn."""
+Results = tuple[tuple[str, str], ...]
+"""What tools answered to the calls of one turn: their names, and the texts."""
 
 ANSWERS = ("ok", "<think>\nmaybe\n</think>\n\nok")
 """What the model may have said in a turn: plainly, and after a thought."""
@@ -29,10 +33,18 @@ MOST_KEPT = 4096
 class Suffixes:
     """The ids that follow a turn of the model, for one tokenizer, template and role."""
 
-    def __init__(self, render: Render, end_ids: Collection[int], role: Role, name: str) -> None:
-        """`name` is the model's, for messages."""
+    def __init__(
+        self,
+        render: Render,
+        end_ids: Collection[int],
+        role: Role,
+        name: str,
+        form: CallForm | None = None,
+    ) -> None:
+        """`name` is the model's, for messages; `form` how it writes calls, where observations are results of tools."""
         self.render, self.ends, self.role, self.name = render, frozenset(end_ids), role, name
-        self._kept: dict[str, list[int]] = {}
+        self.form = form
+        self._kept: dict[str | Results, list[int]] = {}
         closed = self._cut(self._rendered(ANSWERS[0]))
         if closed == self._cut(self._rendered("no")):
             raise self._unclosed()
@@ -46,8 +58,10 @@ class Suffixes:
         role: Role,
         name: str,
         chat: Mapping[str, object] | None = None,
+        *,
+        has_calls: bool = False,
     ) -> Suffixes:
-        """Those of a tokenizer with the options `chat` of its template.
+        """Those of a tokenizer with the options `chat` of its template; `has_calls`: a turn acts by calling tools.
 
         Raises:
             SetupError: the template cannot be continued turn by turn.
@@ -59,7 +73,8 @@ class Suffixes:
             text = prompts.chat_text(messages, opens=opens)
             return list(tokenizer(text, add_special_tokens=False).input_ids)
 
-        found = cls(render, end_ids, role, name)
+        form = call_form(prompts, name) if has_calls else None
+        found = cls(render, end_ids, role, name, form)
         found.check()
         return found
 
@@ -70,9 +85,9 @@ class Suffixes:
             SetupError: it does not.
         """
         for answer in ANSWERS:
-            self._suffix("seen", answer)
+            self._suffix("seen" if self.form is None else (("look", "seen"),), answer)
 
-    def __call__(self, observation: str, last: int) -> list[int]:
+    def __call__(self, observation: str | Results, last: int) -> list[int]:
         """The ids of an observation and of the opening of the next turn; `last` is the last token of the turn before.
 
         A turn that was cut off is closed first, with the token that the template closes turns with.
@@ -84,9 +99,9 @@ class Suffixes:
                 self._kept[observation] = found
         return found if last in self.ends else [self.closing, *found]
 
-    def _suffix(self, observation: str, answer: str) -> list[int]:
-        before = self._cut(self._rendered(answer))
-        after = self._rendered(answer, observation)
+    def _suffix(self, observation: str | Results, answer: str) -> list[int]:
+        before = self._cut(self._rendered(answer, called=observation))
+        after = self._rendered(answer, called=observation, seen=self._messages(observation))
         if after[: len(before)] != before:
             raise SetupError(
                 f"the chat template of `{self.name}` does not keep what was said before when a `{self.role}` message is"
@@ -97,21 +112,35 @@ class Suffixes:
         return after[len(before) :]
 
     def _mend(self) -> str:
+        if self.form is not None:
+            return (
+                "give a template that renders every message by itself with `model.chat_template`; TRL ships some, such as"
+                " `trl/chat_templates/qwen3_training.jinja`"
+            )
         other = "tool" if self.role == "user" else "user"
         return (
             f"try `environment.role: {other}`, a template option that keeps thoughts, or a template that renders every"
             " message by itself"
         )
 
-    def _rendered(self, answer: str, observation: str | None = None) -> list[int]:
-        messages: list[dict[str, Any]] = [
-            {"role": "user", "content": "go"},
-            {"role": "assistant", "content": answer},
+    def _messages(self, observation: str | Results) -> list[dict[str, Any]]:
+        if isinstance(observation, str):
+            return [{"role": self.role, "content": observation}]
+        return [
+            {"role": self.role, "name": name, "content": text, "tool_call_id": call_id(i)}
+            for i, (name, text) in enumerate(observation)
         ]
-        if observation is not None:
-            messages.append({"role": self.role, "content": observation})
+
+    def _rendered(
+        self, answer: str, called: str | Results = "", seen: Sequence[dict[str, Any]] = ()
+    ) -> list[int]:
+        """A turn that says `answer`, and calls tools where `called` holds their results, with what it then saw."""
+        turn: dict[str, Any] = {"role": "assistant", "content": answer}
+        if self.form is not None and not isinstance(called, str):
+            turn = turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
+        messages = [{"role": "user", "content": "go"}, turn, *seen]
         try:
-            return self.render(messages, observation is not None)
+            return self.render(messages, bool(seen))
         except Exception as err:  # a template may raise whatever its author wrote
             said = " ".join(str(err).split())[:200]
             raise SetupError(
@@ -133,3 +162,22 @@ class Suffixes:
             place="`environment`",
             hint="set `eos_token` of its tokenizer to the token that the template closes a turn with",
         )
+
+
+def call_form(prompts: Prompts, name: str) -> CallForm:
+    """How the chat template of the model `name` writes calls of tools.
+
+    Raises:
+        SetupError: it writes none.
+    """
+    chat = prompts.chat
+    try:
+        if chat is None:
+            raise NoForm("there is none")
+        return learn(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
+    except NoForm as err:
+        raise SetupError(
+            f"the chat template of `{name}` does not say how tools are called: {err}",
+            place="`environment`",
+            hint="take a model that was trained to call tools, or give its template with `model.chat_template`",
+        ) from err

@@ -60,8 +60,9 @@ def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
 def worlds_of(spec: Environment, base: Path | None) -> Worlds:
     """The worlds that a recipe's `environment` describes, not started."""
     return Worlds(
-        spec.python,
+        spec.named,
         spec.options,
+        kind=spec.kind,
         path=[] if base is None else [str(base)],
         timeout_s=spec.timeout_s,
         memory_mb=spec.memory_mb,
@@ -118,6 +119,7 @@ class Judge:
         """
         if self.worlds is not None:
             self.worlds.start()
+            self._need_outcome(self.worlds)
         for name, verifier in self.verifiers.items():
             try:
                 verifier.start()
@@ -125,6 +127,17 @@ class Judge:
                 raise RecipeError(str(err), place=f"`verify.{name}`") from err
             except Unavailable as err:
                 raise SetupError(f"verifier `{name}`: {err}", hint=err.hint) from err
+
+    def _need_outcome(self, worlds: Worlds) -> None:
+        if worlds.scores:
+            return
+        for name, spec in self.specs.items():
+            if spec.kind == "environment":
+                raise RecipeError(
+                    f"`{worlds.name}` says nothing of how good an episode is: it has no `get_reward`",
+                    place=f"`verify.{name}`",
+                    hint="add `get_reward()` to it, or a verifier for the answer under `verify`",
+                )
 
     def sandboxes(self) -> dict[str, dict[str, Any]]:
         """What the sandbox of each started verifier enforces here (tier, self-test, warnings), by verifier."""

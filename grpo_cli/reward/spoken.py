@@ -1,4 +1,4 @@
-"""What a verifier reads of a completion: its text, or of an episode the transcript of its turns."""
+"""What a verifier reads of a completion: its text, or of an episode the transcript of its turns, or the answer it came to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Decode = Callable[[list[list[int]]], list[str]]
 def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
     """The text of each."""
     plain = iter(decode([c.token_ids for c in completions if c.episode is None]))
-    return [next(plain) if c.episode is None else c.episode.transcript for c in completions]
+    return [next(plain) if c.episode is None else c.episode.judged for c in completions]
 
 
 def judge_spoken(

@@ -54,6 +54,13 @@ class Episode:
     """Why there is no verdict, in one line."""
     reason: str = ""
     """The same as a short stable code."""
+    answer: str | None = None
+    """What is judged of an episode with tools: the turn that called none. None is the whole transcript."""
+
+    @property
+    def judged(self) -> str:
+        """What verifiers read of it."""
+        return self.transcript if self.answer is None else self.answer
 
     @property
     def spoken(self) -> int:

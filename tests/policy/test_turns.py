@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trl
 from transformers import PreTrainedTokenizerFast
 
 from grpo_cli.errors import SetupError
@@ -88,3 +91,41 @@ def test_a_template_without_an_end_of_turn_is_refused() -> None:
 def test_an_end_token_that_stands_before_the_answer_is_no_end_of_turn() -> None:
     with pytest.raises(SetupError, match="closes a turn with no token"):
         suffixes("{%- for m in messages -%}<|end|><|{{ m.role }}|>{{ m.content }}{% endfor -%}")
+
+
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("qwen3_training", "<|im_end|>"),
+        ("qwen3_6", "<|im_end|>"),
+        ("qwen2_5", "<|im_end|>"),
+        ("llama3_1", "<|eot_id|>"),
+    ],
+)
+def test_results_of_tools_stand_where_trl_puts_them(name: str, ends: str) -> None:
+    inner = byte_level()
+    inner.add_special_tokens([ends])
+    template = (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
+    made: Any = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token=ends, bos_token="<|user|>", chat_template=template
+    )
+    found = Suffixes.of(made, [made.eos_token_id], "tool", name, has_calls=True)
+    results = [("add", "5"), ("look", "at 3")][: 1 if name == "llama3_1" else 2]
+    theirs = SimpleNamespace(
+        _is_vlm=False,
+        processing_class=made,
+        _tokenizer=made,
+        chat_template=template,
+        chat_template_kwargs={},
+    )
+    messages = [{"role": "tool", "name": tool, "content": text} for tool, text in results]
+    wanted = trl.GRPOTrainer._get_tool_suffix_ids(theirs, messages)  # type: ignore[arg-type]
+    assert found(tuple(results), made.eos_token_id) == wanted
+    assert "at 3" in made.decode(wanted) or len(results) == 1
+
+
+def test_a_template_that_shows_no_calls_is_refused_with_the_mend() -> None:
+    made = byte_tokenizer()
+    with pytest.raises(SetupError, match="does not say how tools are called: it leaves the calls") as told:
+        Suffixes.of(made, [made.eos_token_id], "tool", "builtin:tiny", has_calls=True)
+    assert "model.chat_template" in str(told.value.hint)

@@ -8,10 +8,12 @@ from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
+from grpo_cli.environments.tools.calls import as_action
 from grpo_cli.errors import DataError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.tokens import PromptMaker
-from grpo_cli.policy.turns import Suffixes
+from grpo_cli.jobs.rows import offered
+from grpo_cli.policy.turns import Suffixes, call_form
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
@@ -32,6 +34,8 @@ def _check(
     try:
         suffixes = _suffixes(maker, world, recipe.model.path)
         worlds.start()
+        if worlds.tools:
+            maker.prompts.text(offered([rows[0]], worlds.tools)[0])
         seen = _tried(worlds, rows[0])
     except UserError as err:
         return failed("episodes", err)
@@ -40,6 +44,10 @@ def _check(
     between = max((len(suffixes(text, suffixes.closing)) for text in seen), default=0)
     budget = recipe.sample.max_tokens
     data = {"max_turns": world.max_turns, "between": between, "budget": budget}
+    if worlds.tools:
+        names = ", ".join(str(tool["function"]["name"]) for tool in worlds.tools)
+        said = f"episodes of at most {world.max_turns} turns with the tools {names}; `sample.max_tokens` {budget:,} ends them"
+        return CheckFinding("episodes", Level.OK, said, data=data)
     turns = (
         f"episodes of at most {world.max_turns} turns, {between} tokens between two as tried on the first row"
     )
@@ -62,7 +70,8 @@ def _suffixes(maker: PromptMaker, world: Environment, name: str) -> Suffixes:
     def render(messages: Sequence[Mapping[str, Any]], opens: bool) -> list[int]:
         return maker.encodes.ids([maker.prompts.chat_text(messages, opens=opens)], True)[0]
 
-    found = Suffixes(render, ends, world.role, name)
+    form = call_form(maker.prompts, name) if world.has_calls else None
+    found = Suffixes(render, ends, world.speaks_as, name, form)
     found.check()
     return found
 
@@ -76,6 +85,7 @@ def _tried(worlds: Worlds, row: Row) -> list[str]:
     ((world, begun),) = worlds.open([(row.fields, 0)])
     if isinstance(begun, Fault):
         raise DataError(begun.text, place=row.place, hint="mend the row, or the environment's `reset`")
-    action = worlds.demonstrate([world])[0] if worlds.demonstrates else ""
+    nothing = as_action([]) if worlds.tools else ""
+    action = worlds.demonstrate([world])[0] if worlds.demonstrates else nothing
     step = worlds.step([(world, action)])[0] if isinstance(action, str) else action
     return [] if isinstance(step, Fault) else [step.observation]

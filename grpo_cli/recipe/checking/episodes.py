@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path
+from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -32,11 +33,7 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
                     at_key=True,
                 )
         return
-    if not all(world.python.rpartition(":")[::2]):
-        yield RecipeFinding(
-            ("environment", "python"),
-            f"`{world.python}` is not `FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
-        )
+    yield from _what(world, recipe, said)
     if world.history == "last":
         yield RecipeFinding(
             ("environment", "history"),
@@ -56,6 +53,38 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
             "leave it out",
         )
     yield from _generation(recipe)
+
+
+def _what(world: Environment, recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+    """What the world is made of."""
+    given = [key for key in ("python", "tools", "trl") if getattr(world, key) is not None]
+    if len(given) != 1:
+        yield RecipeFinding(
+            ("environment",),
+            f"`environment` has {' and '.join(f'`{key}`' for key in given) or 'no world'}",
+            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]` and `trl: FILE.py:CLASS`",
+        )
+        return
+    forms = {
+        "python": "`FILE.py:CLASS`, `MODULE:CLASS` or `environments:NAME`",
+        "trl": "`FILE.py:CLASS` or `MODULE:CLASS`",
+        "tools": "`FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`",
+    }
+    for name in world.named:
+        if not all(name.rpartition(":")[::2]) and (world.kind, name) != ("tools", "python"):
+            yield RecipeFinding(("environment", world.kind), f"`{name}` is not {forms[world.kind]}")
+    if world.has_calls and said(("environment", "role")) and world.role != "tool":
+        yield RecipeFinding(
+            ("environment", "role"),
+            f"results of tools have the role `tool`, not `{world.role}`",
+            "leave `role` out",
+        )
+    if world.kind == "tools" and all(one.kind == "environment" for one in recipe.verify.values()):
+        yield RecipeFinding(
+            ("environment", "tools"),
+            "functions say nothing of how good an answer is, and there is no verifier",
+            "add one under `verify`: it judges the turn in which the model calls no tool",
+        )
 
 
 def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:

@@ -166,4 +166,6 @@ def _with_outcome(data: dict[str, Any]) -> dict[str, Any]:
         return data
     if any(isinstance(one, dict) and one.get("kind") == "environment" for one in verify.values()):
         return data
+    if verify and ("tools" in data["environment"] or "trl" in data["environment"]):
+        return data  # the answer is judged
     return data | {"verify": verify | {"environment": {"kind": "environment"}}}

@@ -20,6 +20,8 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
         out["model"] = {"path": out["model"]}
     if isinstance(out.get("environment"), str):
         out["environment"] = {"python": out["environment"]}
+    elif isinstance(out.get("environment"), dict) and isinstance(out["environment"].get("tools"), str):
+        out["environment"] = out["environment"] | {"tools": [out["environment"]["tools"]]}
     if isinstance(out.get("data"), dict):
         rows = out["data"] = dict(out["data"])
         for key in ("train", "eval"):

@@ -29,7 +29,7 @@ def demonstrations(
     """
     if not worlds.demonstrates:
         raise RecipeError(
-            f"`{spec.python}` has no method `demonstrate`, which says an action that may be taken now",
+            f"`{worlds.name}` has no method `demonstrate`, which says an action that may be taken now",
             place="`warmup`",
             hint="add it, or say `warmup.demonstration` over columns of the rows",
         )

@@ -15,9 +15,11 @@ from itertools import count
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
+from grpo_cli.environments.step import Step
+from grpo_cli.environments.tools.calls import as_action, read_calls
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.turns import Suffixes
+from grpo_cli.policy.turns import Results, Suffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import Completion, Engine, Keep, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
@@ -86,6 +88,32 @@ class Episodes:
                 for s, (world, _) in enumerate(mine)
             ]
         return Play(self, rows, running, first)
+
+    def acts_of(self, turns: Sequence[Sequence[int]]) -> list[Act]:
+        """What turns of the model, as token ids, say and do."""
+        texts, form = self.policy.decode(turns), self.suffixes.form
+        if form is None:
+            return [Act(text, text) for text in texts]
+        found = [read_calls(whole, form) for whole in self.policy.decode_whole(turns)]
+        return [
+            Act(text, as_action(calls), tuple(call.name or "tool" for call in calls))
+            for text, calls in zip(texts, found, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A turn of the model: its text, the action that the environment is handed, and the names of the tools it calls."""
+
+    text: str
+    action: str
+    calls: tuple[str, ...] = ()
+
+    def answered(self, step: Step) -> str | Results:
+        """What the model then sees."""
+        if not self.calls:
+            return step.observation
+        return tuple(zip(self.calls, step.parts, strict=True))
 
 
 @dataclass(slots=True)
@@ -181,21 +209,21 @@ class Play:
 
     def _act(self, spoken: Sequence[LiveEpisode], turn: int, budget: int) -> None:
         """What the environment makes of the newest turn of each; a turn that the budget cut off is not shown to it."""
-        texts = self.of.policy.decode([e.ids[e.turns[-1].start :] for e in spoken])
-        acting = [(e, text) for e, text in zip(spoken, texts, strict=True) if not e.is_over]
-        for episode, text in zip(spoken, texts, strict=True):
-            episode.note(text)
+        acts = self.of.acts_of([e.ids[e.turns[-1].start :] for e in spoken])
+        acting = [(e, act) for e, act in zip(spoken, acts, strict=True) if not e.is_over]
+        for episode, act in zip(spoken, acts, strict=True):
+            episode.note(act.text)
         with self.of.timed():
-            steps = self.of.worlds.step([(e.world, text) for e, text in acting])
-        for (episode, text), step in zip(acting, steps, strict=True):
+            steps = self.of.worlds.step([(e.world, act.action) for e, act in acting])
+        for (episode, act), step in zip(acting, steps, strict=True):
             if isinstance(step, Fault):
                 episode.fail(step)
                 continue
-            episode.note(text, step, self.of.spec.invalid_penalty)
+            episode.note(act.text, step, self.of.spec.invalid_penalty)
             if step.done or turn + 1 == self.of.spec.max_turns:
                 episode.is_over = True
                 continue
-            suffix = self.of.suffixes(step.observation, episode.ids[-1])
+            suffix = self.of.suffixes(act.answered(step), episode.ids[-1])
             if len(episode.ids) + len(suffix) + 1 > budget:
                 episode.cut()
             else:
@@ -208,8 +236,8 @@ class Play:
         scores: dict[tuple[int, int], float | Fault | None] = {
             episode.place: score for episode, score in zip(whole, found, strict=True)
         }
-        penalty = self.of.spec.invalid_penalty
-        return [e.completion(scores.get(e.place, e.fault), penalty) for e in self.running]
+        penalty, calls = self.of.spec.invalid_penalty, self.of.spec.has_calls
+        return [e.completion(scores.get(e.place, e.fault), penalty, has_calls=calls) for e in self.running]
 
 
 def suffixes_of(spec: Environment, policy: Policy) -> Suffixes:
@@ -219,7 +247,9 @@ def suffixes_of(spec: Environment, policy: Policy) -> Suffixes:
         SetupError: its chat template does not go on turn by turn.
     """
     name = str(getattr(policy.model, "name_or_path", "")) or "the model"
-    return Suffixes.of(policy.tokenizer, policy.end_ids, spec.role, name, policy.chat)
+    return Suffixes.of(
+        policy.tokenizer, policy.end_ids, spec.speaks_as, name, policy.chat, has_calls=spec.has_calls
+    )
 
 
 def with_engine(engine: Engine) -> Speak:

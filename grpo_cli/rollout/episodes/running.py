@@ -72,15 +72,20 @@ class LiveEpisode:
             self.seen = step.observation if step.state is None else step.state
         self.turns[-1] = turn
 
-    def completion(self, score: float | Fault | None, penalty: float) -> Completion:
-        """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off."""
+    def completion(
+        self, score: float | Fault | None, penalty: float, *, has_calls: bool = False
+    ) -> Completion:
+        """The whole of it; `score` is the environment's, of which each invalid action takes `penalty` off. With `has_calls` the
+        turn without a call is the answer, and an episode that came to none has an empty one."""
         outcome, reason, problem = None, "no_score", "the environment's `score` is None: no verdict"
         if isinstance(score, Fault):
             reason, problem = score.reason, score.text
         elif score is not None:
             invalid = sum(not turn.valid for turn in self.turns)
             outcome, reason, problem = score - penalty * invalid, "", ""
-        record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason)
+        last = self.turns[-1] if self.turns else None
+        answer = (last.text if last and last.done else "") if has_calls else None
+        record = Episode(tuple(self.turns), outcome, self.is_cut, problem, reason, answer)
         return Completion(self.ids, self.logps, "length" if self.is_cut else "stop", episode=record)
 
 

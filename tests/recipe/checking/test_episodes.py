@@ -40,6 +40,39 @@ def test_a_verifier_beside_it_is_added_to_the_outcome_and_its_weight_may_be_said
     assert recipe.verify["outcome"].weight == 2
 
 
+TOOLS = BASE.replace("environment: env.py:Grid", "environment: {tools: [a.py:add, python]}\nverify: math")
+
+
+def test_tools_have_their_answer_judged_and_no_outcome_of_their_own(tmp_path: Path) -> None:
+    recipe = read(tmp_path, text=TOOLS.replace("verify: math", "verify: {math: }"))
+    assert recipe.environment is not None
+    assert (recipe.environment.kind, recipe.environment.speaks_as) == ("tools", "tool")
+    assert list(recipe.verify) == ["math"]
+    lone = read(tmp_path, text=BASE.replace("env.py:Grid", "{tools: a.py:add}") + "verify: {math: }\n")
+    assert lone.environment is not None
+    assert lone.environment.named == ("a.py:add",)
+    trl = read(tmp_path, text=BASE.replace("env.py:Grid", "{trl: a.py:Game}"))
+    assert list(trl.verify) == ["environment"]
+
+
+@pytest.mark.parametrize(
+    ("world", "part"),
+    [
+        ("{tools: [a.py:add]}", "functions say nothing of how good an answer is"),
+        ("{tools: [add], max_turns: 3}", "`add` is not `FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`"),
+        ("{trl: Game}", "`Game` is not `FILE.py:CLASS` or `MODULE:CLASS`"),
+        ("{trl: a.py:Game, role: user}", "results of tools have the role `tool`"),
+        ("{trl: a.py:Game, python: a.py:Grid}", "`environment` has `python` and `trl`"),
+        ("{max_turns: 3}", "`environment` has no world"),
+        ("{tools: []}", "must not be empty"),
+    ],
+)
+def test_what_a_world_cannot_be_made_of_is_told(tmp_path: Path, world: str, part: str) -> None:
+    with pytest.raises(RecipeError) as told:
+        read(tmp_path, text=BASE.replace("env.py:Grid", world))
+    assert part in str(told.value)
+
+
 def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="`verify` is missing"):
         read(tmp_path, text=BASE.replace("environment: env.py:Grid\n", ""))

@@ -75,6 +75,7 @@ class Numbers:
 
 class Sevens:
     ends = frozenset([END])
+    form = None
 
     def __call__(self, observation: str, last: int) -> list[int]:
         return [7, 7] if last == END else [END, 7, 7]

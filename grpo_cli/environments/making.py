@@ -1,0 +1,143 @@
+"""What environments of a recipe are made of: a class of the protocol, functions as tools, or a class of TRL's. Each becomes
+an object with `reset` and `step`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpo_verifiers.kinds.functions.find import BadFunction, find, place_of
+from grpo_verifiers.names import near_or_known
+from grpo_verifiers.verifier import Unavailable
+
+Kind = Literal["python", "tools", "trl"]
+WORLDS = {
+    name: f"grpo_cli.environments.worlds.{name}:{name.title()}" for name in ("keydoor", "guess", "calculator")
+}
+"""The worlds that are shipped."""
+PYTHON = "python"
+"""The tool that is shipped: code in the sandbox."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """How an environment is made, under which name messages speak of it, and what it can."""
+
+    make: Callable[..., Any]
+    name: str
+    place: str
+    scores: bool
+    demonstrates: bool = False
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the way out of a worker."""
+        return {
+            "place": self.place,
+            "scores": self.scores,
+            "demonstrates": self.demonstrates,
+            "tools": [dict(tool) for tool in self.tools],
+        }
+
+
+def made_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+    """Import what a recipe names.
+
+    Raises:
+        BadFunction: it is not there, or not what it has to be; and whatever an import raises.
+    """
+    makers: dict[Kind, Callable[[Sequence[str], Mapping[str, Any]], Made]] = {
+        "python": _of_class,
+        "tools": _of_functions,
+        "trl": _of_trl,
+    }
+    return makers[kind](specs, options)
+
+
+def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+    (spec,) = specs
+    make = find(place_of_world(spec))
+    check(make, spec, options)
+    for method in ("reset", "step") if inspect.isclass(make) else ():
+        if not callable(getattr(make, method, None)):
+            raise BadFunction(
+                f"`{spec}` has no method `{method}`: an environment has `reset(row, seed)` and `step(action)`"
+            )
+    return Made(
+        make, spec.rpartition(":")[2], place_of(make), hasattr(make, "score"), hasattr(make, "demonstrate")
+    )
+
+
+def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+    from grpo_cli.environments.tools.world import ToolWorld, tools_of
+
+    if options:
+        raise BadFunction("`environment.options` are for a class: functions are called as they are")
+    functions = [_python_tool() if spec == PYTHON else find(spec) for spec in specs]
+    tools = tools_of(functions)
+    return Made(
+        lambda: ToolWorld(tools), ", ".join(tools), place_of(functions[0]), False, tools=_schemas(tools)
+    )
+
+
+def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+    from grpo_cli.environments.tools.world import ToolWorld, methods_of, tools_of
+
+    (spec,) = specs
+    factory = find(spec)
+    check(factory, spec, options)
+
+    def make(**given: Any) -> ToolWorld:
+        inner = factory(**given)
+        return ToolWorld(tools_of(methods_of(inner, spec)), inner)
+
+    first = make(**options)
+    return Made(
+        make,
+        spec.rpartition(":")[2],
+        place_of(factory),
+        callable(getattr(first.inner, "get_reward", None)),
+        tools=_schemas(first.tools),
+    )
+
+
+def _python_tool() -> Callable[..., Any]:
+    from grpo_cli.environments.tools.python_code import python, start
+
+    try:
+        start()
+    except Unavailable as err:
+        raise BadFunction(f"the tool `{PYTHON}` cannot run here: {err}; {err.hint}") from err
+    return python
+
+
+def _schemas(tools: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [tool.schema for tool in tools.values()]
+
+
+def place_of_world(spec: str) -> str:
+    """`module:class` of a world that is shipped (`environments:NAME`); any other spec is its own place.
+
+    Raises:
+        BadFunction: no such world.
+    """
+    room, _, name = spec.partition(":")
+    if room != "environments":
+        return spec
+    if name not in WORLDS:
+        raise BadFunction(f"unknown world `{spec}`{near_or_known(name, WORLDS)}")
+    return WORLDS[name]
+
+
+def check(make: Callable[..., Any], spec: str, options: Mapping[str, Any]) -> None:
+    """Raises BadFunction where `environment.options` are not what it is made with."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**options)
+    except TypeError as err:
+        raise BadFunction(f"`{spec}` cannot be made with the options {sorted(options)}: {err}") from err
