@@ -21,12 +21,13 @@ _BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
-    r"[,.;:\-–—(]*(?:or|vs\.?|versus|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{or\}|\\lor|\\vee)"
+    r"[,.;:\-–—(]*(?:or|ou|oder|oppure|或者?|или|または|또는|vs\.?|versus|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{(?:or|ou|oder|o)\}|\\lor|\\vee)"
     r"(?:[,:\-–—]|else|maybe|possibly|perhaps|even|alternatively|otherwise|it'?s|itis|it(?:could|can|may|might)be)*(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
     re.I,
 )
 _AND = re.compile(
-    r"(?:,|;|and|&|,and|;and|\\text\{and\}|\\text\{,?and\}|\\land),?(?:[a-zA-Z](?:_\{?\w\}?)?=)?", re.I
+    r"(?:,|;|and|&|,and|;and|et|und|y|和|и|と|\\text\{(?:and|et|und|y)\}|\\text\{,?and\}|\\land),?(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
+    re.I,
 )
 _OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.equations import same_relations
+from grpo_verifiers.maths.comparing.forms.builders import written_out_set
 from grpo_verifiers.maths.comparing.forms.residues import same_residues
 from grpo_verifiers.maths.comparing.forms.solutions import same_solutions
 from grpo_verifiers.maths.comparing.forms.vectors import as_vector
@@ -52,6 +53,8 @@ def start_trial(options: MathOptions) -> ComparisonTrial:
 
 def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     gold, answer = spread(gold), spread(answer)
+    if gold[0] != answer[0]:
+        gold, answer = written_out_set(gold), written_out_set(answer)
     g, a = gold[0], answer[0]
     if g == "congruence" or a == "congruence":
         return same_residues(gold, answer)

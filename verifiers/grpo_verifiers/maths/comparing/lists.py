@@ -127,7 +127,14 @@ def in_order(
     gold: list[Node] | tuple[Node, ...], answer: list[Node] | tuple[Node, ...], trial: ComparisonTrial
 ) -> bool:
     """Item by item."""
-    return len(gold) == len(answer) and all(trial.same(g, a) for g, a in zip(gold, answer, strict=True))
+    return len(gold) == len(answer) and all(
+        same_member(g, a, trial) for g, a in zip(gold, answer, strict=True)
+    )
+
+
+def same_member(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    """Two members of a list, tuple or set: there the set of 1 is not 1, though an answer may be written as either."""
+    return (gold[0] == "set") == (answer[0] == "set") and trial.same(gold, answer)
 
 
 def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bool:
@@ -147,7 +154,7 @@ def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> b
     if len(gold) > MOST_MATCHED:
         gold = sorted(gold, key=_place)
         answer = sorted(answer, key=_place)
-        return all(trial.same(g, a) for g, a in zip(gold, answer, strict=True))
+        return all(same_member(g, a, trial) for g, a in zip(gold, answer, strict=True))
     return _matched(gold, answer, trial)
 
 
@@ -166,7 +173,7 @@ def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bo
         best = None
         for j, a in enumerate(left):
             mark = len(trial.pending)
-            if trial.same(g, a):
+            if same_member(g, a, trial):
                 proved = len(trial.pending) == mark
                 if proved or best is None:
                     best = j
@@ -187,7 +194,7 @@ def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
         return list(dict.fromkeys(items))
     quiet = ComparisonTrial(trial.options, trial.compare, trial.log10)
     for item in items:
-        if not any(item == other or (quiet.same(other, item) and not quiet.pending) for other in out):
+        if not any(item == other or (same_member(other, item, quiet) and not quiet.pending) for other in out):
             out.append(item)
         quiet.pending.clear()
     return out

@@ -19,6 +19,7 @@ from grpo_verifiers.maths.comparing.forms.vectors import as_vector
 from grpo_verifiers.maths.comparing.golds import MathGold
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
+from grpo_verifiers.maths.reading.forms.labels import labels_differ
 from grpo_verifiers.maths.reading.forms.letters import repeated_capitals, written_capitals
 from grpo_verifiers.maths.reading.lexer import TooBig
 from grpo_verifiers.maths.reading.tree import Node
@@ -85,6 +86,8 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
     if letters:
         written = answer.capitals or written_capitals(answer.tree)
         return Match(True, "equal:string") if written == letters else _UNEQUAL
+    if wanted.parts or answer.parts:
+        return _parts(wanted, answer, options)
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -93,7 +96,32 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
                 return Match(False, "placeholder")
             return Match(False, "hedge" if is_hedge(answer.words) else "words")
         return Match(False, "too_big" if "too" in answer.fault else "unread")
+    if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
+        return Match(False, "unread")
     return _trees(wanted, answer, options)
+
+
+_NO_LETTER = MathGold((), ())
+
+
+def _parts(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    """Part for part; a list that names no parts gives them in its order."""
+    first, second = _part_answers(wanted), _part_answers(answer)
+    if len(first) != len(second):
+        return Match(False, "unread" if not first or not second else "unequal")
+    found = [_against(_NO_LETTER, w, a, options) for w, a in zip(first, second, strict=True)]
+    apart = next((m for m in found if m.equal is False), None)
+    if apart is not None:
+        return apart
+    pending = tuple(pair for m in found for pair in m.pending)
+    return Match(None, "open", pending) if pending else found[-1]
+
+
+def _part_answers(answer: Answer) -> tuple[Answer, ...]:
+    if answer.parts or answer.tree is None or answer.tree[0] not in ("list", "tuple"):
+        return answer.parts
+    items = answer.tree[2] if answer.tree[0] == "list" else answer.tree[3]
+    return tuple(Answer(repr(item), repr(item), item) for item in items)
 
 
 def _capitals(wanted: Answer, answer: Answer) -> Match:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from grpo_verifiers.maths.comparing.exact import Undefined
 from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
-from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, number, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, number, replaced, symbols
 
 INFINITY = float("inf")
 
@@ -238,7 +238,7 @@ def _solve_linear(left: Node, op: str, right: Node, name: str) -> tuple[str, Nod
     values: list[Fraction] = []
     for at in (0, 1, 2, 7):
         try:
-            value = value_of(_put(difference, name, number(at)))
+            value = value_of(replaced(difference, ("s", name), number(at)))
         except Undefined:
             value = None
         if value is None:
@@ -248,18 +248,6 @@ def _solve_linear(left: Node, op: str, right: Node, name: str) -> tuple[str, Nod
     if slope == 0 or values[2] != values[0] + 2 * slope or values[3] != values[0] + 7 * slope:
         raise NotReal("not linear")
     return (op if slope > 0 else _FLIPPED[op]), number(-values[0] / slope)
-
-
-def _put(node: Node, name: str, value: Node) -> Node:
-    if node[0] == "s":
-        return value if node[1] == name else node
-    if node[0] in ("n", "c"):
-        return node
-    return tuple(
-        _put(part, name, value) if isinstance(part, tuple) and part and isinstance(part[0], str)
-        else tuple(_put(p, name, value) for p in part) if isinstance(part, tuple) else part
-        for part in node
-    )  # fmt: skip
 
 
 def same_sets(gold: RealSet, answer: RealSet, trial: ComparisonTrial) -> bool:

@@ -7,7 +7,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from grpo_verifiers.maths.reading.forms.compounds import read_compound
+from grpo_verifiers.maths.reading.forms.labels import label_of
 from grpo_verifiers.maths.reading.forms.letters import capitals_of
+from grpo_verifiers.maths.reading.forms.parts import split_parts
 from grpo_verifiers.maths.reading.forms.ranges import read_half, read_range
 from grpo_verifiers.maths.reading.forms.residues import MARKS, read_residues
 from grpo_verifiers.maths.reading.forms.rewriting import rewrite
@@ -29,6 +31,10 @@ class Answer(NamedTuple):
     fault: str = ""
     capitals: str = ""
     """Two capitals or more and nothing else: a sequence, whose order counts."""
+    label: tuple[str, ...] = ()
+    """Words that named the value and are not in the tree."""
+    parts: tuple[Answer, ...] = ()
+    """The answers to the parts of a question, in their order, where they are labelled."""
 
 
 _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
@@ -224,6 +230,9 @@ def _read(text: str) -> Answer:
         return Answer(clean, clean, None, plain(clean), None, str(err))
     shown = canonical(tokens)
     words = _words(clean, tokens)
+    parts = _parts(clean)
+    if parts:
+        return Answer(clean, shown, None, words or plain(clean), parts=parts)
     tree, fault = _tree(tokens)
     form = _form(clean, tokens, words, tree)
     tree = tree if form is None else form
@@ -243,7 +252,17 @@ def _read(text: str) -> Answer:
         and number_of(plain_words(words).split()) is None
     ):
         words = words if words else ""
-    return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean))
+    label = label_of(tokens) if words and tree is not None else ()
+    return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean), label)
+
+
+def _parts(clean: str) -> tuple[Answer, ...]:
+    """The answers behind `(a)`, `(b)` and so on; none if one of them says nothing that can be compared."""
+    texts = split_parts(clean) if ")" in clean and clean[:1] in "(\\abi12pP" else None
+    if texts is None:
+        return ()
+    read_parts = tuple(map(read_answer, texts))
+    return read_parts if all(part.tree is not None or part.words for part in read_parts) else ()
 
 
 def _respelt(clean: str) -> str:

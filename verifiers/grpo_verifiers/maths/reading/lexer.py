@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.forms.foreign import words_of
+from grpo_verifiers.maths.reading.forms.foreign import JOINING, LETTER_JOINING, words_of
 from grpo_verifiers.maths.reading.spelling import tidy_numbers
 from grpo_verifiers.maths.reading.units import LETTERS, SHORT
 from grpo_verifiers.maths.reading.vocabulary import (
@@ -267,9 +267,12 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     argument, pos = _argument(text, pos)
     if name in HIDDEN_MACROS:
         return pos
+    bare = argument.strip()
+    if bare in LETTER_JOINING and argument == f" {bare} " and name in TEXT_MACROS and text[pos:].strip():
+        out.append(Token("w", LETTER_JOINING[bare], True))
+        return pos
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()
-    bare = argument.strip()
     if name in BASIS_MACROS and bare.lstrip("\\") in _BASIS:
         out.append(Token("s", _BASIS[bare.lstrip("\\")], spaced))
         return pos
@@ -374,7 +377,7 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         out.append(_letter(run, previous, spaced, upright))
         return
     if upright:
-        out.append(Token("w", run, spaced))
+        out.append(Token("w", JOINING.get(run, run), spaced))
         return
     after_value = previous is not None and (
         previous.kind == "n"

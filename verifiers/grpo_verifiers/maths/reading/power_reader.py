@@ -86,6 +86,14 @@ class PowerReader(AtomReader):
         ):
             self.at += 3 if braced else 1
             return ("matrix", tuple(zip(*node[1], strict=True)))
+        if (
+            node[0] == "tuple"
+            and node[1] in ("(", "[", "<")
+            and inner.value in ("T", "top", "intercal")
+            and (not braced or after.value == "}")
+        ):
+            self.at += 3 if braced else 1
+            return ("matrix", tuple((item,) for item in node[3]))
         exponent = self._script()
         return ("^", node, exponent)
 

@@ -10,7 +10,7 @@ import re
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP
 from grpo_verifiers.maths.reading.grouping import GroupReader
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable
-from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, symbols, with_symbol
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
 from grpo_verifiers.maths.reading.words import HEDGES
 
@@ -234,7 +234,7 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     if not is_range or last[1][0] not in ("s", "c"):
         return items
     if last[1] == ("c", "i"):
-        items = [with_symbol(item, ("c", "i"), "i") for item in items]
+        items = [replaced(item, ("c", "i"), ("s", "i")) for item in items]
     name = items[-1][1][1]
     if all(name in symbols(item) for item in items[:-1]):
         return [rename(item, {name: WHOLE}) for item in items[:-1]]

@@ -6,7 +6,7 @@ from grpo_verifiers.maths.reading.cursor import END
 from grpo_verifiers.maths.reading.lexer import Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.numerals import marked
 from grpo_verifiers.maths.reading.power_reader import PowerReader
-from grpo_verifiers.maths.reading.tree import Node, add, mul
+from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, symbols
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
 from grpo_verifiers.maths.reading.words import NUMBER_WORDS
 
@@ -61,6 +61,12 @@ class ScalarReader(PowerReader):
                     self.at -= 1
                     return left
                 left = ("/", left, self.signed_power())
+            elif token.kind == "c" and value == "oplus":
+                self.at += 1
+                right = self.signed_power()
+                if left[0] not in ("all", "*") or right[0] != "all" or symbols(left) or contains(left, {"n"}):
+                    raise Unreadable("a sum of other things than groups")
+                left = mul(left, right)  # of finitely many groups the sum is the product
             elif self._starts_factor(token):
                 if token.kind == "n":
                     before = self.tokens[self.at - 1]

@@ -110,20 +110,20 @@ def rename(node: Node, names: dict[str, str]) -> Node:
     return tuple(_renamed(entry, names) for entry in node)
 
 
-def with_symbol(node: Node, old: Node, name: str) -> Node:
-    """The node with a leaf turned into a symbol: the imaginary unit that was an index."""
-    if node == old:
-        return ("s", name)
+def replaced(node: Node, leaf: Node, new: Node) -> Node:
+    """The node with every such leaf (a symbol, a constant) replaced."""
+    if node == leaf:
+        return new
     if node[0] in ("n", "s", "c", "inf"):
         return node
-    return tuple(_with_symbol(entry, old, name) for entry in node)
+    return tuple(_replaced(entry, leaf, new) for entry in node)
 
 
-def _with_symbol(entry: object, old: Node, name: str) -> Any:
+def _replaced(entry: object, leaf: Node, new: Node) -> Any:
     if isinstance(entry, tuple) and entry:
         if isinstance(entry[0], str):
-            return with_symbol(entry, old, name)
-        return tuple(_with_symbol(part, old, name) for part in entry)
+            return replaced(entry, leaf, new)
+        return tuple(_replaced(part, leaf, new) for part in entry)
     return entry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 
-from grpo_verifiers.maths.reading.tree import WHOLE, Node, contains, rename, symbols, with_symbol
+from grpo_verifiers.maths.reading.tree import WHOLE, Node, contains, rename, replaced, symbols
 
 _INTEGERS = frozenset("kmnjl")
 _CONSTANTS = frozenset(("C", "K", "c", "D", "A", "B", "C_1", "c_1", "C_2", "c_2", "C_3", "c_3"))
@@ -32,7 +32,7 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
     if (
         wanted
         and wanted <= _CONSTANTS
-        and found <= _CONSTANTS
+        and found <= _CONSTANTS | {"k"}
         and len(wanted) == len(found) <= 3
         and _is_family(gold, wanted)
     ):
@@ -82,7 +82,7 @@ def _is_family(gold: Node, constants: set[str]) -> bool:
         return True
     if len(constants) == 1 and not constants <= {"A", "B"}:
         return contains(gold, {"+"}) or _has_exponential(gold)
-    return contains(gold, {"+"}) and gold[0] == "rel"
+    return contains(gold, {"+"}) and (gold[0] == "rel" or constants <= _NUMBERED)
 
 
 def _has_exponential(node: Node) -> bool:
@@ -118,5 +118,5 @@ def _bound_renamed(gold: Node, answer: Node) -> Node:
     if not wanted or not found or wanted == found or wanted in symbols(answer):
         return answer
     if found == "i":
-        return with_symbol(answer, ("c", "i"), wanted)
+        return replaced(answer, ("c", "i"), ("s", wanted))
     return answer if found in symbols(gold) else rename(answer, {found: wanted})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from grpo_verifiers.maths.comparing.exact import Undefined
 from grpo_verifiers.maths.comparing.scalars import value_of
 from grpo_verifiers.maths.reading.forms.residues import Clause
-from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, choose_signs, number, symbols
+from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, choose_signs, number, replaced, symbols
 
 MOST_RESIDUES = 10_000
 _PARAMETERS = frozenset(("k", "m", "n", "t", "j", "l", "q", "r", "s", "p", "i", WHOLE))
@@ -107,7 +107,7 @@ def _of_values(name: str, value: Node) -> Classes | None:
     if len(names) != 1 or not names <= _PARAMETERS or name in names:
         return None
     (parameter,) = names
-    at = [_whole(_put(value, parameter, n)) for n in (0, 1, 2, 7)]
+    at = [_whole(replaced(value, ("s", parameter), number(n))) for n in (0, 1, 2, 7)]
     if None in at:
         return None
     start, one, two, seven = (n for n in at if n is not None)
@@ -115,14 +115,6 @@ def _of_values(name: str, value: Node) -> Classes | None:
     if step == 0 or two != start + 2 * step or seven != start + 7 * step:
         return None
     return Classes(name, frozenset((start % abs(step),)), abs(step))
-
-
-def _put(node: Node, name: str, n: int) -> Node:
-    if node == ("s", name):
-        return number(n)
-    if node[0] in ("n", "s", "c"):
-        return node
-    return tuple(_put(part, name, n) if isinstance(part, tuple) and part else part for part in node)
 
 
 def _whole(node: Node) -> int | None:

@@ -73,7 +73,7 @@ _COMPARING = (
     "초과",
 )
 _DENYING = names("более менее больше меньше выше ниже не ない 아니")
-_JOINING = {
+JOINING = {
     "或": "or",
     "或者": "or",
     "или": "or",
@@ -83,14 +83,21 @@ _JOINING = {
     "と": "and",
     "또는": "or",
     "또": "or",
+    "ou": "or",
+    "oder": "or",
+    "oppure": "or",
+    "et": "and",
+    "und": "and",
 }
+LETTER_JOINING = {"o": "or", "y": "and", "e": "and"}
+"""Words of one letter (Spanish, Italian), which count only where they stand alone in upright text between two values."""
 
 
 def words_of(run: str) -> list[str]:
     """The English names of a run of letters, itself if unknown, `not` where it compares or denies."""
     low = run.lower()
-    if low in _JOINING:
-        return [_JOINING[low]]
+    if low in JOINING:
+        return [JOINING[low]]
     if low in UNITS:
         return [UNITS[low]]
     for prefix, name in _POWERS.items():
