@@ -15,7 +15,7 @@ DASH = "—"
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.:-=+*#"
 _GLYPHS = str.maketrans(
-    {"✔": "+", "✘": "x", "✓": "+", "…": "~", "·": "|", "±": "~", "—": "-", "─": "-", "━": "=", "╸": ">", "│": "|", "┬": "+", "→": ">",
+    {"✔": "+", "✘": "x", "✓": "+", "…": "~", "·": "|", "±": "~", "—": "-", "─": "-", "━": "=", "╸": ">", "│": "|", "●": "o", "┬": "+", "→": ">",
      "▓": "#", "▒": "=", "░": "."} | dict(zip(BLOCKS, ASCII_BLOCKS, strict=True))
 )  # fmt: skip
 _BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A)) | {0x061C, 0x200E, 0x200F}
@@ -142,26 +142,6 @@ def duration(seconds: float | None, gap: str = " ") -> str:
     if whole < 86400:
         return f"{whole // 3600}h{gap}{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{gap}{whole % 86400 // 3600:02d}h"
-
-
-def spark(values: list[float | None], width: int, low: float | None = None, high: float | None = None) -> str:
-    """The last `width` values as bars between their own smallest and largest; gaps are blanks."""
-    last = values[-width:] if width > 0 else []
-    known = [v for v in last if v is not None and math.isfinite(v)]
-    if not known:
-        return ""
-    floor = min(known) if low is None else low
-    top = max(known) if high is None else high
-    span = top - floor
-    bars = []
-    for value in last:
-        if value is None or not math.isfinite(value):
-            bars.append(" ")
-        elif span <= 0:
-            bars.append(BLOCKS[0] if value == 0 else BLOCKS[3])
-        else:
-            bars.append(BLOCKS[min(7, max(0, int((value - floor) / span * 7.999)))])
-    return "".join(bars)
 
 
 def bar(done: float, width: int) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.protocol import Display
+from grpo_cli.display.wishes import Wishes
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
@@ -104,6 +105,10 @@ class LoggedDisplay:
         """Logged and shown."""
         self._log.note(level, text, hint)
         self.shown.note(level, text, hint)
+
+    def offer(self, wishes: Wishes) -> None:
+        """Passed on."""
+        self.shown.offer(wishes)
 
     def finish(self, card: Card) -> None:
         """Logged and shown."""

@@ -11,6 +11,7 @@ from typing import TextIO
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.stream import put
+from grpo_cli.display.wishes import Wishes
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
 from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
@@ -73,6 +74,9 @@ class PlainDisplay:
         text = f"{text}  hint: {hint}" if hint else text
         for line in text.splitlines() or [""]:
             self._say(WORDS[level], visible(line))
+
+    def offer(self, wishes: Wishes) -> None:
+        """Nothing: there are no keys."""
 
     def finish(self, card: Card) -> None:
         """The end card, or its first line alone where another display prints it."""

@@ -202,7 +202,8 @@ class Loop:
         self.recent_s = [*self.recent_s[-19:], whole]
         self.run.write_samples(done.step, records)
         self.run.write_metrics(metrics)
-        self.display.step(metrics, view_samples(records))
+        places = {self.rows[group.row].id: self.rows[group.row].place for group in before.groups}
+        self.display.step(metrics, view_samples(records, places=places))
         return metrics
 
     def _utilised(self, before: Before, seconds: float) -> dict[str, float]:

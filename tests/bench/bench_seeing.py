@@ -85,7 +85,10 @@ def main() -> None:
         draw = cpu_ms(lambda w=width, h=height: frame_lines(state, w, h), 50)
         keeper = run_state(240, view())
         both = cpu_ms(
-            lambda p=painter, w=width, h=height, k=keeper: p.paint(frame_lines(k.snapshot(0.0), w, h), w), 50
+            lambda p=painter, w=width, h=height, k=keeper: p.paint(
+                frame_lines(k.snapshot(0.0), w, h), (w, h)
+            ),
+            50,
         )
         painter.close()
         print(f"| {width} x {height} | {draw:.2f} | {both:.2f} | {both / FRAME_S / 10:.2f} % |")

@@ -18,7 +18,7 @@ from grpo_cli.display.terminal.live import LiveDisplay
 from grpo_cli.errors import UsageError
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, RewardSource, RunInfo
-from grpo_cli.text import duration, number, percent, spark, visible
+from grpo_cli.text import duration, number, percent, visible
 
 INFO = RunInfo(
     run="1127-gsm8k-k3f9", recipe="recipes/gsm8k.yaml", sha="9f2c1e", model="Qwen2.5-0.5B", steps=500, prompts=16, group=8,
@@ -200,12 +200,6 @@ def test_shares_and_durations() -> None:
     ]
 
 
-def test_a_curve_keeps_to_its_width_and_shows_gaps() -> None:
-    assert spark([0, 1, 2, 3, None, 7], 6) == "▁▂▃▄ █"
-    assert spark([1.0] * 100, 8) == "▄" * 8
-    assert spark([None], 4) == ""
-
-
 @pytest.mark.parametrize(
     "hostile", ["\x1b[31m", "\x9b2J", "\u202eevil", "\0", "a\rb", "\x7f", "\u2028", "\ud800"]
 )
@@ -225,7 +219,7 @@ def test_a_resumed_run_is_shown_with_its_past(tmp_path: Path) -> None:
     display.step({"step": 3, "group/count": 4, "reward/total/mean": 0.9})
     display.close()
     shown = live._state.snapshot(0.0)
-    assert [m["step"] for m in shown.history] == [1, 2, 3]
+    assert shown.curve("step") == [1, 2, 3]
     assert shown.first is not None and shown.first["reward/total/mean"] == 0.1
     assert [m["eval/pass@1"] for m in shown.evaluations] == [0.2]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from grpo_cli.display.frame.curves import spark_of
 from grpo_cli.run.info import Card, Metrics
 from grpo_cli.statistics.step import mean
-from grpo_cli.text import duration, half, number, percent, score, spark, two, visible
+from grpo_cli.text import duration, half, number, percent, score, two, visible
 
 PHASES = ("generate", "environment", "update", "verify", "evaluate", "save", "other")
 
@@ -54,9 +55,7 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
             continue
         text = f"{score(first.get(key))} {half(first.get(f'{key}/half'))}"
         if len(evaluations) > 1:
-            text += (
-                f" → {score(last.get(key))} {half(last.get(f'{key}/half'))}  {spark(joined(values, 20), 20)}"
-            )
+            text += f" → {score(last.get(key))} {half(last.get(f'{key}/half'))}  {spark_of(key, values, 20)}"
         count = last.get(f"{key}/n", last.get("eval/n"))
         if count is not None:
             text += f"  n {count}"
@@ -87,7 +86,7 @@ def _from_to(evaluations: Sequence[Metrics], key: str, form: Callable[[float | N
 def _training(history: Sequence[Metrics]) -> list[str]:
     rewards = [m.get("reward/total/mean") for m in history]
     lines = [
-        f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {spark(joined(rewards, 20), 20)}"
+        f"   {'reward':<17} {score(rewards[0])} → {score(rewards[-1])}  {spark_of('reward/total/mean', rewards, 20)}"
     ]
     window, start = min(50, max(1, len(history) // 2)), min(50, max(1, len(history) // 10))
     lines.append(
@@ -105,12 +104,6 @@ def _training(history: Sequence[Metrics]) -> list[str]:
                 over += value if key.endswith("/over_limit") else 0
     lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
     return lines
-
-
-def joined(values: Sequence[float | None], most: int) -> list[float | None]:
-    """A whole run as at most this many means of neighbours."""
-    size = -(-len(values) // most) or 1
-    return [mean([v for v in values[i : i + size] if v is not None]) for i in range(0, len(values), size)]
 
 
 def _kinds(history: Sequence[Metrics], gap: str, named: bool) -> str:

@@ -1,6 +1,6 @@
 """The live frame as a pure function of state and size. It never exceeds its size: blocks give way in a fixed order.
 
-Three forms: the wide one with curves and the verifier table (from 100 x 30), the narrow one (from 60 x 12), one line below.
+Three forms: the wide one with curves and the verifier table (from 100 x 29), the narrow one (from 60 x 12), the small one below.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 from rich.console import Group
 from rich.text import Text
 
-from grpo_cli.display.frame import narrow, panels, wide
-from grpo_cli.display.frame.lines import Piece, line
+from grpo_cli.display.frame import narrow, wide
+from grpo_cli.display.frame.header import header
+from grpo_cli.display.frame.help import help_lines
+from grpo_cli.display.frame.lines import PanelBlock
+from grpo_cli.display.frame.small import small
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.text import as_ascii, duration, number, percent, score
+from grpo_cli.text import as_ascii
 
-MOST_LINES = 28
 WIDE = (100, 29)
 SMALLEST = (60, 12)
 
@@ -28,16 +30,19 @@ def frame(state: FrameState, width: int, height: int, *, ascii: bool = False) ->
 
 def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = False) -> list[Text]:
     """The lines of the frame, each narrower than the terminal and fewer than its rows."""
-    if width < SMALLEST[0] or height < SMALLEST[1]:
-        lines = [tiny(state, max(width - 1, 1))]
+    room, rows = max(width - 1, 1), max(height - 1, 1)
+    is_small = width < SMALLEST[0] or height < SMALLEST[1]
+    is_wide = width >= WIDE[0] and height >= WIDE[1]
+    if state.help:
+        lines = ([] if is_small else list(header(state, room, is_wide).lines)) + help_lines(state, room)
+    elif is_small:
+        lines = _shrink(small(state, room), rows)
     else:
-        is_wide = width >= WIDE[0] and height >= WIDE[1]
-        blocks = (wide.blocks if is_wide else narrow.blocks)(state, min(width, 200) - 1)
-        lines = _shrink(blocks, min(MOST_LINES, height - 1))
-    return [_ascii(text) for text in lines] if ascii else lines
+        lines = _shrink((wide.blocks if is_wide else narrow.blocks)(state, room, rows), rows)
+    return [_ascii(text) if ascii else text for text in lines[:rows]]
 
 
-def _shrink(blocks: list[panels.PanelBlock], height: int) -> list[Text]:
+def _shrink(blocks: list[PanelBlock], height: int) -> list[Text]:
     """All lines in order, after the least needed ones have given way."""
     spare = sum(len(block.lines) for block in blocks) - height
     lines = {i: list(block.lines) for i, block in enumerate(blocks)}
@@ -51,27 +56,6 @@ def _shrink(blocks: list[panels.PanelBlock], height: int) -> list[Text]:
         spare -= len(block.lines) - keep
         del lines[i][keep:]
     return [text for i in sorted(lines) for text in lines[i]][:height]
-
-
-def tiny(state: FrameState, width: int) -> Text:
-    """`142/500 28%  reward .612  w3 m9 r4  trunc 1.6%  eta 3h01m`."""
-    last, info = state.last, state.info
-    if not last:
-        return line(width, Piece(0, panels.activity_text(state)))
-    reward = score(last.get("reward/total/mean"))
-    reward = reward.replace("0.", ".", 1) if reward.lstrip("-").startswith("0.") else reward
-    kinds = " ".join(
-        f"{k[0]}{number(last.get(f'group/{name}'))}"
-        for k, name in (("w", "all_wrong"), ("m", "mixed"), ("r", "all_right"))
-    )
-    parts = [
-        f"{last.get('step')}/{info.steps} {percent(panels.share_done(state))}",
-        f"reward {reward}",
-        kinds,
-        f"trunc {percent(last.get('truncated'))}",
-        f"eta {duration(last.get('eta_s'), '')}",
-    ]
-    return line(width, Piece(0, "  ".join(parts)))
 
 
 def _ascii(text: Text) -> Text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -17,6 +18,16 @@ class Piece(NamedTuple):
     column: int
     text: str
     style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelBlock:
+    """Lines of one panel. High ranks give way first, down to `least` lines; a block of titles alone (`title`) goes."""
+
+    lines: tuple[Text, ...]
+    rank: int
+    least: int = 0
+    title: int = 0
 
 
 def line(width: int, *pieces: Piece) -> Text:
@@ -88,3 +99,15 @@ def columns(width: int, parts: Sequence[str], gap: str = "   ") -> str:
             break
         text = grown
     return text
+
+
+def split_rule(width: int, at: int, left: str, right: str) -> Text:
+    """A rule over two panels side by side, with a tee where they meet."""
+    text = rule(width, (2, left)).plain
+    return Text(
+        f"{text[:at]}┬─ {right} " + "─" * (width - at - len(right) - 4),
+        style="dim",
+        no_wrap=True,
+        overflow="crop",
+        end="",
+    )

@@ -2,65 +2,55 @@
 
 from __future__ import annotations
 
-from grpo_cli.display.frame.lines import Piece, columns, line, rule
+from grpo_cli.display.frame import kinds
+from grpo_cli.display.frame.curves import spark_of
+from grpo_cli.display.frame.header import beginning, footer, header, notes
+from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, line, rule, split_rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
-    PanelBlock,
-    beginning,
     credit,
-    footer,
-    header,
-    histogram,
-    kind_bars,
+    kl_text,
     memory_text,
-    notes,
     pass_texts,
     reward_block,
-    samples,
-    split_rule,
+    thinks_text,
     verifier_sum,
 )
+from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.text import number, percent, spark, two, whole
+from grpo_cli.text import number, percent, two, whole
 
 
-def blocks(state: FrameState, width: int) -> list[PanelBlock]:
-    """The narrow frame's panels from top to bottom."""
-    if not state.history:
+def blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
+    """The narrow frame's panels from top to bottom; what is left of `height` goes to the samples."""
+    if not state.recent:
         return beginning(state, width, False)
-    return [
+    above = [
         header(state, width, False),
-        reward(state, width),
+        reward_block(state, width, 20),
         groups(state, width),
         completions(state, width),
-        samples(state, width, 2),
-        PanelBlock((rule(width),), 7),
-        notes(state, width, 1),
-        footer(state, width),
     ]
-
-
-def reward(state: FrameState, width: int) -> PanelBlock:
-    """The narrow reward panel."""
-    return reward_block(state, width, 20)
+    below = [PanelBlock((rule(width),), 7), notes(state, width, 1), footer(state, width)]
+    taken = sum(len(block.lines) for block in (*above, *below))
+    return [*above, samples(state, width, max(height - taken, 4)), *below]
 
 
 def groups(state: FrameState, width: int) -> PanelBlock:
-    """The narrow groups panel."""
+    """Counts and the stacked bar, then the histogram and what of the groups can be learned from."""
     last = state.last
-    parts = [
-        f"{word} {number(count)} {glyphs}".rstrip()
-        for word, count, glyphs in kind_bars(state, min(16, width - 50))
-    ]
+    counts = [Piece(p.column + 3, p.text, p.style) for p in kinds.counts_text(state)]
+    at = counts[-1].column + len(counts[-1].text) + 2
+    signal = f"signal {percent(last.get('group/signal'))}"
     if last.get("group/no_verdict"):
-        parts.append(f"no verdict {last['group/no_verdict']}")
-    parts.append(f"signal {percent(last.get('group/signal'))}")
-    second = [histogram(state), *pass_texts(state), f"group std {two(last.get('reward/std_in_group'))}"]
+        signal = f"no verdict {last['group/no_verdict']}  {signal}"
+    room = min(width - at - len(signal) - 3, 60)
+    second = [kinds.histogram(state), *pass_texts(state), f"group std {two(last.get('reward/std_in_group'))}"]
     title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
     return PanelBlock(
         (
             rule(width, (2, "groups"), (12, title)),
-            line(width, Piece(3, columns(width - 3, parts))),
+            line(width, *counts, *kinds.bar(state, at, room), Piece(at + max(room, 0) + 2, signal)),
             line(width, Piece(3, columns(width - 3, second))),
         ),
         2,
@@ -78,15 +68,16 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     if "turns/mean" in last:
         found = credit(last) or f"invalid {percent(last.get('env/invalid'))}"
         lengths = f"turns {number(last['turns/mean'])} {found}"
+    lengths = thinks_text(last) or lengths
     speed = f"{number(last.get('tokens_per_s'))} tok/s"
     kept = f"kept {percent(last['reuse/tokens'])}" if "reuse/tokens" in last else ""
     truncated = last.get("truncated")
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
     failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
-    curve = spark(state.curve("entropy"), max(min(10, width - at - 30), 0))
+    curve = spark_of("entropy", state.curve("entropy"), max(min(10, width - at - 30), 0))
     rows = [
         (f"len {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", "",
-         f"entropy {two(last.get('entropy'))} {curve}   kl {number(last.get('kl'))}", ""),
+         f"entropy {two(last.get('entropy'))} {curve}   kl {kl_text(state)}", ""),
         (f"truncated {percent(truncated)}  no answer {percent(last.get('no_answer'))}", caution,
          f"clip {percent(last.get('clip/total'))}   grad {two(last.get('grad_norm'))}   lr {number(last.get('lr'))}", ""),
         (f"{speed}  {memory or kept or lengths}", "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_cli.run.records import SampleRecord
@@ -22,11 +22,13 @@ class SampleLine:
     advantage: float | None
     reward: float | None
     completion: str
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group: its question, what was expected, and its completions, best reward first."""
+    """One group: where its row is from (`train.jsonl:17`, else its id), its question, what was expected, and its completions,
+    best reward first."""
 
     row: str
     question: str
@@ -49,15 +51,17 @@ class SampleView:
     groups: tuple[GroupView, ...]
 
 
-def view_samples(samples: Sequence[SampleRecord], most: int = MOST_GROUPS) -> SampleView | None:
-    """The groups of a step worth reading, mixed ones first; None of nothing."""
+def view_samples(
+    samples: Sequence[SampleRecord], most: int = MOST_GROUPS, places: Mapping[str, str] | None = None
+) -> SampleView | None:
+    """The groups of a step worth reading, mixed ones first; None of nothing. `places` says of row ids where they are from."""
     groups: dict[str, list[SampleRecord]] = {}
     for sample in samples:
         groups.setdefault(str(sample.group), []).append(sample)
     if not groups:
         return None
     ranked = sorted(groups.values(), key=lambda group: not _is_mixed(group))[:most]
-    return SampleView(samples[-1].step, tuple(_view(group) for group in ranked))
+    return SampleView(samples[-1].step, tuple(_view(group, places or {}) for group in ranked))
 
 
 def _is_mixed(group: Sequence[SampleRecord]) -> bool:
@@ -65,19 +69,25 @@ def _is_mixed(group: Sequence[SampleRecord]) -> bool:
     return len(outcomes) == 2
 
 
-def _view(group: Sequence[SampleRecord]) -> GroupView:
+def _view(group: Sequence[SampleRecord], places: Mapping[str, str]) -> GroupView:
     first = group[0]
     judged = [s for s in group if s.outcome not in (None, Outcome.ERROR)]
     ranked = sorted(group, key=lambda s: (s.reward is None, -(s.reward or 0.0)))
     question = first.fields.get("question") or first.fields.get("problem") or first.prompt
     expected = first.fields.get("answer")
     return GroupView(
-        row=first.row,
+        row=_short(places.get(first.row, "")) or first.row,
         question=str(question)[-MOST_CHARS:],
         expected="" if expected is None else str(expected)[-80:],
         right=sum(s.outcome is Outcome.RIGHT for s in judged),
         judged=len(judged),
         lines=tuple(
-            SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:]) for s in ranked
+            SampleLine(s.outcome, s.advantage, s.reward, in_one_line(s)[-MOST_CHARS:], s.tokens)
+            for s in ranked
         ),
     )
+
+
+def _short(place: str) -> str:
+    """A place without its folders."""
+    return place.rsplit("/", 1)[-1]

@@ -1,23 +1,26 @@
-"""What a frame is drawn from: an immutable picture of a run, kept by `RunState` and the same for `train` and `watch`.
+"""What a frame is drawn from: a picture of a run, kept by `RunState` and the same for `train` and `watch`.
 
-Only displayed metrics are kept for the last steps, so a run of a million steps costs a display no more than one of 300.
+Of older steps only binned curves are kept, so a run of a million steps costs a display no more than one of 500.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from grpo_cli.display.frame.curves import Curves
 from grpo_cli.display.frame.sample import GroupView, SampleView
 from grpo_cli.run.info import Level, Metrics, RunInfo
 from grpo_cli.statistics.drawn import as_drawn
 
-KEPT_STEPS = 240
-KEPT_NOTES = 2
-NOT_DRAWN = ("verify/", "group/hist/")
-"""Of older steps these many-keyed families are dropped; curves are not drawn of them."""
+RECENT_STEPS = 10
+KEPT_NOTES = 6
+
+SCROLLED = 3
+"""Lines of a completion that one key moves."""
 
 Filter = Literal["any", "wrong"]
 
@@ -46,41 +49,66 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class FrameState:
-    """Everything one frame shows. `first` is the first step's metrics, `history` the last steps', newest last."""
+    """Everything one frame shows. `first` is the first step's metrics, `recent` the last steps', newest last; `known` holds
+    the last value of each metric that was ever measured, and `known_at` its step. `curves` are read, never changed."""
 
     info: RunInfo
     now: float
     began: float
     activity: Activity | None = None
     first: Metrics | None = None
-    history: tuple[Metrics, ...] = ()
+    recent: tuple[Metrics, ...] = ()
+    known: Metrics = field(default_factory=dict)
+    known_at: Mapping[str, int] = field(default_factory=dict)
+    curves: Curves = field(default_factory=Curves)
     evaluations: tuple[Metrics, ...] = ()
     notes: tuple[Note, ...] = ()
     view: SampleView | None = None
     group_index: int = 0
+    sample_index: int = 0
+    scroll: int = 0
     filter: Filter = "any"
     keys: bool = False
+    help: bool = False
     ended: str = ""
 
     @property
     def last(self) -> Metrics:
         """The last step's metrics; empty before the first."""
-        return self.history[-1] if self.history else {}
+        return self.recent[-1] if self.recent else {}
+
+    @property
+    def steps_shown(self) -> tuple[int, int]:
+        """The first and the last step of the curves."""
+        first = (self.first or {}).get("step") or 1
+        return int(first), int(self.last.get("step") or first)
+
+    @property
+    def held_out(self) -> tuple[str, float] | None:
+        """The metric by which held-out rows are scored, and its last value."""
+        for metrics in reversed(self.evaluations):
+            for key in ("eval/pass@1", "eval/greedy"):
+                if metrics.get(key) is not None:
+                    return key, float(metrics[key])
+        return None
+
+    def groups(self) -> list[GroupView]:
+        """The groups to show: those with a wrong sample where only these are wanted."""
+        found = self.view.groups if self.view is not None else ()
+        return [g for g in found if self.filter == "any" or g.right < g.judged]
 
     def group(self) -> GroupView | None:
-        """The group to show: the chosen one, among those with a wrong sample where only these are wanted."""
-        if self.view is None or not self.view.groups:
-            return None
-        groups = [g for g in self.view.groups if self.filter == "any" or g.right < g.judged]
+        """The chosen one of the groups."""
+        groups = self.groups()
         return groups[self.group_index % len(groups)] if groups else None
 
     def curve(self, key: str) -> list[float | None]:
-        """A metric over the kept steps."""
-        return [m.get(key) for m in self.history]
+        """A metric over the whole run, binned."""
+        return self.curves.of(key)
 
-    def recent_mean(self, key: str, steps: int = 10) -> float | None:
-        """The mean of a metric over the last steps that measured it."""
-        values = [v for m in self.history[-steps:] if (v := m.get(key)) is not None]
+    def recent_mean(self, key: str) -> float | None:
+        """The mean of a metric over the last ten steps that measured it."""
+        values = [v for m in self.recent if (v := m.get(key)) is not None]
         return sum(values) / len(values) if values else None
 
 
@@ -90,13 +118,13 @@ class RunState:
     def __init__(self, began: float) -> None:
         self._lock = threading.Lock()
         self._state = FrameState(RunInfo(""), began, began)
-        self._history: deque[Metrics] = deque(maxlen=KEPT_STEPS)
+        self._recent: deque[Metrics] = deque(maxlen=RECENT_STEPS)
         self.version = 0
 
     def snapshot(self, now: float) -> FrameState:
         """The picture at this moment."""
         with self._lock:
-            return replace(self._state, now=now, history=tuple(self._history))
+            return replace(self._state, now=now)
 
     def start(self, info: RunInfo) -> None:
         """The run is known."""
@@ -114,13 +142,24 @@ class RunState:
 
     def step(self, metrics: Metrics, view: SampleView | None) -> None:
         """A step is over; its scores are shown of all that was drawn."""
-        metrics = as_drawn(metrics)
+        metrics = dict(as_drawn(metrics))
         with self._lock:
-            if self._history:
-                self._history[-1] = _thinned(self._history[-1])
-            self._history.append(dict(metrics))
-            first = self._state.first if self._state.first is not None else dict(metrics)
-            self._state = replace(self._state, first=first, view=view or self._state.view, activity=None)
+            state = self._state
+            curves = state.curves.copy()
+            curves.add(metrics)
+            self._recent.append(metrics)
+            measured = {key: value for key, value in metrics.items() if value is not None}
+            at = dict.fromkeys(measured, int(metrics.get("step") or 0))
+            self._state = replace(
+                state,
+                first=state.first if state.first is not None else metrics,
+                recent=tuple(self._recent),
+                known={**state.known, **measured},
+                known_at={**state.known_at, **at},
+                curves=curves,
+                view=view or state.view,
+                activity=None,
+            )
             self.version += 1
 
     def evaluated(self, metrics: Metrics) -> None:
@@ -133,7 +172,7 @@ class RunState:
     def note(self, level: Level, text: str, hint: str, now: float) -> None:
         """A sentence for the person; the same text again only renews its time."""
         with self._lock:
-            step = self._history[-1].get("step") if self._history else None
+            step = self._recent[-1].get("step") if self._recent else None
             kept = [n for n in self._state.notes if n.text != text][-(KEPT_NOTES - 1) :]
             self._state = replace(self._state, notes=(*kept, Note(level, text, hint, now, step)))
             self.version += 1
@@ -143,17 +182,33 @@ class RunState:
         self._set(ended=status, activity=None)
 
     def press(self, key: str) -> None:
-        """A key of the person: `n` next group, `g` back to the first, `w` wrong ones only, on and off."""
+        """A key of the person that moves among groups, samples and their text; `frame.help` says which does what."""
         with self._lock:
             state = self._state
-            if key == "n":
-                self._state = replace(state, group_index=state.group_index + 1)
+            changed: dict[str, Any] = {}
+            if key == "?":
+                changed = {"help": not state.help}
+            elif key in ("n", "right"):
+                changed = {"group_index": state.group_index + 1, "sample_index": 0, "scroll": 0}
+            elif key in ("N", "left"):
+                changed = {"group_index": max(state.group_index - 1, 0), "sample_index": 0, "scroll": 0}
             elif key == "g":
-                self._state = replace(state, group_index=0, filter="any")
+                changed = {"group_index": 0, "sample_index": 0, "scroll": 0, "filter": "any"}
             elif key == "w":
-                self._state = replace(
-                    state, group_index=0, filter="any" if state.filter == "wrong" else "wrong"
-                )
+                other: Filter = "any" if state.filter == "wrong" else "wrong"
+                changed = {"group_index": 0, "sample_index": 0, "scroll": 0, "filter": other}
+            elif key in ("j", "down", "k", "up"):
+                group = state.group()
+                most = len(group.lines) - 1 if group is not None else 0
+                moved = state.sample_index + (1 if key in ("j", "down") else -1)
+                changed = {"sample_index": min(max(moved, 0), most), "scroll": 0}
+            elif key in ("u", "page up"):
+                changed = {"scroll": state.scroll + SCROLLED}
+            elif key in ("d", "page down"):
+                changed = {"scroll": max(state.scroll - SCROLLED, 0)}
+            elif state.help:
+                changed = {"help": False}
+            self._state = replace(state, **changed)
             self.version += 1
 
     def allow_keys(self) -> None:
@@ -164,7 +219,3 @@ class RunState:
         with self._lock:
             self._state = replace(self._state, **values)
             self.version += 1
-
-
-def _thinned(metrics: Metrics) -> Metrics:
-    return {key: value for key, value in metrics.items() if not key.startswith(NOT_DRAWN)}

@@ -1,31 +1,31 @@
-"""The panels of the wide frame (from 100 x 30): the narrow ones with curves, and the table of verifier outcomes."""
+"""The wide frame (from 100 x 29): the narrow panels with curves and the table of verifier outcomes; a high one has charts of
+the whole run and the sample browser."""
 
 from __future__ import annotations
 
 from rich.text import Text
 
-from grpo_cli.display.frame.lines import Piece, columns, fit, line, rule
+from grpo_cli.display.frame import kinds
+from grpo_cli.display.frame.charts import charts
+from grpo_cli.display.frame.curves import spark_of
+from grpo_cli.display.frame.header import beginning, footer, header, notes
+from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, fit, line, rule, split_rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
-    PanelBlock,
-    beginning,
     credit,
-    footer,
-    header,
-    histogram,
-    kind_bars,
+    evaluated_text,
+    kl_text,
     memory_text,
-    notes,
     pass_texts,
     reward_block,
-    samples,
     short_name,
-    split_rule,
+    thinks_text,
     verifier_names,
 )
+from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.run.info import Metrics
-from grpo_cli.text import number, percent, reasons, spark, two
+from grpo_cli.text import number, percent, reasons, two
 
 OUTCOMES = (
     ("calls", 15),
@@ -39,48 +39,57 @@ OUTCOMES = (
 REASONS_AT = 87
 
 
-def blocks(state: FrameState, width: int) -> list[PanelBlock]:
-    """The wide frame's panels from top to bottom."""
-    if not state.history:
+SAMPLES = 4
+"""Lines of the smallest sample panel: title, question, the best and the worst."""
+CHARTS = (7, 16)
+"""Lines of a row of charts, at least and at most."""
+
+
+def blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
+    """The wide frame's panels from top to bottom. Rows that these leave go to charts first, then to the samples."""
+    if not state.recent:
         return beginning(state, width, True)
-    return [
-        header(state, width, True),
-        reward_block(state, width, 33),
-        groups(state, width),
-        completions(state, width),
-        verifiers(state, width),
-        samples(state, width, 2, "sample ── step " + number(state.view.step if state.view else None)),
+    top = [header(state, width, True), reward_block(state, width, 33)]
+    middle = [groups(state, width), completions(state, width), verifiers(state, width)]
+    below = [
         PanelBlock((rule(width),), 7),
-        notes(state, width, 2),
+        notes(state, width, 2 if height < 45 else 4),
         footer(state, width),
     ]
+    spare = height - SAMPLES - sum(len(block.lines) for block in (*top, *middle, *below))
+    drawn: list[PanelBlock] = []
+    if spare >= CHARTS[0]:
+        rows = min(max(CHARTS[0], spare // 2), CHARTS[1])
+        drawn = [PanelBlock(tuple(charts(state, width, rows)), 8)]
+        spare -= rows
+    return [*top, *drawn, *middle, samples(state, width, SAMPLES + max(spare, 0)), *below]
 
 
 def groups(state: FrameState, width: int) -> PanelBlock:
-    """Bars of the three kinds, the histogram now and at the start, and the share with signal over time."""
+    """The stacked bar of the three kinds, the histogram now and at the start, and the share with signal over time."""
     last = state.last
-    column = 3
-    pieces = []
-    for word, count, glyphs in kind_bars(state, width - 51, (width - 3) // 3 - 16):
-        label = f"{word if word == 'mixed' else f'all {word}'} {number(count):>2} "
-        pieces.append(Piece(column, label + glyphs))
-        column += max(len(label) + len(glyphs) + 3, (width - 3) // 3)
+    counts = [Piece(p.column + 3, p.text, p.style) for p in kinds.counts_text(state)]
+    at = counts[-1].column + len(counts[-1].text) + 3
     title = f"{number(last.get('group/count'))} prompts x {number(last.get('group/size'))} samples"
     if last.get("group/no_verdict"):
         title += f" ── {last['group/no_verdict']} without a verdict"
-    signal = f"signal {percent(last.get('group/signal'))}  {spark(state.curve('group/signal'), 14, 0.0, 1.0)}"
+    curve = spark_of("group/signal", state.curve("group/signal"), 14)
     third = [
-        signal,
+        f"signal {percent(last.get('group/signal'))}  {curve}",
         f"group std {two(last.get('reward/std_in_group'))}",
         *pass_texts(state),
         f"unique answers {percent(last.get('unique_answers'))}",
     ]
-    second = f"right per group   {histogram(state)}    at start   {histogram(state, 'first')}"
+    second = [
+        f"right per group   {kinds.histogram(state)}",
+        f"at start   {kinds.histogram(state, 'first')}",
+        evaluated_text(state),
+    ]
     return PanelBlock(
         (
             rule(width, (2, "groups"), (12, title)),
-            line(width, *pieces),
-            line(width, Piece(3, second)),
+            line(width, *counts, *kinds.bar(state, at, min(width - at - 2, 100))),
+            line(width, Piece(3, columns(width - 3, [text for text in second if text]))),
             line(width, Piece(3, columns(width - 3, third))),
         ),
         2,
@@ -111,7 +120,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
         (f"length  mean {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", ""),
         (
             f"right {number(last.get('length/right'))} · wrong {number(last.get('length/wrong'))}"
-            + episodes(last),
+            + (episodes(last) or f"   {thinks_text(last)}".rstrip()),
             "",
         ),
         (f"truncated {percent(truncated):>5}   no answer {percent(last.get('no_answer')):>5}", caution),
@@ -122,17 +131,17 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     ]
     right = [
         ("entropy", two(last.get("entropy")), "entropy", f"start {two(first.get('entropy'))}"),
-        ("kl (ref)", number(last.get("kl")), "kl", ""),
+        ("kl", kl_text(state), "kl", "to the start"),
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
         ("grad norm", two(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
     ]
     rows: list[Text] = []
     for (text, style), (name, value, key, extra) in zip(left, right, strict=True):
-        curve = spark(state.curve(key), room)
+        curve = spark_of(key, state.curve(key), room)
         rows.append(
             line(
                 width, Piece(3, text, style), Piece(at, "│", "dim"), Piece(at + 3, f"{name:<9}"), Piece(at + 14, value),
-                Piece(at + 21, curve, "dim"), Piece(at + 24 + room, extra),
+                Piece(at + 22, curve, "dim"), Piece(at + 25 + room, extra),
             )
         )  # fmt: skip
     return PanelBlock((split_rule(width, at, "completions", "policy"), *rows), 4, 0, 1)
@@ -162,5 +171,7 @@ def verifiers(state: FrameState, width: int) -> PanelBlock:
 def _latency(seconds: float | None) -> str:
     if seconds is None:
         return number(None)
+    if seconds < 0.00005:
+        return "<0.1 ms"
     shown = f"{1000 * seconds:.0f}" if seconds >= 0.0095 else f"{1000 * seconds:.1f}"
     return f"{shown} ms" if seconds < 1 else f"{number(seconds)} s"

@@ -6,11 +6,28 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import select
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+SEQUENCES = {
+    "A": "up", "B": "down", "C": "right", "D": "left", "5~": "page up", "6~": "page down",
+}  # fmt: skip
+"""What comes after ESC [ (or ESC O) of the keys that send more than one byte."""
+_KEY = re.compile(r"\x1b[\[O](?P<sequence>[0-9;]*[A-Za-z~])|(?P<char>[ -~])")
+
+
+def keys_of(data: bytes) -> list[str]:
+    """Keys in what a terminal sent: characters and the names of arrows; other sequences are no keys of ours."""
+    found = []
+    for match in _KEY.finditer(data.decode("ascii", "ignore")):
+        key = match["char"] or SEQUENCES.get(match["sequence"])
+        if key is not None:
+            found.append(key)
+    return found
 
 
 class KeyReader:
@@ -43,6 +60,15 @@ class KeyReader:
         self._thread.start()
         return True
 
+    def again(self) -> None:
+        """Read single keys again, after another program had the terminal."""
+        if self._modes is None or not self._is_foreground():
+            return
+        import tty
+
+        with contextlib.suppress(OSError):
+            tty.setcbreak(self._fd)
+
     def close(self) -> None:
         """Give the terminal its modes back; any number of times."""
         self._stop.set()
@@ -73,6 +99,5 @@ class KeyReader:
                 return
             if not data:
                 return
-            if data[:1] != b"\x1b":  # arrows and other sequences are no keys of ours
-                for key in data.decode("ascii", "ignore"):
-                    self._pressed(key)
+            for key in keys_of(data):
+                self._pressed(key)

@@ -16,12 +16,15 @@ from typing import TextIO
 
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.frame import frame_lines
+from grpo_cli.display.frame.header import NOTE_MARKS
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.stream import put
 from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.terminal.quiet import Quiet
+from grpo_cli.display.terminal.suspend import Suspended
+from grpo_cli.display.wishes import Wishes
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
@@ -31,6 +34,8 @@ STILL_S = 1.0
 """With nothing new, a frame a second keeps the clocks going."""
 
 SHOWN_ALWAYS: tuple[Level, ...] = ("error",)
+KEPT_LEVELS: tuple[Level, ...] = ("warn",)
+"""Said again beside the end card."""
 
 
 class LiveDisplay:
@@ -48,7 +53,9 @@ class LiveDisplay:
         self._stream, self._ascii, self._now, self._color = stream, ascii, now, color
         self._state = RunState(now())
         self._quiet = Quiet(stream)
-        self._keys = KeyReader(self._state.press) if keys else None
+        self._keys = KeyReader(self._pressed) if keys else None
+        self._wishes: Wishes | None = None
+        self._suspended: Suspended | None = None
         self._painter: Painter | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -97,15 +104,26 @@ class LiveDisplay:
         self._open()
         self._state.note(level, text, hint, self._now())
         if level in SHOWN_ALWAYS:
-            self._above("".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines()))
+            self._say_below("".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines()))
+
+    def offer(self, wishes: Wishes) -> None:
+        """The keys that ask the trainer for something."""
+        self._wishes = wishes
+
+    def _pressed(self, key: str) -> None:
+        said = self._wishes.press(key) if self._wishes is not None else None
+        if said is not None:
+            self._state.note("info", said, "", self._now())
+        else:
+            self._state.press(key)
+        self._paint()
 
     def finish(self, card: Card) -> None:
-        """The last frame stays, the card comes below it."""
+        """The card, on the usual screen."""
         self._state.end(card.status)
-        self._paint()
         self.close()
         width, _ = screen_size(self._stream)
-        text = "".join(f"{line}\n" for line in ["", *card_lines(card, max(width - 1, 20))])
+        text = "".join(f"{line}\n" for line in [*self._last_notes(), *card_lines(card, max(width - 1, 20))])
         put(self._stream, as_ascii(text) if self._ascii else text)
 
     def close(self) -> None:
@@ -117,8 +135,9 @@ class LiveDisplay:
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2.0)
+        if self._suspended is not None:
+            self._suspended.close()
         if self._painter is not None:
-            self._paint()
             self._painter.close()
         if self._keys is not None:
             self._keys.close()
@@ -135,6 +154,7 @@ class LiveDisplay:
             self._painter.open()
             if self._keys is not None and self._keys.open():
                 self._state.allow_keys()
+            self._suspended = Suspended(self._painter, self._keys)
             self._hook, sys.excepthook = sys.excepthook, self._crashed
             self._thread = threading.Thread(target=self._run, name="grpo-display", daemon=True)
             self._thread.start()
@@ -157,16 +177,27 @@ class LiveDisplay:
         width, height = screen_size(self._quiet.terminal)
         try:
             self._painter.paint(
-                frame_lines(self._state.snapshot(self._now()), width, height, ascii=self._ascii), width
+                frame_lines(self._state.snapshot(self._now()), width, height, ascii=self._ascii),
+                (width, height),
             )
         except Exception:  # noqa: BLE001 - odd metrics must not end a night's run; the log gets the traceback
             print(traceback.format_exc(), file=sys.stderr)
 
-    def _above(self, text: str) -> None:
+    def _last_notes(self) -> list[str]:
+        """What was said last and is no longer on a screen: warnings, and what was saved."""
+        notes = self._state.snapshot(self._now()).notes
+        return [
+            visible(f" {NOTE_MARKS[n.level][0]} {n.text.strip()}" + (f": {n.hint}" if n.hint else ""))
+            for n in notes
+            if n.level in KEPT_LEVELS
+        ]
+
+    def _say_below(self, text: str) -> None:
+        shown = as_ascii(text) if self._ascii else text
         if self._painter is not None and not self._closed:
-            self._painter.above(as_ascii(text) if self._ascii else text, screen_size(self._quiet.terminal)[0])
+            self._painter.say_below(shown)
         else:
-            put(self._stream, text)
+            put(self._stream, shown)
 
     def _crashed(self, kind: type[BaseException], err: BaseException, trace: TracebackType | None) -> None:
         """A bug reaches the terminal below the last frame, not the log alone."""

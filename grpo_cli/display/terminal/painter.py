@@ -1,7 +1,7 @@
-"""Painting frames in place, inline, so that scrollback survives and the last frame stays.
+"""Painting frames on the terminal's other screen, so that nothing of them stays in the scrollback, whatever a resize does.
 
-Our own painter instead of `rich.live.Live`: it knows how many rows the last frame takes after the terminal was made
-narrower (old lines wrap), writes a frame in one call, and gives the cursor back from any thread and at exit.
+Our own painter instead of `rich.live.Live`: it writes a frame in one call, keeps what is to be said below for the time
+after, and gives screen and cursor back from any thread and at exit.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from rich.console import Console
 from rich.text import Text
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+OTHER, USUAL = "\x1b[?1049h", "\x1b[?1049l"
+"""The alternate screen and the usual one, with its scrollback as it was."""
+HOME = "\x1b[H"
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output: terminals that know it show the frame at once, others ignore it."""
 
 
 class Painter:
-    """Owns the lines between the cursor and the last text above it."""
+    """Owns the screen while it is open."""
 
     def __init__(self, stream: TextIO, *, color: bool) -> None:
         self._stream = stream
         self._lock = threading.RLock()
-        self._widths: list[int] = []
-        self._open = False
+        self._below = ""
+        self._size = (0, 0)
+        self._open = self._away = False
         self._pid = os.getpid()
         self._buffer = io.StringIO()
         self._console = Console(
@@ -38,41 +42,54 @@ class Painter:
         )  # fmt: skip
 
     def open(self) -> None:
-        """Hide the cursor; it comes back at exit even if `close` is never reached."""
+        """Turn to the other screen and hide the cursor; both come back at exit even if `close` is never reached."""
         with self._lock:
             if not self._open:
                 self._open = True
                 atexit.register(self.close)
-                self._write(HIDE)
+                self._write(OTHER + HIDE)
 
-    def paint(self, lines: Sequence[Text], width: int) -> None:
-        """Replace the last frame by this one."""
+    def paint(self, lines: Sequence[Text], size: tuple[int, int]) -> None:
+        """Replace the last frame by this one; a screen of another size is emptied first, since its old lines were moved."""
         with self._lock:
-            if not self._open:
+            if not self._open or self._away:
                 return
-            body = "".join(f"{self.render(line)}\x1b[K\n" for line in lines)
-            self._write(f"{BEGIN}{self._back(width)}{body}\x1b[J{END}")
-            self._widths = [line.cell_len for line in lines]
+            emptied = "" if size == self._size else "\x1b[2J"
+            self._size = size
+            body = "\r\n".join(f"{self.render(line)}\x1b[K" for line in lines)
+            self._write(f"{BEGIN}{emptied}{HOME}{body}\x1b[J{END}")
 
-    def above(self, text: str, width: int) -> None:
-        """Print plain text above the frame, which is painted again by the next `paint`."""
+    def say_below(self, text: str) -> None:
+        """Plain text for the usual screen, once it is back; at once where it is there."""
         with self._lock:
-            self._write(f"{self._back(width)}\x1b[J{text}")
-            self._widths = []
+            if self._open:
+                self._below += text
+            else:
+                self._write(text)
+
+    def pause(self) -> None:
+        """Give the terminal back for a while, as for a Ctrl-Z."""
+        with self._lock:
+            if self._open:
+                self._away = True
+                self._write(SHOW + USUAL)
+
+    def resume(self) -> None:
+        """Take it again."""
+        with self._lock:
+            if self._open:
+                self._away, self._size = False, (0, 0)
+                self._write(OTHER + HIDE)
 
     def close(self) -> None:
-        """Show the cursor again, below the last frame."""
+        """The usual screen and its cursor again, with what was kept for it."""
         with self._lock:
             if not self._open or os.getpid() != self._pid:  # a forked child owns no terminal
                 return
             self._open = False
             atexit.unregister(self.close)
-            self._widths = []
-            self._write(SHOW)
-
-    def _back(self, width: int) -> str:
-        rows = sum(max(1, -(-cells // max(width, 1))) for cells in self._widths)
-        return f"\r\x1b[{rows}A" if rows else "\r"
+            self._write(SHOW + USUAL + self._below)
+            self._below = ""
 
     def render(self, line: Text) -> str:
         """One line as the terminal takes it."""

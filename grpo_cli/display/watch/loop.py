@@ -35,13 +35,14 @@ def print_once(watching: Watching, out: TextIO, *, ascii: bool, color: bool) -> 
 
 def follow_live(watching: Watching, out: TextIO, *, ascii: bool, color: bool) -> None:
     """The frame in place until the run is over or the person leaves."""
-    left = threading.Event()
+    left, moved = threading.Event(), threading.Event()
 
     def pressed(key: str) -> None:
-        if key in "qQ":
+        if key in ("q", "Q"):
             left.set()
         else:
             watching.state.press(key)
+        moved.set()
 
     painter, keys = Painter(out, color=color), KeyReader(pressed)
     seen, painted, size = None, 0.0, (0, 0)
@@ -54,8 +55,10 @@ def follow_live(watching: Watching, out: TextIO, *, ascii: bool, color: bool) ->
             mark, now_size = (id(watching.state), watching.state.version), screen_size(out)
             if mark != seen or size != now_size or time.monotonic() - painted >= 1.0:
                 seen, painted, size = mark, time.monotonic(), now_size
-                painter.paint(frame_lines(watching.state.snapshot(time.time()), *size, ascii=ascii), size[0])
-            if watching.is_over or left.wait(LOOK_S):
+                painter.paint(frame_lines(watching.state.snapshot(time.time()), *size, ascii=ascii), size)
+            moved.wait(LOOK_S)
+            moved.clear()
+            if watching.is_over or left.is_set():
                 break
     finally:
         keys.close()

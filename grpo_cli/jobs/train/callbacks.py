@@ -15,6 +15,8 @@ from grpo_cli.jobs.train.running import Running
 from grpo_cli.run.info import Metrics
 from grpo_cli.train.loop import Loop
 
+PAUSED_S = 0.25
+"""Seconds between two looks at whether a paused run should go on."""
 SAVE_EVERY_S = 300.0
 """Seconds between checkpoints where the recipe does not say."""
 
@@ -56,8 +58,14 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         running.alarmed.step(logs)
         self._tell_printed()
         is_last = done >= recipe.train.steps
+        if not is_last:
+            self._wait_while_paused()
+        wished = running.ranks.agreed(running.wishes.take())
         every, is_best = recipe.eval.every, False
-        if self.evaluate is not None and every is not None and done % every == 0 and not is_last:
+        is_measured = "evaluate" in wished or (every is not None and done % every == 0)
+        if "evaluate" in wished and self.evaluate is None:
+            running.display.note("warn", "no held-out rows to measure", hint="`data.eval` names some")
+        if self.evaluate is not None and is_measured and not is_last:
             with self.step.clock.phase("pause"):
                 self.evaluate(done)
             reason = running.stop_rules.see_evaluation(running.evaluations[-1]) or reason
@@ -71,7 +79,7 @@ class Watch(TrainerCallback):  # type: ignore[misc]
                 "warn", f"the deadline of {recipe.run.deadline} is over: saving, then stopping"
             )
             running.interrupts.asked = Exit.TERMINATED
-        is_due = is_best or self._is_due(done)
+        is_due = is_best or "save" in wished or self._is_due(done)
         heard = running.ranks.gathered([(running.interrupts.asked, reason, running.alarmed.wanted, is_due)])
         # not written back: a signal may have come since, and the next step hears it
         asked = next((code for code, *_ in heard if code is not None), None)
@@ -94,6 +102,16 @@ class Watch(TrainerCallback):  # type: ignore[misc]
                 self.told.add(name)
                 text = f"`verify.{name}` printed {lines:,} lines so far: they go to train.log"
                 self.running.display.note("info", text)
+
+    def _wait_while_paused(self) -> None:
+        """Between two steps, for as long as the person at rank 0 wants. A signal to any rank, or the deadline, ends it."""
+        running = self.running
+        with self.step.clock.phase("pause"):
+            while any(
+                running.ranks.gathered([running.wishes.is_paused and not self.deadline.is_over()])
+            ) and not any(running.ranks.gathered([running.interrupts.asked is not None])):
+                running.display.phase("paused, p goes on")
+                time.sleep(PAUSED_S)
 
     def _is_due(self, done: int) -> bool:
         every = self.running.recipe.run.save_every

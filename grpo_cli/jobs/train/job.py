@@ -199,6 +199,7 @@ class Job:
         running = self.running
         try:
             with self.interrupts.finish_step():
+                running.display.offer(running.wishes)
                 stops = running.stop_rules.reason or running.alarmed.action
                 is_over = parts.loop.generation >= self.recipe.train.steps or stops is not None
                 if start is not None and is_over:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo_cli.display.protocol import Display
+from grpo_cli.display.wishes import Wishes
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train.alarm_actions import Alarmed
@@ -44,6 +45,8 @@ class Running:
     stop_rules: StopRules
     alarmed: Alarmed
     evaluations: list[dict[str, Any]]
+    wishes: Wishes = field(default_factory=Wishes)
+    """What a person at the display asks for; on rank 0 alone."""
     canary: WatchedPrompts | None = None
     canaries: list[dict[str, Any]] = field(default_factory=list)
     printed: Callable[[], Mapping[str, int]] = dict

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from grpo_cli.display import protocol
 from grpo_cli.display.frame.frame import frame, frame_lines
-from grpo_cli.display.frame.sample import SampleView
+from grpo_cli.display.frame.sample import GroupView, SampleLine, SampleView
 from grpo_cli.display.frame.state import FrameState, RunState
 from grpo_cli.run.info import RewardSource
 from grpo_cli.run.records import SampleRecord
@@ -50,7 +50,10 @@ def check(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (160, 50), (60, 12), (59, 24), (100, 11)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [(45, 10), (60, 12), (60, 15), (59, 24), (80, 24), (100, 11), (100, 30), (120, 40), (160, 50), (220, 60)],
+)
 def test_the_frame_is_the_one_in_the_picture(width: int, height: int) -> None:
     check(f"{width}x{height}", drawn(full_state(), width, height))
 
@@ -115,7 +118,6 @@ def test_a_frame_never_exceeds_its_size() -> None:
         for state in states:
             lines = frame_lines(state, width, height)
             assert 1 <= len(lines) <= max(1, height - 1)
-            assert len(lines) <= 28
             assert max(line.cell_len for line in lines) <= max(width - 1, 1)
 
 
@@ -141,19 +143,139 @@ def test_what_was_never_measured_is_a_dash() -> None:
     assert " 0.000" not in text
 
 
+def group_of(size: int, right: int, row: str = "rows.jsonl:7") -> GroupView:
+    """A group whose first samples are right; each says its number."""
+    lines = tuple(
+        SampleLine(
+            Outcome.RIGHT if i < right else Outcome.WRONG,
+            1.0 if i < right else -0.5,
+            None,
+            f"text {i} end",
+            10 + i,
+        )
+        for i in range(size)
+    )
+    return GroupView(row, "why?", "72", right, size, lines)
+
+
 def test_keys_choose_the_group_and_the_wrong_ones() -> None:
-    group = view().groups[0]
-    all_right = replace(group, row="right", right=8)
-    state = run_state(2, SampleView(2, (all_right, group)))
-    assert state.snapshot(BEGAN).group() is not None
-    shown = lambda: state.snapshot(BEGAN).group().row  # type: ignore[union-attr]  # noqa: E731 - read twice below
+    state = run_state(
+        2, SampleView(2, (group_of(8, 8, "right"), group_of(8, 5, "mixed"), group_of(8, 0, "wrong")))
+    )
+
+    def shown() -> str | None:
+        group = state.snapshot(BEGAN).group()
+        return group and group.row
+
     assert shown() == "right"
-    state.press("n")
-    assert shown() == "3317"
-    state.press("g")
-    assert shown() == "right"
+    for key, row in (
+        ("n", "mixed"),
+        ("right", "wrong"),
+        ("n", "right"),
+        ("N", "wrong"),
+        ("left", "mixed"),
+        ("g", "right"),
+    ):
+        state.press(key)
+        assert shown() == row
     state.press("w")
-    assert shown() == "3317"
+    assert shown() == "mixed"
+    state.press("w")
+    assert shown() == "right"
+
+
+def test_all_samples_of_a_group_stand_beside_their_advantages_and_one_is_read() -> None:
+    state = run_state(2, SampleView(2, (group_of(8, 5),)))
+    text = drawn(state.snapshot(BEGAN), 120, 44)
+    assert text.count("✔ +1.00") == 5 and text.count("✘ -0.50") == 3
+    assert "10 tokens" in text and "17 tokens" in text
+    assert "rows.jsonl:7 · 5/8 right · expected 72" in text
+    assert "│ text 0 end" in text
+    for key, read in (("j", 1), ("down", 2), ("k", 1)):
+        state.press(key)
+        assert f"│ text {read} end" in drawn(state.snapshot(BEGAN), 120, 44)
+    for _ in range(20):
+        state.press("j")
+    assert "│ text 7 end" in drawn(state.snapshot(BEGAN), 120, 44)
+
+
+def test_few_rows_show_the_best_and_the_worst_and_more_when_asked() -> None:
+    state = run_state(2, SampleView(2, (group_of(8, 5),)))
+    text = drawn(state.snapshot(BEGAN), 80, 24)
+    assert "text 0 end" in text and "text 7 end" in text and "text 3 end" not in text
+    for _ in range(3):
+        state.press("j")
+    assert "> ✔ +1.00  text 3 end" in drawn(state.snapshot(BEGAN), 80, 24)
+
+
+def test_a_long_text_is_scrolled_from_its_end() -> None:
+    long = SampleLine(Outcome.RIGHT, 1.0, None, " ".join(f"word{i}" for i in range(500)), 500)
+    state = run_state(2, SampleView(2, (replace(group_of(1, 1), lines=(long, long)),)))
+    assert "word499" in drawn(state.snapshot(BEGAN), 120, 44)
+    for _ in range(200):
+        state.press("u")
+    text = drawn(state.snapshot(BEGAN), 120, 44)
+    assert "word0 word1" in text and "word499" not in text
+    state.press("d")
+    assert "word0 word1" not in drawn(replace(state.snapshot(BEGAN), scroll=3), 120, 44)
+
+
+def test_the_help_page_comes_and_goes_and_fits() -> None:
+    state = run_state(3, view())
+    state.press("?")
+    for width, height in ((45, 10), (80, 24), (220, 60)):
+        lines = frame_lines(state.snapshot(BEGAN), width, height)
+        assert len(lines) < height
+        assert any("next and previous group" in line.plain for line in lines)
+    text = drawn(state.snapshot(BEGAN), 80, 24)
+    for word in (
+        "pause after this step",
+        "save a checkpoint",
+        "measure the held-out rows",
+        "ctrl-c",
+        "wrong",
+        "mixed",
+    ):
+        assert word in text
+    state.press("?")
+    assert "what is what" not in drawn(state.snapshot(BEGAN), 80, 24)
+
+
+def test_the_keys_stand_at_the_foot_of_eighty_columns() -> None:
+    foot = drawn(replace(full_state(), keys=True), 80, 24).splitlines()[-1]
+    assert foot == " ? keys   n group   p pause   s save   e evaluate   ctrl-c: finish, save, stop"
+
+
+def test_the_last_known_kl_stays_with_its_step() -> None:
+    state = run_state(2)
+    state.step({**step_metrics(3), "kl": 0.25}, None)
+    state.step({**step_metrics(4), "kl": None}, None)
+    for size in ((80, 24), (100, 30)):
+        assert "0.250 @3" in drawn(state.snapshot(BEGAN), *size)
+
+
+def test_a_part_that_is_all_of_the_reward_is_said_once() -> None:
+    state = run_state(3)
+    state.start(replace(INFO, sources=(RewardSource("math", 1.0, True),)))
+    text = drawn(state.snapshot(BEGAN), 80, 24)
+    assert "   math  " in text and "total" not in text and "x1.0" not in text
+
+
+def test_right_mixed_and_wrong_are_one_bar_told_apart_without_colour_and_in_three_colours() -> None:
+    lines = frame_lines(full_state(), 80, 24)
+    bar = next(line for line in lines if "wrong 3" in line.plain)
+    assert re.search(r"░{7}▒+█{9}", bar.plain)
+    styles = {bar.plain[span.start]: str(span.style) for span in bar.spans if bar.plain[span.start] in "░▒█"}
+    assert styles == {"░": "red", "▒": "yellow", "█": "cyan"}
+    plain = next(
+        line.plain for line in frame_lines(full_state(), 80, 24, ascii=True) if "wrong 3" in line.plain
+    )
+    assert re.search(r"\.{7}=+#{9}", plain)
+
+
+def test_held_out_points_stand_on_the_chart_of_the_reward() -> None:
+    text = drawn(full_state(), 120, 40)
+    assert text.count("●") == 3  # the legend, step 0 and step 125
 
 
 def test_a_histogram_of_large_groups_is_joined() -> None:
@@ -170,7 +292,8 @@ def test_a_long_run_keeps_its_first_step_and_a_bounded_history() -> None:
         state.step({"step": step, "reward/total/mean": 0.5}, None)
     snapshot = state.snapshot(BEGAN)
     assert snapshot.first is not None and snapshot.first["step"] == 1
-    assert len(snapshot.history) == 240
+    assert 256 <= len(snapshot.curve("step")) <= 512
+    assert len(snapshot.recent) == 10
 
 
 class Asked(dict[str, Any]):
@@ -197,7 +320,7 @@ def test_every_number_on_the_screen_has_the_name_of_a_recorded_metric() -> None:
     state = RunState(BEGAN)
     state.start(INFO)
     state.step(Asked({"step": 1} | recorded), view())
-    snapshot = replace(state.snapshot(BEGAN), first=Asked(recorded), history=(Asked({"step": 1} | recorded),))
+    snapshot = replace(state.snapshot(BEGAN), first=Asked(recorded), recent=(Asked({"step": 1} | recorded),))
     for width, height in ((80, 24), (100, 30), (50, 10)):
         frame_lines(snapshot, width, height)
     asked = {key for key in Asked.keys_asked if not re.fullmatch(r"group/hist/\d+", key)}

@@ -98,9 +98,10 @@ def test_noise_goes_to_the_log_and_frames_are_painted_in_place(tmp_path: Path) -
     assert "noise" not in out
     assert "noise before the log" in log.read_text()
     assert "native noise" in log.read_text()
-    assert re.search(r"\x1b\[\d+A", out)
-    assert "step 3/500" in out
-    assert "\x1b[2J" not in out
+    other, usual = out.index("\x1b[?1049h"), out.index("\x1b[?1049l")
+    assert (out.count("\x1b[?1049h"), out.count("\x1b[?1049l")) == (1, 1)
+    assert other < out.index("step 3/500") < usual < out.index(" done  3 steps")
+    assert out.count("\x1b[2J") == 1
     assert "␛[2J[/think]" in out
     assert " done  3 steps" in out
 
@@ -123,7 +124,49 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
     assert "- reward ---" in out
 
 
-def test_a_small_terminal_gets_one_line(tmp_path: Path) -> None:
+def test_a_small_terminal_gets_a_few_lines(tmp_path: Path) -> None:
     out, _, _ = through_pty(tmp_path / "log", "pass", size=(8, 50))
-    assert "3/500 0.6%  reward .219" in out
+    assert re.search(r"reward +(\x1b\[[0-9;]*m)?0\.219", out)
     assert "─ reward" not in out
+
+
+def test_an_error_is_said_on_the_usual_screen_too(tmp_path: Path) -> None:
+    out, _, _ = through_pty(
+        tmp_path / "log", "display.note('error', 'no disk'); display.note('warn', 'look here')"
+    )
+    usual = out.index("\x1b[?1049l")
+    assert out.index("error: no disk", usual) > usual
+    assert out.index("! look here", usual) > usual
+
+
+def test_a_screen_of_another_size_is_emptied_and_drawn_at_it(tmp_path: Path) -> None:
+    grow = (
+        "import fcntl, struct, termios; fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 120, 0, 0)) if os.isatty(2) "
+        "else fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 120, 0, 0)); time.sleep(1.0)"
+    )
+    out, _, _ = through_pty(tmp_path / "log", grow)
+    assert out.count("\x1b[2J") == 2
+    assert "█ right " in out[out.rindex("\x1b[2J") :]
+    assert "█ right " not in out[: out.rindex("\x1b[2J")]
+
+
+def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(tmp_path: Path) -> None:
+    stop = (
+        "import signal, subprocess; child = subprocess.Popen(['sh', '-c', f'sleep 1; kill -CONT {os.getpid()}']); "
+        "os.kill(os.getpid(), signal.SIGTSTP); child.wait()"
+    )
+    out, before, after = through_pty(tmp_path / "log", stop)
+    assert (out.count("\x1b[?1049h"), out.count("\x1b[?1049l")) == (2, 2)
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("locale", "is_plain"),
+    [({"LC_ALL": "C"}, True), ({"LC_ALL": "", "LANG": "C"}, True), ({"LC_ALL": "", "LANG": "POSIX"}, True),
+     ({"LC_ALL": "C.UTF-8"}, False), ({"LC_ALL": "", "LANG": "en_US.UTF-8"}, False), ({"LC_ALL": "en_US.UTF-8", "LANG": "C"}, False)],
+)  # fmt: skip
+def test_the_locale_says_whether_glyphs_are_plain(
+    tmp_path: Path, locale: dict[str, str], is_plain: bool
+) -> None:
+    out, _, _ = through_pty(tmp_path / "log", "pass", **locale)
+    assert ("- reward ---" in out, "─ reward" in out) == (is_plain, not is_plain)

@@ -1,0 +1,158 @@
+"""The head and the foot of every frame: is it alive, when is it done, what was said, which keys there are."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from grpo_cli.display.frame.lines import PanelBlock, Piece, fit_tail, line
+from grpo_cli.display.frame.state import FrameState, Note
+from grpo_cli.display.plain import timing
+from grpo_cli.text import bar, duration, number, percent, visible
+
+DOING = {
+    "generate": "generating", "verify": "verifying", "update": "updating", "evaluate": "evaluating", "save": "saving",
+}  # fmt: skip
+NOTE_MARKS = {"info": ("·", ""), "good": ("✓", "cyan"), "warn": ("!", "yellow"), "error": ("✘", "red")}
+SPINNER = "|/-\\"
+CTRL_C = "ctrl-c: finish this step, save, stop"
+KEYS = {
+    "train": (
+        "? keys",
+        "n group",
+        "p pause",
+        "s save",
+        "e evaluate",
+        "j sample",
+        "ctrl-c: finish, save, stop",
+    ),
+    "watch": ("? keys", "n group", "j sample", "w wrong only", "q: leave, the run goes on"),
+}
+"""In the order of use; where they do not all fit, those before the last give way from the right."""
+
+
+def beginning(state: FrameState, width: int, is_wide: bool) -> list[PanelBlock]:
+    """Before the first step: what is being done, and the run once it has a name."""
+    if not state.info.run:
+        return [PanelBlock((_activity(state, width, is_wide),), 0, 1), notes(state, width, 2)]
+    return [header(state, width, is_wide), notes(state, width, 4), footer(state, width)]
+
+
+def header(state: FrameState, width: int, is_wide: bool) -> PanelBlock:
+    """Is it alive, when is it done, where does the time go."""
+    info = state.info
+    name = info.recipe if is_wide else info.recipe.rsplit("/", 1)[-1]
+    title = f"grpo {info.command}{'  ' if is_wide else ' '}{visible(name)}"
+    run = visible(info.run)
+    if is_wide:
+        extras = (
+            [f"run {run}"]
+            + ([f"seed {info.seed}"] if info.seed is not None else [])
+            + ([visible(info.device)] if info.device else [])
+        )
+        run = " · ".join(extras)
+    run = fit_tail(run, max(width - cell_len(title) - 4, 12))
+    top = line(width, Piece(1, title, "bold"), Piece(max(width - cell_len(run), 2), run))
+    return PanelBlock((top, _steps(state, width), _activity(state, width, is_wide)), 0, 3)
+
+
+def share_done(state: FrameState) -> float | None:
+    """Steps done over steps wanted."""
+    return (state.last.get("step") or 0) / state.info.steps if state.info.steps else None
+
+
+def _steps(state: FrameState, width: int) -> Text:
+    step, total = state.last.get("step", state.info.start_step), state.info.steps
+    share = share_done(state) or 0.0
+    left = f"step {step}/{total or number(None)} "
+    right = f"  {percent(share) if total else number(None)} · eta {duration(state.last.get('eta_s'))}"
+    if state.ended:
+        right = f"  {percent(share) if total else number(None)} · {state.ended}"
+    room = max(width - 1 - len(left) - len(right) - 8, 8)
+    full, empty = bar(share, room)
+    at = 1 + len(left)
+    return line(
+        width,
+        Piece(1, left),
+        Piece(at, full, "bold"),
+        Piece(at + len(full), empty, "dim"),
+        Piece(at + room, right),
+    )
+
+
+def activity_text(state: FrameState) -> str:
+    """`generating 96/128`, or the noun and the seconds of work without a count."""
+    doing = state.activity
+    if doing is None:
+        return state.ended or ("waiting" if state.recent else "starting")
+    word = DOING.get(doing.name, doing.name)
+    count = (
+        ""
+        if doing.done is None
+        else f" {doing.done}" + (f"/{doing.total}" if doing.total is not None else "")
+    )
+    took = state.now - doing.since
+    return f"{word}{count}" if doing.is_step and count else f"{word}{count}  {duration(took)}"
+
+
+def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
+    doing, text = state.activity, activity_text(state)
+    if doing is None or doing.is_step:
+        spent = timing(state.last) if state.recent else ""
+        if is_wide and doing is not None and doing.done is not None and doing.total:
+            full, empty = bar(doing.done / doing.total, 21)
+            text = f"{text:<18} "
+            at = 1 + len(text)
+            return line(
+                width,
+                Piece(1, text),
+                Piece(at, full, "bold"),
+                Piece(at + len(full), empty, "dim"),
+                Piece(at + 24, f"last step {spent}"),
+            )
+        return line(
+            width, Piece(1, text), Piece(max(21, len(text) + 4), f"last step {spent}" if is_wide else spent)
+        )
+    if doing.done is not None and doing.total:
+        full, empty = bar(doing.done / doing.total, 30)
+        at = len(text) + 3
+        return line(width, Piece(1, text), Piece(at, full, "bold"), Piece(at + len(full), empty, "dim"))
+    return line(width, Piece(1, SPINNER[int(state.now * 4) % len(SPINNER)], "bold"), Piece(3, text))
+
+
+def notes(state: FrameState, width: int, most: int) -> PanelBlock:
+    """The last notes; the newest stays longest."""
+    shown = state.notes[-most:]
+    return PanelBlock(tuple(_note(note, width, most > 1) for note in reversed(shown)), 1, min(1, len(shown)))
+
+
+def _note(note: Note, width: int, is_wide: bool) -> Text:
+    mark, style = NOTE_MARKS[note.level]
+    clock = f"{datetime.fromtimestamp(note.at).strftime('%H:%M')} " if is_wide else ""
+    place = f"step {note.step}  " if note.step is not None else ""
+    said = visible(note.text.strip().replace("\n", " "))
+    hint = f": {visible(note.hint)}" if note.hint else ""
+    return line(width, Piece(1, mark, style), Piece(3, f"{clock}{place}{said}{hint}", style))
+
+
+def footer(state: FrameState, width: int) -> PanelBlock:
+    """Keys, how to stop, and where there is room the log."""
+    said = "" if state.ended else _keys(state, width - 2)
+    log = state.info.log
+    room = width - cell_len(said) - 12
+    shown = fit_tail(visible(log), room) if log and room >= 8 else ""
+    right = f"log {shown}" if shown else ""
+    return PanelBlock(
+        (line(width, Piece(1, said, "dim"), Piece(max(width - cell_len(right), 2), right, "dim")),), 1, 1
+    )
+
+
+def _keys(state: FrameState, width: int) -> str:
+    if not state.keys:
+        return CTRL_C if state.info.command != "watch" else ""
+    *some, last = KEYS["watch" if state.info.command == "watch" else "train"]
+    while some and cell_len("   ".join([*some, last])) > width:
+        some.pop()
+    return "   ".join([*some, last])
