@@ -155,6 +155,8 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
             ("kept", "reuse/tokens", percent),
             ("ent", "entropy", two),
             ("kl", "kl", number),
+            ("explains", "critic/explained_variance", two),
+            ("value loss", "critic/loss", number),
             ("clip", "clip/total", percent),
             ("grad", "grad_norm", two),
             ("loss", "loss", number),
@@ -180,6 +182,7 @@ TIMED = (
     ("gen", "time/generate"),
     ("env", "time/environment"),
     ("verify", "time/verify"),
+    ("critic", "time/critic"),
     ("update", "time/update"),
 )
 """The phases of a step, as a line calls them."""

@@ -79,6 +79,8 @@ class Limits:
     # rows
     top_share: float = 0.05
     top_share_steps: int = 40
+    # critic: answers further than this from one half right leave nothing to explain
+    explicable: float = 0.4
     # how often the same is said
     again_after: int = 50
     silent_steps: int = 10

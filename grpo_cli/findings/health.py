@@ -90,15 +90,30 @@ def _alone(history: History) -> bool:
 
 
 def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
-    """W34: the policy learns from a critic whose values say no more of the returns than their mean does."""
-    known = [m for m in history if measured([m], "critic/explained_variance") and not m.get("critic/warmup")]
-    last = all_of_last(known, "critic/explained_variance", limits.window)
-    if last is None or (percentile(last, 0.5) or 0.0) > 0.0:
+    """W34: the policy learns from a critic whose values say no more of the returns than their mean does.
+
+    Judged by the end of the warm-up first, so that it is said before the policy has moved far, and then over windows. Where
+    nearly all answers are right, or wrong, there is little left to explain.
+    """
+    known = [m for m in history if measured([m], "critic/explained_variance")]
+    waited, moved = ([m for m in known if bool(m.get("critic/warmup")) is asked] for asked in (True, False))
+    is_first = bool(history) and not history[-1].get("critic/warmup") and len(moved) <= 1
+    last = (
+        all_of_last(waited, "critic/explained_variance", min(limits.window // 2, max(len(waited), 3)))
+        if is_first
+        else all_of_last(moved, "critic/explained_variance", limits.window)
+    )
+    right = median_of_last(history, "right", 1 if is_first else limits.window)
+    if last is None or (right is not None and abs(right - 0.5) > limits.explicable):
+        return None
+    explained = percentile(last, 0.5) or 0.0
+    if explained > 0.0:
         return None
     return finding_at(
         "W34",
         history,
-        f"explained variance of the critic {percentile(last, 0.5) or 0.0:.2f} over {len(last)} steps: advantages are noise",
+        f"the critic explains {explained:.2f} of the variance of the returns"
+        f" {'at the end of its warm-up' if is_first else f'over {len(last)} steps'}: no more than their mean does",
         "raise `train.critic.warmup_steps`, or change `train.critic.lr`",
     )
 

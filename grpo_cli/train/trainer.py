@@ -115,7 +115,7 @@ class Trainer(ShardedTrainer):
         self.source: LogProbSource = self.packed or log_prob_source(self, loop, model, args, absolute)
         self.mini = MiniBatches.of(args)
         critic = CriticLearning.of(
-            loop, self.objective, model, whole, self.accelerator, args, absolute=absolute
+            loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
         self.critic, self.beside = critic, critic
         self.updates = Updates(by_row=self.importance_sampling_level == "sequence")

@@ -125,3 +125,25 @@ def test_one_row_that_leads_a_run_is_said_once_it_has_gone_on() -> None:
     for line in ({"step": 39, "rows/top_share": 1.0}, {"step": 40, "rows/top_share": 0.05}, {"step": 40}):
         assert one_row_leads([line], Limits()) is None
     assert one_row_leads([], Limits()) is None
+
+
+def with_critic(explained: float, warmup: int = 5, right: float = 0.4) -> Change:
+    def change(step: int, metrics: dict[str, Any]) -> None:
+        metrics |= {"critic/explained_variance": explained, "critic/warmup": float(step <= warmup)}
+        metrics |= {"right": right, "value/mean": 0.1, "return/mean": 0.3, "critic/loss": 0.1}
+
+    return change
+
+
+def test_a_critic_that_explains_nothing_is_named_as_its_warm_up_ends() -> None:
+    found = [f for f in over_run(run(steps=40, change=with_critic(-0.2))) if f.code == "W34"]
+    assert [f.step for f in found] == [6]
+    assert "-0.20 of the variance of the returns at the end of its warm-up" in found[0].text
+    assert "W34" not in codes(run(steps=40, change=with_critic(0.3)))
+    without = [f for f in over_run(run(steps=40, change=with_critic(-0.2, warmup=0))) if f.code == "W34"]
+    assert [f.step for f in without] == [10] and "over 10 steps" in without[0].text
+
+
+def test_where_nearly_all_answers_are_right_there_is_nothing_to_explain() -> None:
+    assert "W34" not in codes(run(steps=40, change=with_critic(-0.01, right=0.95)))
+    assert "W34" not in codes(run(steps=40, change=with_critic(-0.01, right=0.02)))

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig
 
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.builtin import byte_tokenizer
+from grpo_cli.policy.model import load_model
+from grpo_cli.recipe.sections.recipe import Model
+from grpo_cli.train.critic.learning import refuse_other_tokens
 from tests.reference.compare import Case, apart, named, of_rows
 from tests.reference.critic import (
     Values,
@@ -94,3 +100,32 @@ def test_a_batch_is_what_the_libraries_make_of_it(tmp_path: Path, library: str, 
         shown.append(float(loss.detach()))
     assert seen.metrics[batch]["loss"] == pytest.approx(sum(shown) / 2, abs=NEAR)
     assert of_rows(said, values, old, ref, rewards, case)[1] == [pytest.approx(row) for row in returns]
+
+
+def test_a_critic_from_elsewhere_reads_with_its_own_layers(tmp_path: Path) -> None:
+    write_world(tmp_path)
+    policy, other = (str(write_checkpoint(family, tmp_path)) for family in ("llama", "gpt2"))
+    train = {"algorithm": "ppo", "critic": {"from": other, "lr": 0.01}}
+    seen = run_here(recipe_of(tmp_path, "other", {"train": train, "model": {"path": policy}}), tmp_path)
+    critic = Values(AutoConfig.from_pretrained(other))
+    assert not any(v for row in seen.valued[0].values for v in row)  # its head is new
+    with torch.no_grad():
+        for one, got in zip(seen.said[1], seen.valued[1].values, strict=True):
+            want = critic.take(seen.valued[1].weights).of(one).tolist()
+            assert got == pytest.approx(want, abs=NEAR) and any(want)
+
+
+def test_a_critic_that_reads_other_tokens_than_the_policy_writes_is_refused(tmp_path: Path) -> None:
+    policy = load_model(
+        Model(path=str(write_checkpoint("llama", tmp_path))), device=torch.device("cpu"), seed=0
+    )
+    own = byte_tokenizer()
+    refuse_other_tokens("it", policy, own, policy.vocabulary)
+    with pytest.raises(SetupError, match=r"^it knows 266 tokens, the policy 300$"):
+        refuse_other_tokens("it", policy, own, 300)
+    own.add_tokens(["<|new|>"])
+    with pytest.raises(
+        SetupError, match=r"1 of 267 tokens, such as `<\|new\|>`, have another number there"
+    ) as told:
+        refuse_other_tokens("it", policy, own, policy.vocabulary)
+    assert told.value.hint == "name a model with the policy's own tokenizer"

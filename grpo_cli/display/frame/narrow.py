@@ -9,6 +9,7 @@ from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, line, rule,
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     credit,
+    critic,
     kl_text,
     memory_text,
     pass_texts,
@@ -83,6 +84,9 @@ def completions(state: FrameState, width: int) -> PanelBlock:
         (f"{speed}  {memory or kept or lengths}", "",
          f"verifier errors {number(failed)}  over limit {number(over)}", "red" if failed else ""),
     ]  # fmt: skip
+    for text in critic(last):
+        explained = f"explained {two(last.get('critic/explained_variance'))}"
+        rows.append((text, "", f"{explained}   value loss {number(last.get('critic/loss'))}", ""))
     body = [
         line(width, Piece(3, left, left_style), Piece(at, "│", "dim"), Piece(at + 2, right, right_style))
         for left, left_style, right, right_style in rows

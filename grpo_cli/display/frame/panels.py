@@ -10,7 +10,7 @@ from rich.text import Text
 from grpo_cli.display.frame.curves import points_of, spark_of
 from grpo_cli.display.frame.lines import PanelBlock, Piece, line, rule
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.display.plain import shown_sources
+from grpo_cli.display.plain import seconds, shown_sources
 from grpo_cli.run.info import Metrics, RewardSource
 from grpo_cli.text import BLOCKS, half, number, percent, score, two, visible
 
@@ -159,3 +159,13 @@ def credit(last: Metrics) -> str:
     found = [last.get(f"credit/milestone_{k}/reached") for k in (1, 2, 3)]
     reached = [percent(share) for share in found if share is not None]
     return f"milestones {' '.join(reached)}" if reached else ""
+
+
+def critic(last: Metrics) -> list[str]:
+    """What a critic takes, and whether the policy waits for it; nothing where there is none."""
+    if "critic/loss" not in last:
+        return []
+    doing = "warms up" if last.get("critic/warmup") else "critic"
+    return [
+        f"{doing} {seconds(last.get('time/critic') or 0.0)}s a step, {number(last.get('critic/mib'))} MiB"
+    ]

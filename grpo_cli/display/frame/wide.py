@@ -13,6 +13,7 @@ from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, fit, line, 
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     credit,
+    critic,
     evaluated_text,
     kl_text,
     memory_text,
@@ -129,12 +130,17 @@ def completions(state: FrameState, width: int) -> PanelBlock:
             "",
         ),
     ]
+    left += [(text, "") for text in critic(last)]
     right = [
         ("entropy", two(last.get("entropy")), "entropy", f"start {two(first.get('entropy'))}"),
         ("kl", kl_text(state), "kl", "to the start"),
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
         ("grad norm", two(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
     ]
+    if len(left) > len(right):
+        loss = f"v-loss {number(last.get('critic/loss'))}"
+        explained = "critic/explained_variance"
+        right.append(("explained", two(last.get(explained)), explained, loss))
     rows: list[Text] = []
     for (text, style), (name, value, key, extra) in zip(left, right, strict=True):
         curve = spark_of(key, state.curve(key), room)

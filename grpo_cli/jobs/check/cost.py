@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grpo_cli.jobs.check.findings import CheckFinding, Level
 from grpo_cli.jobs.check.lengths import PromptLengths
-from grpo_cli.jobs.check.sizes import Sizes
+from grpo_cli.jobs.check.sizes import Sizes, full_sizes
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
@@ -43,6 +43,7 @@ def check_memory(
     lines = (
         f"{_gib(state)}  weights and optimizer = {how}{shared}",
         *_whole_copy(strategy, n),
+        *_critic(recipe, sizes),
         f"{_gib(cache)}  KV cache of a step = {plan.completions_step:,} completions x {tokens:,} tokens"
         f" x {sizes.kv_values_token:,} values x 2 B (bfloat16; twice that on a CPU)",
         f"{_gib(logits)}  logits of one completion = {recipe.sample.max_tokens:,} tokens x {sizes.vocab:,} x 4 B",
@@ -64,6 +65,30 @@ def _state(recipe: Recipe, sizes: Sizes) -> tuple[int, int, str]:
     base_bytes = 0.5 if model.load_in_4bit else WIDTHS["bfloat16" if model.dtype == "auto" else model.dtype]
     how = f"{n:,} x {base_bytes:g} B (frozen) + {adapters:,} adapter parameters x {width} B"
     return n, int(n * base_bytes) + adapters * width, how
+
+
+def _critic(recipe: Recipe, sizes: Sizes) -> list[str]:
+    """What a critic takes beside the policy: a copy of its layers, or of its adapter, each with an optimizer of its own."""
+    critic, model = recipe.train.critic, recipe.model
+    if critic is None:
+        return []
+    head, width = sizes.hidden + 1, ADAM * WIDTHS["float32"]
+    named = critic.model(model)
+    if critic.share:
+        return [
+            f"{_gib(head * width)}  critic = a head of {head:,} parameters x {width} B on the policy's states"
+        ]
+    if named is not None:
+        other = full_sizes(named)
+        if other is None:
+            return [f"         —  critic = `{named.path}`, whose size is not known here"]
+        n, of = other.parameters, f"parameters of `{named.path}`"
+    elif (rank := model.lora.r if model.lora is not None else saved_rank(model)) is not None:
+        n, of = sizes.lora_parameters(rank), "parameters of a second adapter"
+    else:
+        n, of = sizes.parameters, "parameters of a copy"
+        width = ADAM * WIDTHS["float32" if model.dtype == "auto" else model.dtype]
+    return [f"{_gib(n * width)}  critic = {n:,} {of} x {width} B (weight, gradient, Adam)"]
 
 
 def check_precision(recipe: Recipe) -> CheckFinding | None:

@@ -15,10 +15,12 @@ from grpo_cli.recipe.sections.recipe import Recipe
 def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
     """One finding for each thing in the way, or one that says what was found."""
     is_sound = True
-    for flaw in flaws(recipe.model):
-        is_sound = False
-        level = Level.FAIL if flaw.is_fatal else Level.WARN
-        yield CheckFinding("model", level, flaw.message, hint=flaw.hint, code=Exit.SETUP)
+    critic = recipe.train.critic.model(recipe.model) if recipe.train.critic is not None else None
+    for name, model in (("model", recipe.model), ("critic", critic)):
+        for flaw in flaws(model) if model is not None else ():
+            is_sound = False
+            level = Level.FAIL if flaw.is_fatal else Level.WARN
+            yield CheckFinding(name, level, flaw.message, hint=flaw.hint, code=Exit.SETUP)
     for need in trainer_needs(recipe):
         if not need.is_met():
             is_sound = False

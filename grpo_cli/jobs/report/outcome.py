@@ -20,7 +20,7 @@ Tile = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Act:
+class AlarmAct:
     """An alarm that paused the run or took it back, and where the evidence lies."""
 
     text: str
@@ -59,7 +59,7 @@ def verdict(run: RunData) -> str:
     return f"{said}. Paired on {len(rows)} prompts: {gap.mean:+.3f} {within}, {p}; {power}."
 
 
-def acts_of(run: RunData) -> list[Act]:
+def acts_of(run: RunData) -> list[AlarmAct]:
     """Each time an alarm paused the run or took it back."""
     acts = []
     for act in run.manifest.get("acted") or []:
@@ -67,7 +67,7 @@ def acts_of(run: RunData) -> list[Act]:
         why = "; ".join(
             f"{alarm['code']} at step {alarm['step']}: {alarm['text']}" for alarm in act["alarms"]
         )
-        acts.append(Act(f"{run.name} was {what}: {why}", str(act["evidence"])))
+        acts.append(AlarmAct(f"{run.name} was {what}: {why}", str(act["evidence"])))
     return acts
 
 

@@ -21,7 +21,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.findings.run_data import Arm, RunData
 from grpo_cli.jobs.report.arms import arms_table
 from grpo_cli.jobs.report.findings import FindingGroup, grouped_findings
-from grpo_cli.jobs.report.outcome import Act, Setup, acts_of, setup_of, tiles_of, verdict
+from grpo_cli.jobs.report.outcome import AlarmAct, Setup, acts_of, setup_of, tiles_of, verdict
 from grpo_cli.jobs.report.overlays import held_out, overlay
 from grpo_cli.jobs.report.pictures import (
     groups,
@@ -75,7 +75,7 @@ class RunPart:
     index: int
     parts: list[tuple[str, list[Figure]]]
     findings: list[FindingGroup]
-    acts: list[Act]
+    acts: list[AlarmAct]
     setup: Setup
     reading: Reading
 

@@ -20,6 +20,7 @@ from grpo_cli.jobs.report.plot import (
     two_panels,
 )
 from grpo_cli.run.info import Metrics
+from grpo_cli.text import number
 
 KINDS = (
     ("all_wrong", "all wrong", "#D55E00"),
@@ -33,6 +34,7 @@ PHASES = (
     ("generate", "#0072B2"),
     ("environment", "#CC79A7"),
     ("verify", "#E69F00"),
+    ("critic", "#56B4E9"),
     ("update", "#009E73"),
     ("other", "#999999"),
 )
@@ -125,6 +127,8 @@ def policy(run: RunData) -> Figure | None:
     """Entropy, KL, clipping, gradient norm and learning rate as small multiples."""
     rows = [
         ("entropy", ["entropy", "entropy/sampled"], False), ("kl to the reference", ["kl"], False), ("clipped share", ["clip/total", "clip/low", "clip/high"], False),
+        ("variance of returns that the critic explains", ["critic/explained_variance"], False), ("value loss", ["critic/loss"], False),
+        ("values and returns", ["value/mean", "return/mean"], False),
         ("gradient norm (log)", ["grad_norm"], True), ("learning rate", ["lr"], False), ("loss", ["loss"], False),
     ]  # fmt: skip
     shown = [
@@ -160,6 +164,8 @@ def timing(run: RunData) -> Figure | None:
     traces.append(into_panel(curve(steps, values, "tokens/s", PALETTE[3]), 1))
     known = [share for share in run.curve("mfu") if share is not None]
     used = f" The update took {sum(known) / len(known):.0%} of the card's rate (MFU)." if known else ""
+    if held := [mib for mib in run.curve("critic/mib") if mib is not None]:
+        used += f" The critic's weights and optimizer took {number(held[-1])} MiB."
     says = f"Seconds of each step by phase; generated tokens a second below.{used}"
     return Figure("timing", "Where the time goes", says, traces, two_panels("seconds a step", "tokens/s"))
 

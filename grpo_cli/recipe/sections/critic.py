@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words, one_of
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.inputs import Model
 
 
 class CriticSpec(Section):
@@ -38,3 +41,10 @@ class CriticSpec(Section):
     """Updates of the critic a pass."""
     positive: Least0 = 0.0
     """VAPO's weight of imitating right answers, beside the advantages; 0 leaves it out, .1 is theirs."""
+
+    def model(self, policy: Model) -> Model | None:
+        """What another model that it starts from is loaded by, beside the policy's section; None for the policy's own."""
+        if self.source == "policy":
+            return None
+        here = {"path": self.source, "lora": None, "base": None, "gguf_file": None, "revision": None}
+        return policy.model_copy(update=here)

@@ -19,8 +19,11 @@ from trl import GRPOConfig
 from grpo_cli.algorithm.kl import token_kl
 from grpo_cli.algorithm.loss import Objective
 from grpo_cli.algorithm.spread import loss_mask
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.model import load_model
+from grpo_cli.policy.positions import needs_positions
 from grpo_cli.rollout.collect import step_seed
+from grpo_cli.text import visible
 from grpo_cli.train.critic.backbone import OwnAdapter, OwnLayers, PolicyStates, ReadsStates
 from grpo_cli.train.critic.credit import Pull, valued
 from grpo_cli.train.critic.critic import Critic, Numerics
@@ -28,6 +31,8 @@ from grpo_cli.train.kl_penalty import Penalised, sampled_logps
 
 if TYPE_CHECKING:
     from grpo_cli.algorithm.gae import Moments
+    from grpo_cli.policy.contract import Tokenizer
+    from grpo_cli.policy.policy import Policy
     from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
     from grpo_cli.rollout.engine import Completion
     from grpo_cli.train.loop import Loop
@@ -61,6 +66,7 @@ class CriticLearning:
         objective: Objective,
         model: nn.Module,
         whole: nn.Module,
+        tokenizer: Tokenizer,
         accelerator: Accelerator,
         args: GRPOConfig,
         *,
@@ -81,7 +87,7 @@ class CriticLearning:
             return accelerator.reduce(value, "sum") if accelerator.num_processes > 1 else value
 
         numbers = Numerics(autocast, args.per_device_train_batch_size, summed)
-        layers, like = _layers(loop, train.critic, model, whole, absolute)
+        layers, like = _layers(loop, train.critic, model, whole, tokenizer, absolute)
         critic = Critic(layers, like, train.critic, train.critic.lr or 10 * train.lr, numbers)
         return cls(critic, loop, objective)
 
@@ -154,26 +160,38 @@ class CriticLearning:
 
 
 def _layers(
-    loop: Loop, spec: Spec, model: nn.Module, whole: nn.Module, absolute: bool
+    loop: Loop, spec: Spec, model: nn.Module, whole: nn.Module, tokenizer: Tokenizer, absolute: bool
 ) -> tuple[ReadsStates, nn.Module]:
     """What the critic reads with, and the model whose sizes it has."""
-    from grpo_cli.errors import SetupError
-
     if spec.share:
         return PolicyStates(whole, absolute=absolute), whole
-    if spec.source == "policy":
+    named = spec.model(loop.recipe.model)
+    if named is None:
         layers = OwnAdapter(whole, absolute=absolute) if hasattr(model, "peft_config") else None
         return layers or OwnLayers.copied(model, absolute=absolute), model
-    device = next(model.parameters()).device
-    named = loop.recipe.model.model_copy(
-        update={"path": spec.source, "lora": None, "gguf_file": None, "revision": None}
-    )
-    loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
-    if loaded.vocabulary < int(model.config.get_text_config().vocab_size):  # type: ignore[operator, union-attr]
-        raise SetupError(
-            f"`train.critic.from: {spec.source}` knows {loaded.vocabulary:,} tokens, the policy more",
-            hint="name a model with the policy's own tokenizer",
-        )
-    from grpo_cli.policy.positions import needs_positions
-
+    device, said = next(model.parameters()).device, f"`train.critic.from: {spec.source}`"
+    try:
+        loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
+    except SetupError as err:
+        raise SetupError(f"{said}: {err}", hint=err.hint) from err
+    refuse_other_tokens(said, loaded, tokenizer, int(model.config.get_text_config().vocab_size))  # type: ignore[operator, union-attr]
     return OwnLayers.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
+
+
+def refuse_other_tokens(said: str, critic: Policy, tokenizer: Tokenizer, known: int) -> None:
+    """A critic reads what the policy wrote, token for token.
+
+    Raises:
+        SetupError: some of the policy's tokens are others to the critic's model, or unknown to it.
+    """
+    own, there = tokenizer.get_vocab(), critic.tokenizer.get_vocab()
+    others = [text for text, number in own.items() if there.get(text) != number]
+    hint = "name a model with the policy's own tokenizer"
+    if others:
+        raise SetupError(
+            f"{said} has another tokenizer than the policy: {len(others):,} of {len(own):,} tokens, such as"
+            f" `{visible(min(others, key=lambda text: own[text]))}`, have another number there",
+            hint=hint,
+        )
+    if critic.vocabulary < known:
+        raise SetupError(f"{said} knows {critic.vocabulary:,} tokens, the policy {known:,}", hint=hint)

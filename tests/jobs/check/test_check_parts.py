@@ -10,15 +10,18 @@ import pytest
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
+from grpo_cli.jobs.check.cost import check_memory
 from grpo_cli.jobs.check.findings import CheckFinding, Level, exit_code, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.sizes import read_sizes
 from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
 from grpo_cli.policy.loading.files import model_files
-from grpo_cli.recipe.sections.recipe import Model
+from grpo_cli.recipe.arithmetic import plan
+from grpo_cli.recipe.sections.recipe import Model, Recipe
 from grpo_verifiers import Outcome, Sample, Verdict, Verifier
 from tests.builders.data_builders import Data, Source, question, write_lines
 
@@ -348,3 +351,36 @@ def test_the_form_in_which_a_function_takes_completions_is_named(tmp_path: Path)
     found = {one.check: " ".join(one.lines) for one in RecipeCheck(recipe, tmp_path).findings()}
     assert "message" in found["verify.chat"]
     assert "takes completions as texts" in found["verify.text"]
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ({"critic": {}}, "critic = 357,984 parameters of a copy x 16 B"),
+        ({"critic": {"share": True}}, "critic = a head of "),
+        ({"critic": {"from": "there"}}, "critic = `there`, whose size is not known here"),
+    ],
+)
+def test_the_memory_of_a_critic_is_counted_beside_the_policys(train: dict[str, Any], said: str) -> None:
+    recipe = ppo(train)
+    sizes = read_sizes(recipe.model, model_files(recipe.model))
+    assert sizes is not None
+    lines = check_memory(recipe, sizes, plan(recipe, 64), None).lines
+    assert any(said in line for line in lines)
+    plain = ppo({"critic": None, "algorithm": "grpo"})
+    assert not any("critic" in line for line in check_memory(plain, sizes, plan(plain, 64), None).lines)
+
+
+def test_a_critic_from_a_folder_that_is_not_there_is_found_before_the_run(tmp_path: Path) -> None:
+    found = list(check_model(ppo({"critic": {"from": str(tmp_path / "no-such")}})))
+    assert [f.check for f in found] == ["critic"] and found[0].code == Exit.SETUP
+    assert "no-such" in found[0].message
+    assert [f.check for f in check_model(ppo({"critic": {}}))] == ["model"]
+
+
+def ppo(train: dict[str, Any]) -> Recipe:
+    data = {"train": "a.jsonl", "prompt": "{question}", "answer": "{answer}"}
+    both = {"steps": 4, "algorithm": "ppo", **train}
+    return Recipe.model_validate(
+        {"grpo": 1, "model": "builtin:tiny", "data": data, "verify": {"exact": {}}, "train": both}
+    )
