@@ -1,7 +1,9 @@
 """Did the run teach something that it was not meant to? Fixed prompts that are never trained on, asked again and again.
 
-The drop from the first measurement is tested over prompts (paired t test on their means) and its p is multiplied by the number
-of looks that the run takes (Bonferroni), so that a run of many looks raises a false alarm no more often than one of a single look.
+The drop from the first measurement is tested over prompts (paired t test on their means) and its p is corrected for looks, so
+that a run of many looks raises a false alarm no more often than one of a single look: half of the chance of one is shared
+by the looks that the recipe plans (Bonferroni), the other half by those in between, which follow a drop that is
+large but not yet significant; the j-th of these gets 1/(j (j + 1)) of it, and all of them together no more than the whole.
 """
 
 from __future__ import annotations
@@ -26,6 +28,25 @@ def looks(steps: int, every: int) -> int:
     return max(1, math.ceil(steps / every))
 
 
+def planned(step: int, steps: int, every: int) -> bool:
+    """Whether the recipe itself asks after this step."""
+    return step % every == 0 or step == steps
+
+
+def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, Any]]) -> int:
+    """By what the p of a look is multiplied; `before` are the lines of earlier ones."""
+    if planned(step, steps, every):
+        return 2 * looks(steps, every)
+    number = 1 + sum(not planned(int(line["step"]), steps, every) for line in before)
+    return 2 * number * (number + 1)
+
+
+def is_doubtful(line: Mapping[str, Any]) -> bool:
+    """Whether the drop is above the bar and not significant: the next step is looked at too, since a fall can be fast."""
+    drop, p = line.get("canary/drop"), line.get("canary/p")
+    return drop is not None and p is not None and drop > line["canary/bar"] and p >= ALPHA
+
+
 def shares_of(
     records: Sequence[SampleRecord], verifier: str | None, right_at: float
 ) -> dict[str, list[float]]:
@@ -40,8 +61,8 @@ def shares_of(
     return found
 
 
-def canary_metrics(start: Shares, now: Shares, n_looks: int, bar: float) -> dict[str, float | int | None]:
-    """`canary/…`: the share right, the drop from the start over prompts that both have, and its corrected p.
+def canary_metrics(start: Shares, now: Shares, factor: int, bar: float) -> dict[str, float | int | None]:
+    """`canary/…`: the share right, the drop from the start over prompts that both have, and its p times `factor` (`correction`).
 
     `canary/p` is None where there are fewer than two such prompts, `canary/bar` the drop from which an alarm may speak.
     """
@@ -58,7 +79,7 @@ def canary_metrics(start: Shares, now: Shares, n_looks: int, bar: float) -> dict
         compared = paired_clustered([start[row] for row in known], [now[row] for row in known])
         found["canary/drop"] = -compared.difference.mean
         if len(known) > 1:
-            found["canary/p"] = min(1.0, compared.p_value * n_looks)
+            found["canary/p"] = min(1.0, compared.p_value * factor)
     return found
 
 

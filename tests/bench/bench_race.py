@@ -1,11 +1,13 @@
-"""A race to a fixed held-out score: methods and row selectors on two small worlds, paired by seed.
+"""A race to a fixed held-out score: methods and row selectors on small worlds, paired by seed.
 
     PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_race.py RESULTS.jsonl --seeds 0 1 2 3 4 --jobs 2
+    … bench_race.py RESULTS.jsonl --worlds E3 --methods uniform auto greso mopps ads shuffled --lr 4e-4 --steps 160
     PYTHONPATH=.:verifiers python tests/bench/bench_race.py RESULTS.jsonl --summary
 
 Each run stops at its second held-out evaluation in a row at or above the target, or after `--passes` passes over the rows.
 Counted are generated tokens (those thrown away included), steps, and CPU seconds of training without evaluations. A run
 that never gets there counts with what it had spent at the end, which flatters it; how many got there is printed.
+`shuffled` is the placebo of `ads`: its windows over clusters whose rows were dealt out by chance.
 Ratios are uniform / method, so above 1 the method was cheaper: geometric mean over seeds, 95 % t interval of the log.
 """
 
@@ -25,12 +27,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from race_tasks import PROMPTS, ROWS, TARGET, race_recipe, write_model, write_world
+from race_tasks import PROMPTS, TARGET, race_recipe, rows_of, write_model, write_world
 
 METHODS: dict[str, dict[str, Any]] = {
     "uniform": {},
     "auto": {"select": "auto"},
     "greso": {"select": "greso"},
+    "mopps": {"select": "mopps"},
+    "ads": {"select": "ads"},
+    "shuffled": {"select": "ads"},
     "dapo": {"algorithm": "dapo", "overlong": None},
     "grpo": {"algorithm": "grpo"},
     "gspo": {"algorithm": "gspo"},
@@ -48,6 +53,7 @@ class Ask:
     lr: float
     prompts: int
     passes: int
+    steps: int | None = None
 
 
 def run_one(ask: Ask) -> dict[str, Any]:
@@ -79,6 +85,8 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
             if len(last) == 2 and min(last) >= TARGET:
                 self.interrupts.asked = Exit.TERMINATED
 
+    if ask.method == "shuffled":
+        shuffle_clusters(ask.seed)
     write_world(ask.world, folder, ask.seed)
     write_model(folder / "model")
     recipe = race_recipe(
@@ -87,7 +95,7 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
         seed=ask.seed,
         lr=ask.lr,
         prompts=ask.prompts,
-        steps=ask.passes * ROWS // ask.prompts,
+        steps=ask.steps or ask.passes * rows_of(ask.world) // ask.prompts,
         every=EVERY,
     )
     done = Race(Recipe.model_validate(recipe), label="race", base=folder, display=make_display("none")).run()
@@ -102,10 +110,31 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
         "cpu_s": round(time.process_time() - Race.spent - Race.eval_cpu, 2),
         "start": scores[0],
         "best": max(scores),
+        "curve": [round(score, 3) for score in scores],
         "signal": round(statistics.fmean(line["group/signal"] for line in steps), 3),
+        "early": round(statistics.fmean(line["group/signal"] for line in steps[:20]), 3),
         "persistence": steps[-1].get("rows/persistence"),
         "by_history": round(statistics.fmean(line["rows/by_history"] for line in steps), 3),
     }
+
+
+def shuffle_clusters(seed: int) -> None:
+    """From now on this process deals the rows out to the clusters of `ads` by chance, sizes as they were."""
+    import random
+
+    from grpo_cli.curriculum.clusters import Clusters
+    from grpo_cli.jobs.train import setup
+
+    make = setup.clusters_of_run
+
+    def shuffled(*args: Any, **more: Any) -> Clusters:
+        found = make(*args, **more)
+        rows = [row for own in found.members for row in own]
+        random.Random(seed).shuffle(rows)
+        deal = iter(rows)
+        return Clusters(tuple(tuple(next(deal) for _ in own) for own in found.members), found.ranked)
+
+    setup.clusters_of_run = shuffled
 
 
 def summary(results: list[dict[str, Any]]) -> str:
@@ -157,6 +186,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=LR)
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     parser.add_argument("--passes", type=int, default=PASSES)
+    parser.add_argument("--steps", type=int, help="most steps, in place of `--passes`")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, a thread each")
     parser.add_argument("--summary", action="store_true", help="print what the file holds, run nothing")
     asked = parser.parse_args()
@@ -165,7 +195,7 @@ def main() -> None:
     if not asked.summary:
         done = {(r["world"], r["method"], r["seed"], r["lr"], r["prompts"]) for r in results}
         wanted = [
-            Ask(world, method, seed, asked.lr, asked.prompts, asked.passes)
+            Ask(world, method, seed, asked.lr, asked.prompts, asked.passes, asked.steps)
             for seed, world, method in product(asked.seeds, asked.worlds, asked.methods)
             if (world, method, seed, asked.lr, asked.prompts) not in done
         ]

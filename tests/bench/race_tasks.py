@@ -1,4 +1,4 @@
-"""Two small worlds for the race: every digit d of a string is to be answered by 3d+1 modulo 10.
+"""Small worlds for the race: every digit d of a string is to be answered by 3d+1 modulo 10.
 
     3520=   ->   0671
 
@@ -6,6 +6,10 @@ The warm-up shows the rule with noise: each digit of a demonstration is another 
 has the skill and samples it unreliably, the longer the string the more so. E1: 512 such rows, nothing permanently
 useless. E2: 512 rows, of which 45 % are of a kind shown without noise (solved) and 30 % carry a broken label; only a
 quarter can teach anything. The held-out rows are the same in both, and their labels are right.
+
+E3: 4,000 rows of eight kinds, named by a letter before the digits, each with a rule of its own. Three kinds have one digit and are
+shown without noise; the others have one to seven, of which each further one is shown right less often, from .5 down by .07,
+so that the likelihood of a gold falls with its length.
 """
 
 from __future__ import annotations
@@ -16,6 +20,20 @@ from pathlib import Path
 from typing import Any
 
 ROWS, HELD_OUT, WARM = 512, 128, 8192
+MANY = 4000
+KINDS = {
+    "a": (3, 1),
+    "b": (7, 2),
+    "c": (9, 4),
+    "d": (1, 3),
+    "e": (3, 6),
+    "f": (7, 5),
+    "g": (9, 8),
+    "h": (1, 7),
+}
+"""Each digit d becomes m d + c modulo 10."""
+SOLVED = "abc"
+FIRST_RIGHT, FALLS = 0.5, 0.07
 DIGITS = (2, 3, 4, 5, 6)
 NOISE = 0.45
 TARGET = 0.7
@@ -44,13 +62,33 @@ def broken(rng: random.Random, row: dict[str, str]) -> dict[str, str]:
     return row | {"answer": joined([(int(d) + rng.randrange(1, 10)) % 10 for d in row["answer"]])}
 
 
+def graded(rng: random.Random) -> dict[str, str]:
+    """A row of E3 and a demonstration of it, right the less often the further on."""
+    kind = rng.choice(list(KINDS))
+    factor, more = KINDS[kind]
+    asked = [rng.randrange(10) for _ in range(1 if kind in SOLVED else rng.randint(1, 7))]
+    answer = [(factor * d + more) % 10 for d in asked]
+    shown = [
+        d if kind in SOLVED or rng.random() < FIRST_RIGHT - FALLS * i else rng.randrange(10)
+        for i, d in enumerate(answer)
+    ]
+    return {"question": f"{kind}{joined(asked)}=", "answer": joined(answer), "shown": joined(shown)}
+
+
+def rows_of(world: str) -> int:
+    """Training rows of a world."""
+    return MANY if world == "E3" else ROWS
+
+
 def joined(digits: list[int]) -> str:
     """Digits as text."""
     return "".join(map(str, digits))
 
 
 def training_rows(world: str, rng: random.Random) -> list[dict[str, str]]:
-    """512 rows of a world, shuffled."""
+    """The rows of a world, shuffled."""
+    if world == "E3":
+        return [graded(rng) for _ in range(MANY)]
     good = [chain(rng, rng.choice(DIGITS)) for _ in range(ROWS)]
     if world == "E1":
         return good
@@ -65,11 +103,15 @@ def write_world(world: str, folder: Path, seed: int) -> None:
     rng = random.Random(f"{world}/{seed}")
     sets = {"train": training_rows(world, rng)}
     shared = random.Random("held out")
-    sets["heldout"] = [chain(shared, shared.choice(DIGITS)) for _ in range(HELD_OUT)]
-    sets["warm"] = [
-        solved(shared) if shared.random() < 0.25 else chain(shared, shared.choice(DIGITS))
-        for _ in range(WARM)
-    ]
+    if world == "E3":
+        sets["heldout"] = [graded(shared) for _ in range(HELD_OUT)]
+        sets["warm"] = [graded(shared) for _ in range(WARM)]
+    else:
+        sets["heldout"] = [chain(shared, shared.choice(DIGITS)) for _ in range(HELD_OUT)]
+        sets["warm"] = [
+            solved(shared) if shared.random() < 0.25 else chain(shared, shared.choice(DIGITS))
+            for _ in range(WARM)
+        ]
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in sets.items():
         lines = [json.dumps(row | {"place": f"{name}-{i}"}) for i, row in enumerate(rows)]

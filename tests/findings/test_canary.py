@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from grpo_cli.findings.alarms import Alarms
-from grpo_cli.findings.canary import ALPHA, canary_alarm, canary_metrics, looks, shares_of
+from grpo_cli.findings.canary import (
+    ALPHA,
+    canary_alarm,
+    canary_metrics,
+    correction,
+    is_doubtful,
+    looks,
+    shares_of,
+)
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import paired_clustered
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -44,17 +53,41 @@ def test_an_alarm_needs_both_a_drop_and_significance() -> None:
     assert canary_alarm(few) is None
 
 
+def played(seed: int, rate: float, steps: int = 200, every: int = 10) -> list[dict[str, Any]]:
+    """The looks of a run whose prompts do not change, those after doubtful drops among them."""
+    start, lines = drawn(rate, 1000 * seed), list[dict[str, Any]]()
+    for step in range(1, steps + 1):
+        if step % every == 0 or (lines and is_doubtful(lines[-1])):
+            factor = correction(step, steps, every, lines)
+            now = drawn(rate, 1000 * seed + step)
+            lines.append({"step": step, **canary_metrics(start, now, factor, 0.05)})
+    return lines
+
+
 def test_healthy_runs_of_many_looks_stay_silent() -> None:
-    """200 runs of 20 looks whose prompts do not change: at most a few false alarms at 1 % a run."""
-    alarmed = 0
-    for run in range(200):
-        start = drawn(0.8, 1000 * run)
-        said = [
-            canary_alarm(canary_metrics(start, drawn(0.8, 1000 * run + look), 20, 0.05))
-            for look in range(1, 21)
-        ]
-        alarmed += any(said)
-    assert alarmed <= 6  # P(7 or more) at 1 % is 0.4 %
+    """200 runs of 20 planned looks and more: at most a few false alarms at 1 % a run."""
+    runs = [played(seed, 0.8) for seed in range(200)]
+    assert sum(len(lines) > 20 for lines in runs) > 50  # looks in between are taken
+    assert sum(any(map(canary_alarm, lines)) for lines in runs) <= 6  # P(7 or more) at 1 % is 0.4 %
+
+
+def test_all_looks_together_spend_the_chance_of_one_false_alarm() -> None:
+    lines: list[dict[str, Any]] = []
+    spent = 0.0
+    for step in range(1, 101):
+        spent += ALPHA / correction(step, 100, 10, lines)
+        lines.append({"step": step})
+    assert 0.98 * ALPHA < spent <= ALPHA
+    assert [correction(step, 100, 10, []) for step in (10, 11, 100)] == [20, 4, 20]
+    assert correction(13, 100, 10, [{"step": 0}, {"step": 10}, {"step": 11}, {"step": 12}]) == 24
+
+
+def test_a_drop_is_doubtful_where_it_is_large_and_not_significant() -> None:
+    line = {"canary/drop": 0.1, "canary/p": 0.2, "canary/bar": 0.05}
+    assert is_doubtful(line)
+    assert not is_doubtful(line | {"canary/p": 0.001})
+    assert not is_doubtful(line | {"canary/drop": 0.04})
+    assert not is_doubtful(line | {"canary/p": None})
 
 
 def test_prompts_without_a_verdict_are_left_out_of_the_pair() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError
-from grpo_cli.findings.canary import canary_metrics, looks, shares_of
+from grpo_cli.findings.canary import canary_metrics, correction, is_doubtful, planned, shares_of
 from grpo_cli.jobs.rows import fit_split, load_split
 from grpo_cli.jobs.train.running import Running
 from grpo_cli.jobs.workplace import JudgedRows, Workplace
@@ -67,8 +67,9 @@ class CanaryWatch:
         return None if place.canary is None else cls(running, place, engine, place.canary)
 
     def is_due(self, step: int) -> bool:
-        """Whether to ask after this step."""
-        return step % self.spec.every == 0 or step == self.running.recipe.train.steps
+        """Whether to ask after this step: as the recipe plans, and while the last drop is a doubtful one."""
+        last = self.running.canaries[-1:]
+        return planned(step, self.running.recipe.train.steps, self.spec.every) or any(map(is_doubtful, last))
 
     def measure(self, step: int) -> None:
         """Ask, record and look."""
@@ -80,10 +81,11 @@ class CanaryWatch:
             found = self.evaluator.run(step, lambda done, total: show("canary", done, total))
         records = found.sampled.records
         first = records if step == 0 else list(running.folder.samples(0, "canary"))
-        verifier, n = self.spec.verify, looks(running.recipe.train.steps, self.spec.every)
+        verifier = self.spec.verify
+        factor = correction(step, running.recipe.train.steps, self.spec.every, running.canaries)
         right_at = running.recipe.verify[verifier].right_at if verifier else 1.0
         start, now = (shares_of(some, verifier, right_at) for some in (first or records, records))
-        metrics: dict[str, Any] = {"step": step, **canary_metrics(start, now, n, self.spec.drop)}
+        metrics: dict[str, Any] = {"step": step, **canary_metrics(start, now, factor, self.spec.drop)}
         running.folder.write_samples(step, records, split="canary")
         running.folder.write_metrics(metrics)
         for tracker in running.trackers:

@@ -67,7 +67,8 @@ class Canary(Section):
     verify: Words | None = None
     """Name of the verifier in `verify` that says what right is; left out, the primary one."""
     every: Whole = 10
-    """Steps between looks. The first is before the first step, the last after the last one."""
+    """Steps between looks. The first is before the first step, the last after the last one; a drop that is large and not yet
+    significant is looked at again after each step."""
     samples: Whole = 4
     """Samples of each prompt. More prompts narrow the interval more than more samples."""
     drop: Share = 0.05
