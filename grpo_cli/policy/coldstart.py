@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -84,11 +85,12 @@ def _warmed(
     # other numbers than those of torch's Muon, which older versions kept under the same key
     kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
     muon = "/muon " + " ".join(sorted(kinds)) if any(phase.muon_lr for phase, _ in phases) else ""
+    start = "" if recipe.model.path == "builtin:tiny" else f"/{weights_digest(policy.model)}"
     return cold_start(
         policy,
         phases,
         # a longer context changes no weight
-        model_key=f"{recipe.model.model_dump_json(exclude={'context'})}/{device}/{threads}{muon}",
+        model_key=f"{recipe.model.model_dump_json(exclude={'context'})}/{device}/{threads}{muon}{start}",
         seed=recipe.train.seed,
         on_progress=on_progress,
         play=play,
@@ -166,6 +168,19 @@ def cold_start(
         done += plan.steps
     _store(model, folder, {"steps": total, "demonstrations": count})
     return ColdStart(total, time.perf_counter() - began, count, False)
+
+
+def weights_digest(model: nn.Module) -> str:
+    """A hash of the weights as they are: a folder may hold another model than the last time under the same name.
+
+    Of a fresh adapter only the half that is 0 counts; the other is random and does nothing yet.
+    """
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        if "lora_A" not in name:
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def plan_of(phase: WarmupPhase) -> Phase:

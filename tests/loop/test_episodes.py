@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.loop.test_resume import finish, kill_after, train, what
 
 RECIPE = """\
@@ -112,3 +114,30 @@ def test_a_run_killed_in_the_middle_of_its_episodes_ends_as_the_unbroken_one(tmp
     kill_after(killed, checkpoint)
     finish(train(recipe, tmp_path / "runs", "--set", "run.name=killed", "--resume"))
     assert what(tmp_path / "runs" / "killed") == what(tmp_path / "runs" / "whole")
+
+
+def test_a_critic_gives_credit_across_the_turns_of_episodes(tmp_path: Path) -> None:
+    recipe = write(tmp_path / "r", 2)
+    said = (
+        "train.algorithm=ppo",
+        "train.critic.lambda=1",
+        "train.critic.warmup_steps=0",
+        "run.name=ppo",
+        "eval.every=null",
+    )
+    finish(train(recipe, tmp_path / "runs", *(part for one in said for part in ("--set", one))))
+    run = tmp_path / "runs" / "ppo"
+    steps = [m for m in map(json.loads, (run / "metrics.jsonl").open()) if "critic/loss" in m]
+    assert [m["step"] for m in steps] == [1, 2] and all(m["time/critic"] > 0 for m in steps)
+    for step in steps:
+        # without discount a token's return is what is paid from its turn on: at no token of the world, once at each of the model's
+        ahead, tokens = 0.0, 0
+        for line in samples(run):
+            if line["step"] != step["step"] or line["reward"] is None:
+                continue
+            left = line["reward"]
+            for turn in line["turns"]:
+                ahead, tokens = ahead + left * turn["tokens"], tokens + turn["tokens"]
+                left -= turn["reward"]
+        assert step["return/mean"] == pytest.approx(ahead / tokens, abs=1e-6)
+    assert any(len(line["turns"]) > 1 for line in samples(run))

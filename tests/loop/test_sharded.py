@@ -84,3 +84,37 @@ def refuse_a_step(folder: Path, strategy: str) -> None:
 @pytest.mark.slow
 def test_a_refused_step_leaves_the_shards_alone(tmp_path: Path) -> None:
     refuse_a_step(tmp_path, "fsdp2")
+
+
+def test_a_critic_beside_shards_is_the_one_beside_plain_ranks(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=3, save_every=3)
+    said = (
+        "train.algorithm=ppo",
+        "train.mini_batches=1",
+        "train.critic.warmup_steps=1",
+        "monitor.kl=off",
+        "sample.micro_batch=4",
+    )
+    ppo = (*TWO, *(part for one in said for part in ("--set", one)))
+    finish(train(recipe, tmp_path / "plain", *ppo))
+    finish(train(recipe, tmp_path / "shards", *ppo, "--set", "launch.strategy=fsdp2"))
+    plain, shards = tmp_path / "plain/run", tmp_path / "shards/run"
+    critics = [torch.load(run / "checkpoints/step-000003/critic/critic.pt") for run in (plain, shards)]
+    assert len(critics[0]["weights"]) == len(critics[1]["weights"]) > 2
+    for a, b in zip(*(critic["weights"] for critic in critics), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+    for name, value in weights(plain, 3).items():
+        assert torch.allclose(value, weights(shards, 3)[name], atol=1e-4), name
+        keys = (
+            "critic/explained_variance",
+            "critic/loss",
+            "adv/mean",
+            "adv/std",
+            "return/mean",
+            "grad_norm",
+            "loss",
+        )
+    for one, two in zip(metrics(plain), metrics(shards), strict=True):
+        assert {k: one[k] for k in keys if k in one} == pytest.approx(
+            {k: two[k] for k in keys if k in two}, abs=1e-4
+        )

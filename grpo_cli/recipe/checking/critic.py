@@ -52,6 +52,12 @@ def check_critic(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
             "`k1_reward` takes the KL off the reward of a whole answer; with a critic each token pays its own",
             "say `estimator: k1_token`",
         )
+    if train.control == "shuffled" and sample.group == 1:
+        yield RecipeFinding(
+            ("train", "control"),
+            "`control: shuffled` deals rewards out anew within a group, and a group of one keeps its own: no placebo",
+            "say `control: random`, or raise `sample.group`",
+        )
     if sample.prompts * sample.group % 2:
         yield RecipeFinding(
             ("sample", "prompts"),

@@ -27,6 +27,7 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
     ("sets", "part"),
     [
         (["sample.group=1"], "a group of 1 is its own mean"),
+        (["train.algorithm=ppo", "sample.group=1", "train.control=shuffled"], "a group of one keeps its own"),
         (["prefer.loss=dpo"], "no effect with `train.method: rl`"),
         ([*PREFER, "train.algorithm=gspo"], "`train.algorithm` has no effect with `method: prefer`"),
         ([*PREFER, "train.inner_epochs=2"], "`train.inner_epochs` has no effect"),
