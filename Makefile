@@ -22,8 +22,17 @@ setup: $(VENV)/.ready  ## make the environment in .venv
 train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS='--set train.seed=1'
 	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
 
-test: setup  ## run the tests
-	$(PYTEST) -m 'not slow and not gpu and not browser' $(ARGS)
+test: setup  ## run the tests but for the dear ones, which have targets of their own; says what was skipped and why
+	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not loop and not faults and not sandbox' $(ARGS)
+
+test-cli: setup  ## every command as a process: exit codes, streams, messages
+	$(PYTEST) -rs -m 'cli and not slow' tests/cli $(ARGS)
+
+test-loop: setup  ## whole runs: resume, ranks, signals, stages, the quickstart
+	$(PYTEST) -rs -m 'loop and not slow' tests/loop $(ARGS)
+
+test-sandbox: setup  ## programs of models in the sandbox: verdicts, attacks, limits
+	$(PYTEST) -rs -m 'sandbox and not slow' tests/verifiers $(ARGS)
 
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
@@ -97,4 +106,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.runs import Warm
+from tests.builders.warm import Warm
 
 
 @pytest.fixture(scope="session")

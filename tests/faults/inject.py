@@ -6,13 +6,13 @@ native code lies between two of them, and is hit by kills at random times instea
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from tests.builders.warm import children
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"}
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
@@ -83,18 +83,6 @@ class Striker:
         else:
             os.kill(os.getpid(), SIGNALS.get(self.how, signal.SIGKILL))
         return False
-
-
-def children(pid: int) -> list[int]:
-    """Processes that this one started and that still run."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                state, parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
-                if int(parent) == pid and state != "Z":
-                    found.append(int(name))
-    return found
 
 
 def fill(folder: str) -> None:

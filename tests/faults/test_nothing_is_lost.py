@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.runs import Ended, Warm, assert_nothing_lost, assert_same, lines_of, train
+from tests.builders.warm import Ended, Warm
+from tests.faults.runs import assert_nothing_lost, assert_same, lines_of, train
 from tests.faults.table import tally
 from tests.loop.recipes import small_recipe
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.inject import children
-from tests.faults.runs import Warm, assert_nothing_lost, assert_same, command, lines_of, train
+from tests.builders.warm import Warm, children, command
+from tests.faults.runs import assert_nothing_lost, assert_same, lines_of, train
 from tests.faults.table import tally
 from tests.loop.recipes import small_recipe
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.runs import Warm, assert_nothing_lost, assert_same, lines_of, train
+from tests.builders.warm import Warm
+from tests.faults.runs import assert_nothing_lost, assert_same, lines_of, train
 from tests.loop.recipes import small_recipe
 
 LORA = "model={path: builtin:tiny, lora: {r: 4, dropout: 0.1}}"

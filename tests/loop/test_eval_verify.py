@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.loop.recipes import ROOT, environment, small_recipe
+from tests.loop import program
+from tests.loop.recipes import small_recipe
 
 LORA = ["--set", "model={path: builtin:tiny, lora: {r: 2}}", "--set", "warmup=null"]
 
 
 def grpo(folder: Path, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo_cli", *args]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=240, check=False
-    )
+    done = program.grpo(folder, *args)
     assert done.returncode == code, done.stderr
     return done
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.loop.program import grpo
 from tests.loop.recipes import small_recipe
 from tests.loop.test_resume import train
-from tests.loop.test_resume_by_folder import grpo
 
 
 def run_with(folder: Path, function: str, *sets: str, resume: bool = False) -> tuple[int, str, Path]:
@@ -60,7 +60,7 @@ def test_a_verifier_that_breaks_later_leaves_a_checkpoint_from_which_the_printed
 
 
 def test_a_run_whose_output_nobody_reads_any_more_goes_on_to_its_end(tmp_path: Path) -> None:
-    process = train(small_recipe(tmp_path), tmp_path / "runs", "--set", "run.name=run", "--display", "plain")
+    process = train(small_recipe(tmp_path), tmp_path / "runs", "--set", "run.name=run", cold=True)
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()

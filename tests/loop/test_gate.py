@@ -7,14 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.loop.program import grpo
 from tests.loop.recipes import ROOT, environment, small_recipe
 
 SMALL = ("--set", "gate.n=4", "--set", "gate.samples=4")
-
-
-def grpo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo_cli", *args]
-    return subprocess.run(command, cwd=ROOT, env=environment(folder), capture_output=True, text=True)
 
 
 def test_train_probes_first_and_refuses_on_a_missed_bar(tmp_path: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.loop.recipes import environment
+from tests.loop.program import grpo
 
 RECIPE = """\
 grpo: 1
@@ -36,16 +34,7 @@ ROWS = [
 def test_each_row_is_judged_by_the_verifier_it_names(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS * 4))
     (tmp_path / "mixed.yaml").write_text(RECIPE)
-    command = [sys.executable, "-m", "grpo_cli", "train", "mixed.yaml", "--json", "--display", "none"]
-    got = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        timeout=300,
-        check=False,
-    )
+    got = grpo(tmp_path, "train", "mixed.yaml", "--json", "--display", "none", cwd=tmp_path)
     assert got.returncode == 0, got.stderr
     run = tmp_path / json.loads(got.stdout)["run"]
     lines = [

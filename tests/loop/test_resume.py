@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,31 +12,25 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loop.recipes import ROOT, environment, small_recipe
+from tests.loop.program import start
+from tests.loop.recipes import small_recipe
 
 TIMING = ("time/", "eta_s", "tokens_per_s", "at", "eval/seconds")
 """Fields that tell when, not what; everything else must be equal."""
 
 
-def train(recipe: Path, folder: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "grpo_cli", "train", str(recipe), "--set", f"run.dir={folder}", *more]
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def train(recipe: Path, folder: Path, *more: str, cold: bool = False) -> Any:
+    """A run that is under way, by the names of `subprocess.Popen`."""
+    return start(["train", str(recipe), "--set", f"run.dir={folder}", *more], folder, cold=cold)
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: Any) -> str:
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
-    return out
+    return str(out)
 
 
-def kill_after(process: subprocess.Popen[str], checkpoint: Path) -> None:
+def kill_after(process: Any, checkpoint: Path) -> None:
     deadline = time.monotonic() + 120
     while not checkpoint.is_dir():
         assert process.poll() is None, process.communicate()[0]
@@ -82,9 +74,12 @@ METHODS = {
 def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, method: str) -> None:
     recipe = small_recipe(tmp_path, steps=7, save_every=2)
     sets = [part for one in ["run.name=run", *METHODS[method]] for part in ("--set", one)]
-    finish(train(recipe, tmp_path / "straight", *sets))
-    kill_after(train(recipe, tmp_path / "broken", *sets), tmp_path / "broken/run/checkpoints/step-000004")
-    said = finish(train(recipe, tmp_path / "broken", *sets, "--resume"))
+    cold = method == "default"
+    finish(train(recipe, tmp_path / "straight", *sets, cold=cold))
+    kill_after(
+        train(recipe, tmp_path / "broken", *sets, cold=cold), tmp_path / "broken/run/checkpoints/step-000004"
+    )
+    said = finish(train(recipe, tmp_path / "broken", *sets, "--resume", cold=cold))
     assert "resuming run from step-00000" in said
     straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
     assert what(straight) == what(broken)

@@ -5,19 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from grpo_cli.resilience.lock import hold
-from tests.loop.recipes import ROOT, environment, small_recipe
-
-
-def grpo(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "grpo_cli", *args]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=240
-    )
+from tests.loop.program import grpo
+from tests.loop.recipes import ROOT, small_recipe
 
 
 def test_the_printed_command_goes_on_where_a_deadline_stopped(tmp_path: Path) -> None:

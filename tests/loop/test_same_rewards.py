@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.loop.recipes import environment
+from tests.loop.program import grpo
 from tests.loop.test_plain_trl import tiny_model
 
 FUNCTIONS = """
@@ -40,10 +38,7 @@ def grpo_samples(folder: Path) -> list[dict[str, Any]]:
         f"verify:\n{verify}\nsample: {{prompts: 8, group: 4, max_tokens: 12}}\ntrain: {{steps: 2, lr: 1e-3}}\n"
         "run: {name: same}\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "grpo_cli", "train", "r.yaml"],
-        cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = grpo(folder, "train", "r.yaml", cwd=folder)
     assert done.returncode == 0, done.stderr
     files = sorted((folder / "runs" / "same" / "samples").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.loop.recipes import ROOT, environment, small_recipe
+from tests.loop.program import grpo
+from tests.loop.recipes import small_recipe
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +26,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--set",
         "eval.every=2",
     )
-    command = [
-        sys.executable,
-        "-m",
-        "grpo_cli",
-        "train",
-        str(recipe),
-        *more,
-        "--set",
-        "train.inner_epochs=2",
-        "--json",
-    ]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(folder / "runs"), capture_output=True, text=True, check=False
-    )
+    two = ("--set", "train.inner_epochs=2")
+    done = grpo(folder / "runs", "train", str(recipe), *more, *two, "--json")
     assert done.returncode == 0, done.stderr
     return Path(json.loads(done.stdout)["run"])
 

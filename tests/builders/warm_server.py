@@ -1,7 +1,7 @@
 """A process that has torch and TRL loaded and forks a `grpo` for each order: seconds of imports are paid once.
 
-Orders and answers are JSON lines. The fork happens before any thread or worker exists. Real process starts are tried
-in `tests/loop`; what differs here is only that the imports are done.
+Orders and answers are JSON lines. The fork happens before any thread or worker exists. What differs from a start of its
+own is that the imports are done; `tests/loop` tries those as well (`cold=True`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import signal
 import sys
 from typing import Any
 
-from tests.faults.inject import Striker
-
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -24,8 +22,8 @@ def serve() -> list[str] | None:
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
-            _, status = os.waitpid(order["wait"], 0)
-            print(json.dumps({"code": os.waitstatus_to_exitcode(status)}), flush=True)
+            pid, status = os.waitpid(order["wait"], 0 if order["blocks"] else os.WNOHANG)
+            print(json.dumps({"code": os.waitstatus_to_exitcode(status) if pid else None}), flush=True)
             continue
         pid = os.fork()
         if pid == 0:
@@ -40,16 +38,19 @@ def become(order: dict[str, Any]) -> list[str]:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     os.setsid()
-    for target, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
-        handle = os.open(order["output"] if target else os.devnull, flags | os.O_CREAT | os.O_APPEND, 0o600)
+    for target, name in enumerate((os.devnull, order["output"], order["errors"])):
+        handle = os.open(name, os.O_CREAT | (os.O_WRONLY | os.O_APPEND if target else os.O_RDONLY), 0o600)
         os.dup2(handle, target)
         os.close(handle)
+    os.environ.clear()
     os.environ.update(order["environ"])
     os.chdir(order["folder"])
     if order["file_bytes"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["file_bytes"], order["file_bytes"]))
     strike = order["strike"]
     if strike is not None:
+        from tests.faults.inject import Striker
+
         Striker(**strike).install()
     return list(order["argv"])
 
