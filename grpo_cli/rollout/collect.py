@@ -120,7 +120,7 @@ class Collect(Generic[G]):
         prompts = [self.encode(self.rows[row]) for row in rows]
         generate = self.engine.generate
         if self.reuse is not None:
-            generate = partial(self.reuse.generate, self.reuse.past.drafts(rows, first))
+            generate = partial(self.reuse.generate, self.reuse.history.drafts(rows, first))
         return prompts, partial(generate, [Request(ids, size) for ids in prompts])
 
     def settings(self, call: Call) -> SamplingSettings:

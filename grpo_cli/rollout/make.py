@@ -118,32 +118,34 @@ def _graph(
 ) -> Engine:
     """On CUDA with captured graphs and fused kernels, each only if it works here; elsewhere eager and lean."""
     from grpo_cli.policy.modes import numerics
-    from grpo_cli.rollout.decoding.seat import Forward
+    from grpo_cli.rollout.decoding.rollout_mode import Forward
     from grpo_cli.rollout.engine import Request, SamplingSettings
-    from grpo_cli.rollout.fused.llama_cpu import proven_lean
-    from grpo_cli.rollout.fused.prove import (
-        proven_accept,
-        proven_attention,
-        proven_backbone,
-        proven_shadow,
-        proven_swaps,
+    from grpo_cli.rollout.fused.llama_cpu import checked_llama_cpu
+    from grpo_cli.rollout.fused.self_check import (
+        checked_accept,
+        checked_attention,
+        checked_backbone,
+        checked_merged_weights,
+        checked_patches,
     )
     from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
     from grpo_cli.rollout.graph.engine import GraphEngine
 
     if next(model.parameters()).device.type != "cuda":
-        swaps = proven_lean(model) if autocast is None else []
+        patches = checked_llama_cpu(model) if autocast is None else []
         rows = max_rows or CPU_ROWS
-        return GraphEngine(model, ends, max_rows=rows, autocast=autocast, swaps=swaps, tokenizer=tokenizer)
+        return GraphEngine(
+            model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer
+        )
     with numerics(model, autocast):
-        shadow, attention = proven_shadow(model, autocast, say), proven_attention(model, say)
-        swaps = proven_swaps(model, say)
-        swaps += proven_backbone(model, autocast, attention, swaps, shadow)
+        merged, attention = checked_merged_weights(model, autocast, say), checked_attention(model, say)
+        patches = checked_patches(model, say)
+        patches += checked_backbone(model, autocast, attention, patches, merged)
         fused: dict[str, Any] = {
             "attention": attention,
-            "swaps": swaps,
-            "accept": proven_accept(model, say),
-            "shadow": shadow,
+            "patches": patches,
+            "accept": checked_accept(model, say),
+            "merged": merged,
         }
     rows = max_rows or CUDA_ROWS
     options: dict[str, Any] = {

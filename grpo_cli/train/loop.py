@@ -33,7 +33,7 @@ from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
-from grpo_cli.rollout.reuse.past import Past
+from grpo_cli.rollout.reuse.history import History
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.drawn import drawn_stats
@@ -107,9 +107,9 @@ class Loop:
         return self.collect.reuse
 
     @property
-    def drafts(self) -> Past | None:
+    def drafts(self) -> History | None:
         """Completions of earlier steps that the next visit of a row may keep of."""
-        return self.reuse.past if self.reuse is not None else None
+        return self.reuse.history if self.reuse is not None else None
 
     def begin(self) -> Before:
         """The half before the update.
@@ -175,7 +175,7 @@ class Loop:
         ]
         self.select.see(before.step, visits)
         if self.reuse is not None:
-            self.reuse.past.see({group.row: group.completions for group in before.drawn})
+            self.reuse.history.see({group.row: group.completions for group in before.drawn})
         self.generation = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()

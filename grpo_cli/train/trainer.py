@@ -34,7 +34,7 @@ from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.reference import Reference
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
 from grpo_cli.rollout.collect import step_seed
-from grpo_cli.rollout.fused.swaps import swapped
+from grpo_cli.rollout.fused.patches import patched
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.train.credit.batch import put_credit
 from grpo_cli.train.critic.learning import CriticLearning
@@ -122,7 +122,7 @@ class Trainer(ShardedTrainer):
 
     def train(self, *args: object, **named: object) -> TrainOutput:
         """TRL's, with the model's small operations fused where that was proved to change nothing."""
-        with swapped(self.fused):
+        with patched(self.fused):
             return super().train(*args, **named)
 
     def _generate_and_score_completions(self, inputs: list[Batch]) -> Batch:
@@ -254,7 +254,7 @@ class Trainer(ShardedTrainer):
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
         with loop.clock.phase("pause"), saving(folder, loop.generation):
-            past = loop.reuse.past.nbytes if loop.reuse is not None else 0
+            past = loop.reuse.history.nbytes if loop.reuse is not None else 0
             check_space(loop.run.path, checkpoint_bytes(self.model) + past)
             super()._save_checkpoint(model, trial)
             loop.ranks.wait()

@@ -14,13 +14,13 @@ from grpo_cli.distributed.sharding import mark_whole
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.recipe.whole_batch import acts_on_every_row
 from grpo_cli.rollout.collect import step_seed
-from grpo_cli.rollout.fused.swaps import Swap
-from grpo_cli.rollout.fused.update import update_swaps
+from grpo_cli.rollout.fused.patches import Patch
+from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.train.micro_batches import MiniBatches, by_length, may_sort, reshuffled
 from grpo_cli.train.old_logprobs import are_exact
-from grpo_cli.train.packed.prove import difference, replay_difference, unfit
 from grpo_cli.train.packed.score import Numbers
+from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import Before
 from grpo_cli.train.trl_hooks import Batch, FromShared, FromTrl, LogProbSource
@@ -81,7 +81,12 @@ def takes_sampled_logps(trainer: ShardedTrainer, loop: Loop, model: nn.Module, a
 
 
 def packed_source(
-    trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig, fused: list[Swap], absolute: bool
+    trainer: ShardedTrainer,
+    loop: Loop,
+    model: nn.Module,
+    args: GRPOConfig,
+    fused: list[Patch],
+    absolute: bool,
 ) -> PackedSource | None:
     """The packed update of a CUDA device, once it has shown on this model that it computes the same; where it is not to
     be had the screen says why. `absolute` as in `FromTrl`."""
@@ -135,7 +140,7 @@ def _keeps_rows(trainer: ShardedTrainer, loop: Loop, args: GRPOConfig) -> str | 
     return f"the recipe asks for {found[0]}" if found else None
 
 
-def fused_operations(trainer: ShardedTrainer, model: nn.Module, args: GRPOConfig) -> list[Swap]:
+def fused_operations(trainer: ShardedTrainer, model: nn.Module, args: GRPOConfig) -> list[Patch]:
     """Small operations of the model that run as one kernel during training; none on a CPU."""
     fuses = trainer.accelerator.device.type == "cuda" and trainer.strategy == "ddp" and not args.torch_compile
-    return update_swaps(model, torch.bfloat16 if args.bf16 else None) if fuses else []
+    return update_patches(model, torch.bfloat16 if args.bf16 else None) if fuses else []

@@ -49,8 +49,8 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     for lenience in args.lenience:
         reuse = PrefixReuse(engine, model, lenience, autocast=half)
-        reuse.past.see(dict(enumerate(engine.generate(requests, settings(0)))))
-        drafts = reuse.past.drafts(range(len(requests)))
+        reuse.history.see(dict(enumerate(engine.generate(requests, settings(0)))))
+        drafts = reuse.history.drafts(range(len(requests)))
         for drift in args.drift:
             torch.manual_seed(2)
             with torch.no_grad():

@@ -183,7 +183,7 @@ def main() -> None:
     }
     if args.device == "cuda":
         report["steps"] = decode_steps(engine, settings)
-    for part, plain in (("attention", None), ("swaps", ()), ("accept", None)) if args.ablate else ():
+    for part, plain in (("attention", None), ("patches", ()), ("accept", None)) if args.ablate else ():
         engine.release()
         kept = getattr(engine, part)
         setattr(engine, part, plain)

@@ -25,7 +25,7 @@ from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Model
-from grpo_cli.rollout.decoding.seat import Forward
+from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.rollout.graph.engine import GraphEngine

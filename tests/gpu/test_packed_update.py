@@ -9,16 +9,16 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from grpo_cli.rollout.fused.swaps import swapped
-from grpo_cli.rollout.fused.update import Gated, Normed, same_with_gradients, update_swaps
+from grpo_cli.rollout.fused.patches import patched
+from grpo_cli.rollout.fused.update import Gated, Normed, same_with_gradients, update_patches
 from grpo_cli.train import trainer as seam
 from grpo_cli.train.packed import graphs as graphs_module
 from grpo_cli.train.packed.attention import shared
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.head import selected_logps
 from grpo_cli.train.packed.layout import Copies, plan, shape_for
-from grpo_cli.train.packed.prove import alone, difference, replay_difference, unfit
 from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.self_check import alone, difference, replay_difference, unfit
 from tests.builders.rollout_models import tiny
 from tests.loop.test_batches import trained, warm_model
 from tests.train.packed.test_packed import batch
@@ -106,11 +106,11 @@ def test_a_model_proves_itself(family: str, kind: str) -> None:
     if kind == "autocast":
         model = model.float()
     numbers = Numbers(None if kind == "bf16" else torch.bfloat16, temperature=0.9)
-    swaps = update_swaps(model, numbers.autocast)
-    assert any("MLP" in type(swap.owner).__name__ for swap in swaps)
+    patches = update_patches(model, numbers.autocast)
+    assert any("MLP" in type(patch.owner).__name__ for patch in patches)
     assert unfit(model, numbers) is None
-    assert difference(model, numbers, swaps) is None
-    assert replay_difference(model, numbers, swaps) is None
+    assert difference(model, numbers, patches) is None
+    assert replay_difference(model, numbers, patches) is None
     assert all(p.grad is None for p in model.parameters())
 
 
@@ -121,7 +121,7 @@ def test_an_autocast_over_float32_weights_reaches_the_attention(fused: bool) -> 
     laid = plan(ids, mask, keep)
     assert laid is not None
     shape = shape_for(laid.need)
-    with swapped(update_swaps(model, torch.bfloat16) if fused else []):
+    with patched(update_patches(model, torch.bfloat16) if fused else []):
         ours = laid.places(shape.targets, CUDA).put(score(model, laid.fill(shape, CUDA), numbers)[0])
     counts = mask[:, -keep:].bool()
     assert (ours - alone(model, ids, mask, keep, numbers))[counts].abs().max() < 0.05
@@ -138,8 +138,8 @@ def test_replays_follow_new_rows_new_weights_and_gradients_that_were_thrown_away
     monkeypatch.setattr(graphs_module, "MOST", 2)
     model, numbers = small(), Numbers()
     graphs, shapes = Graphs(model, numbers), set()
-    swaps = update_swaps(model, None)
-    with swapped(swaps):
+    patches = update_patches(model, None)
+    with patched(patches):
         for seed in range(6):
             ids, mask, keep = batch(seed, groups=2 + 20 * (seed % 3))
             ids, mask = ids.to(CUDA), mask.to(CUDA)

@@ -41,8 +41,8 @@ def test_greedy_equals_generate_and_nothing_falls_back(family):
     graphed = family != "GptOss"  # its mixture of experts asks the device how many rows an expert has
     assert graphed or [line.partition(":")[0] for line in said] == ["decoding without CUDA graphs"]
     assert graphed == (not said and engine.attention is not None and engine.stepper.steps > 1)
-    assert any(swap.name == "apply_rotary_pos_emb" for swap in engine.swaps)
-    fused = any(swap.owner is model.base_model for swap in engine.swaps)
+    assert any(patch.name == "apply_rotary_pos_emb" for patch in engine.patches)
+    fused = any(patch.owner is model.base_model for patch in engine.patches)
     assert fused == (family not in ("Gemma", "Gemma2", "Gemma3", "GptOss", "SmolLM3"))
     asked = [Request(p, 3) for p in random_prompts(5)]
     done = engine.generate(asked, SamplingSettings(30, temperature=0))
@@ -137,16 +137,16 @@ def test_reuse_keeps_all_of_an_unchanged_policy_and_its_logps_follow_a_changed_o
     reuse = PrefixReuse(make_engine("graph", model, end_ids=ENDS), model, 1.0)
     asked = [Request(p, 6) for p in random_prompts(5)]
     first = reuse.generate([[] for _ in asked], asked, SamplingSettings(20, temperature=0.8, seed=1))
-    reuse.past.see(dict(enumerate(first)))
+    reuse.history.see(dict(enumerate(first)))
     settings = SamplingSettings(20, temperature=0.8, seed=2)
-    second = reuse.generate(reuse.past.drafts(range(5)), asked, settings)
+    second = reuse.generate(reuse.history.drafts(range(5)), asked, settings)
     assert [[c.token_ids for c in group] for group in second] == [
         [c.token_ids for c in group] for group in first
     ]
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.01 * torch.randn_like(parameter))
-    third = reuse.generate(reuse.past.drafts(range(5)), asked, settings)
+    third = reuse.generate(reuse.history.drafts(range(5)), asked, settings)
     assert any(0 < c.kept < len(c.token_ids) for group in third for c in group)
     for request, group in zip(asked, third, strict=True):
         for c in group:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from grpo_cli.rollout.fused.swaps import swapped
-from grpo_cli.rollout.fused.update import update_swaps
+from grpo_cli.rollout.fused.patches import patched
+from grpo_cli.rollout.fused.update import update_patches
 from tests.builders.rollout_models import FAMILIES, tiny
 
 pytestmark = pytest.mark.gpu
@@ -29,14 +29,14 @@ def test_gradients_stay_those_of_the_models_own_code(family, kind):
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     autocast = torch.bfloat16 if kind in ("autocast", "adapters") else None
-    swaps = update_swaps(model, autocast)
-    assert any(swap.name == "apply_rotary_pos_emb" for swap in swaps)
-    assert any("RMSNorm" in type(swap.owner).__name__ for swap in swaps) == (family != "Gemma")
+    patches = update_patches(model, autocast)
+    assert any(patch.name == "apply_rotary_pos_emb" for patch in patches)
+    assert any("RMSNorm" in type(patch.owner).__name__ for patch in patches) == (family != "Gemma")
     ids = torch.randint(0, 60, (3, 20), generator=torch.Generator().manual_seed(1)).to("cuda")
     found = []
-    for used in ([], swaps):
+    for used in ([], patches):
         model.zero_grad()
-        with swapped(used), torch.autocast("cuda", torch.bfloat16, enabled=autocast is not None):
+        with patched(used), torch.autocast("cuda", torch.bfloat16, enabled=autocast is not None):
             model(input_ids=ids, labels=ids).loss.backward()
         found.append(torch.cat([p.grad.float().flatten() for p in model.parameters() if p.requires_grad]))
     assert (found[1] - found[0]).norm() <= (1e-5 if kind == "float32" else 3e-2) * found[0].norm()

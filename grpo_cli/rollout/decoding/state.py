@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from grpo_cli.rollout.decoding.seat import Forward
+    from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 
 @dataclass(slots=True)

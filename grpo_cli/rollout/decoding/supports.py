@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.rollout.decoding.cache import CacheLayout, CacheProbe, Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.form import AttentionForm
-from grpo_cli.rollout.decoding.seat import Forward, seated
+from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +96,7 @@ def _probed(model: nn.Module) -> tuple[CacheProbe, torch.device]:
     base: Any = causal_model(model)
     device = next(base.parameters()).device
     probe = CacheProbe()
-    with seated(base):
+    with rollout_mode(base):
         one = torch.zeros((1, 1), dtype=torch.long, device=device)
         Forward(base)(probe, one, one)
     return probe, device
@@ -125,7 +125,7 @@ def _rehearsed(model: nn.Module) -> str | None:
             torch.zeros(1, dtype=torch.long, device=device),
             torch.full((1,), count - 1, device=device),
         )
-        with seated(base):
+        with rollout_mode(base):
             forward = Forward(base)
             positions = torch.arange(count, device=device)[None]
             first = forward(Prefill(store, row, row), tokens[:, :-1], positions[:, :-1], last - 1).float()

@@ -1,5 +1,5 @@
 """Triton kernels of the decode step. Each rounds to the model's type exactly where the PyTorch code it stands in for
-does, so that rollout and training see the same numbers; swaps.py checks that before it puts one in.
+does, so that rollout and training see the same numbers; patches.py checks that before it puts one in.
 """
 
 # Triton reads these functions' source: annotations other than tl.constexpr would change their meaning.
@@ -119,7 +119,7 @@ def attend_kernel(
 
 
 @triton.jit
-def norm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl.constexpr):
+def rmsnorm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl.constexpr):
     """Root mean square norm of one row; `ADD_ONE` is Gemma's form, which scales by 1 + weight before it rounds."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
@@ -137,7 +137,7 @@ def norm_kernel(x, weight, out, epsilon, width, ADD_ONE: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
-def add_norm_kernel(residual, delta, weight, out, epsilon, width, BLOCK: tl.constexpr):
+def add_rmsnorm_kernel(residual, delta, weight, out, epsilon, width, BLOCK: tl.constexpr):
     """Adds `delta` to one row of `residual`, in place, and writes the row's root mean square norm."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
@@ -209,7 +209,7 @@ def rotate_kernel(
 
 
 @triton.jit
-def gate_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
+def silu_mul_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
     """silu(gate) x up, a row and a block of its columns a program."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -223,10 +223,10 @@ def gate_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def gate_back_kernel(
+def silu_mul_back_kernel(
     grad, gate, up, grad_gate, grad_up, grad_row, gate_row, up_row, width, BLOCK: tl.constexpr
 ):
-    """The gradients of `gate_kernel`'s inputs; the activation is made again instead of kept."""
+    """The gradients of `silu_mul_kernel`'s inputs; the activation is made again instead of kept."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width
@@ -242,7 +242,7 @@ def gate_back_kernel(
 
 
 @triton.jit
-def norm_back_kernel(
+def rmsnorm_back_kernel(
     grad, x, weight, grad_x, parts, grad_row, x_row, epsilon, rows, width, programs,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

@@ -93,14 +93,14 @@ def norm(x: Tensor, weight: Tensor, epsilon: float, add_one: bool) -> Tensor:
     """
     import torch
 
-    from grpo_cli.rollout.fused.kernels import norm_kernel
+    from grpo_cli.rollout.fused.kernels import rmsnorm_kernel
 
     x = x.contiguous()
     width = x.shape[-1]
     kind = x.dtype if add_one else torch.promote_types(x.dtype, weight.dtype)
     out = torch.empty(x.shape, dtype=kind, device=x.device)
     block = block_of(width)
-    norm_kernel[(x.numel() // width,)](
+    rmsnorm_kernel[(x.numel() // width,)](
         x, weight, out, epsilon, width, ADD_ONE=add_one, BLOCK=block, num_warps=warps_of(block)
     )
     return out
@@ -111,12 +111,12 @@ def add_norm(residual: Tensor, delta: Tensor, weight: Tensor, epsilon: float, ki
     residual's type, times `weight`, as `kind`."""
     import torch
 
-    from grpo_cli.rollout.fused.kernels import add_norm_kernel
+    from grpo_cli.rollout.fused.kernels import add_rmsnorm_kernel
 
     rows, width = residual.shape
     out = torch.empty((rows, width), dtype=kind, device=residual.device)
     block = block_of(width)
-    add_norm_kernel[(rows,)](
+    add_rmsnorm_kernel[(rows,)](
         residual, delta, weight, out, epsilon, width, BLOCK=block, num_warps=warps_of(block)
     )
     return out
@@ -184,13 +184,13 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
-    from grpo_cli.rollout.fused.kernels import gate_kernel
+    from grpo_cli.rollout.fused.kernels import silu_mul_kernel
 
     width = gate.shape[-1]
     flat_gate, flat_up = gate.reshape(-1, width), up.reshape(-1, width)
     out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
     block = min(1024, block_of(width))
-    gate_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
+    silu_mul_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
         flat_gate, flat_up, out, flat_gate.stride(0), flat_up.stride(0), width, BLOCK=block, num_warps=4
     )
     return out
@@ -201,13 +201,13 @@ def gated_back(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
-    from grpo_cli.rollout.fused.kernels import gate_back_kernel
+    from grpo_cli.rollout.fused.kernels import silu_mul_back_kernel
 
     width = gate.shape[-1]
     flat_grad, flat_gate, flat_up = (x.reshape(-1, width) for x in (grad, gate, up))
     grads = [torch.empty(gate.shape, dtype=gate.dtype, device=gate.device) for _ in range(2)]
     block = min(1024, block_of(width))
-    gate_back_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
+    silu_mul_back_kernel[(flat_gate.shape[0], triton.cdiv(width, block))](
         flat_grad, flat_gate, flat_up, *grads,
         flat_grad.stride(0), flat_gate.stride(0), flat_up.stride(0), width, BLOCK=block, num_warps=4,
     )  # fmt: skip
@@ -229,7 +229,7 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
     import torch
     import triton  # type: ignore[import-not-found, unused-ignore]
 
-    from grpo_cli.rollout.fused.kernels import norm_back_kernel
+    from grpo_cli.rollout.fused.kernels import rmsnorm_back_kernel
 
     width = x.shape[-1]
     flat_grad, flat_x = grad.reshape(-1, width), x.reshape(-1, width)
@@ -239,7 +239,7 @@ def norm_back(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> tuple[
     programs = min(triton.cdiv(len(flat_x), rows), PROGRAMS)
     grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     parts = torch.empty((programs, width), dtype=torch.float32, device=x.device)
-    norm_back_kernel[(programs,)](
+    rmsnorm_back_kernel[(programs,)](
         flat_grad, flat_x, weight, grad_x, parts, flat_grad.stride(0), flat_x.stride(0),
         epsilon, len(flat_x), width, programs, ROWS=rows, BLOCK=block, num_warps=8,
     )  # fmt: skip

@@ -11,9 +11,9 @@ from grpo_cli.policy.modes import causal_model
 from grpo_cli.rollout.decoding.attention import Current, attend_one, mask_of
 from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.form import AttentionForm
-from grpo_cli.rollout.decoding.seat import Forward, seated
+from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
-from grpo_cli.rollout.fused.swaps import Swap, swapped
+from grpo_cli.rollout.fused.patches import Patch, patched
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -22,7 +22,7 @@ CLOSE = 1e-5
 """The largest difference from the model's own logits, relative to their largest."""
 
 
-def proven_lean(model: nn.Module) -> list[Swap]:
+def checked_llama_cpu(model: nn.Module) -> list[Patch]:
     """The stand-in for the backbone's forward, if it agrees on two prompts of unequal length; else nothing."""
     import torch
 
@@ -30,21 +30,21 @@ def proven_lean(model: nn.Module) -> list[Swap]:
     if any(p.dtype != torch.float32 or p.device.type != "cpu" for p in base.parameters()):
         return []
     try:
-        stand_in = LeanBackbone(base.base_model, measure_forms(base))
-        swaps = [Swap(base.base_model, "forward", stand_in.forward)]
-        return swaps if _error(base, swaps) <= CLOSE else []
+        replacement = CpuBackbone(base.base_model, measure_forms(base))
+        patches = [Patch(base.base_model, "forward", replacement.forward)]
+        return patches if _error(base, patches) <= CLOSE else []
     # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
     except Exception:  # noqa: BLE001
         return []
 
 
-class LeanBackbone:
+class CpuBackbone:
     """Reads the weights where they lie. Calls that are no decode step go to the model's own forward."""
 
     def __init__(self, backbone: Any, forms: list[AttentionForm]) -> None:
         self.backbone, self.own = backbone, backbone.forward
         self.embed: Callable[[Tensor], Tensor] = backbone.embed_tokens
-        self.layers = [LeanLayer(*both) for both in zip(backbone.layers, forms, strict=True)]
+        self.layers = [CpuLayer(*both) for both in zip(backbone.layers, forms, strict=True)]
         self.norm = _norm(backbone.norm)
         self._turns: tuple[Tensor, Tensor] | None = None
 
@@ -79,7 +79,7 @@ class LeanBackbone:
         return self._turns
 
 
-class LeanLayer:
+class CpuLayer:
     """Norm, attention, norm, gated MLP, each with its residual."""
 
     def __init__(self, layer: Any, form: AttentionForm) -> None:
@@ -149,7 +149,7 @@ def _norm(module: Any) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.nn.functional.rms_norm(x, module.weight.shape, module.weight, epsilon)
 
 
-def _error(base: Any, swaps: list[Swap]) -> float:
+def _error(base: Any, patches: list[Patch]) -> float:
     """Relative to the largest logit, over one decode step of two rows at different columns."""
     import torch
 
@@ -161,11 +161,11 @@ def _error(base: Any, swaps: list[Swap]) -> float:
         (torch.arange(4) > position[:, None])[:, None, None], -torch.inf
     )
     step = Decode(store, rows, position, 4, mask)
-    with seated(base):
+    with rollout_mode(base):
         forward = Forward(base)
         places = torch.arange(3)[None].expand(2, -1)
         forward(Prefill(store, rows, rows), tokens[:, :3], places, position - 1)
         expected = forward(step, tokens[:, 3:], position[:, None])
-        with swapped(swaps):
+        with patched(patches):
             got = forward(step, tokens[:, 3:], position[:, None])
     return float((got - expected).abs().max() / expected.abs().max())

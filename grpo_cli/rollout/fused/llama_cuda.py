@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from grpo_cli.rollout.fused.merged_weights import Shadow
+    from grpo_cli.rollout.fused.merged_weights import MergedWeights
 
 PARTS = {
     "self_attn": {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"},
@@ -30,11 +30,15 @@ class FusedBackbone:
     """Reads the weights where they lie. Calls that are no decode step go to the backbone's own forward, `own`."""
 
     def __init__(
-        self, backbone: Any, forms: list[AttentionForm], shadow: Shadow | None, half: torch.dtype | None
+        self,
+        backbone: Any,
+        forms: list[AttentionForm],
+        merged: MergedWeights | None,
+        half: torch.dtype | None,
     ) -> None:
         self.backbone, self.own = backbone, backbone.forward
         self.layers = [
-            FusedLayer(layer, form, shadow, half) for layer, form in zip(backbone.layers, forms, strict=True)
+            FusedLayer(layer, form, merged, half) for layer, form in zip(backbone.layers, forms, strict=True)
         ]
         self.half = half
         self._angles: tuple[Tensor, Tensor] | None = None
@@ -71,7 +75,7 @@ class FusedLayer:
     """Norm, attention, norm, gated MLP; what each adds to the residual is added by the next norm."""
 
     def __init__(
-        self, layer: Any, form: AttentionForm, shadow: Shadow | None, half: torch.dtype | None
+        self, layer: Any, form: AttentionForm, merged: MergedWeights | None, half: torch.dtype | None
     ) -> None:
         _check_build(layer)
         self.form = form
@@ -80,8 +84,8 @@ class FusedLayer:
         self.half = half
         self.before, self.between = layer.input_layernorm, layer.post_attention_layernorm
         self.head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-        self.projected = _side_by_side([attention.q_proj, attention.k_proj, attention.v_proj], shadow)
-        self.gate_and_up = _side_by_side([mlp.gate_proj, mlp.up_proj], shadow)
+        self.projected = _side_by_side([attention.q_proj, attention.k_proj, attention.v_proj], merged)
+        self.gate_and_up = _side_by_side([mlp.gate_proj, mlp.up_proj], merged)
         self.out, self.down = attention.o_proj, mlp.down_proj
 
     def step(
@@ -123,11 +127,11 @@ def _normed(module: Any, states: Tensor, delta: Tensor | None, half: torch.dtype
     return add_norm(states, delta, module.weight, module.variance_epsilon, half or states.dtype)
 
 
-def _side_by_side(modules: list[Any], shadow: Shadow | None) -> Callable[[Tensor], Tensor]:
+def _side_by_side(modules: list[Any], merged: MergedWeights | None) -> Callable[[Tensor], Tensor]:
     """One product where the weights lie side by side, else one a module."""
     import torch
 
-    group = shadow.group_of.get(id(modules[0])) if shadow is not None else None
+    group = merged.group_of.get(id(modules[0])) if merged is not None else None
     if group is not None and group.modules == modules:
         return group.product
     return lambda x: torch.cat([module(x) for module in modules], dim=1)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.rollout.fused.swaps import Swap
+from grpo_cli.rollout.fused.patches import Patch
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +99,7 @@ class WeightGroup:
         return forward if len(self.modules) > 1 else self.product
 
 
-class Shadow:
+class MergedWeights:
     """Plain linear modules of the model: those that share their input, grouped; and where `dtype` is not the type of a
     weight, every other one."""
 
@@ -132,10 +132,10 @@ class Shadow:
             if plain(module) and module.weight.dtype != dtype:
                 add([module])
 
-    def swaps(self) -> list[Swap]:
+    def patches(self) -> list[Patch]:
         """The modules' forwards through the buffers."""
         return [
-            Swap(module, "forward", group.member(index))
+            Patch(module, "forward", group.member(index))
             for group in self.groups
             for index, module in enumerate(group.modules)
         ]

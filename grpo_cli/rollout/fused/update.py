@@ -20,7 +20,7 @@ from grpo_cli.policy.contract import CausalLM
 from grpo_cli.policy.modes import causal_model, evaluating, numerics
 from grpo_cli.rollout.fused.launch import gated, gated_back, norm, norm_back, turn
 from grpo_cli.rollout.fused.merged_weights import GROUPS
-from grpo_cli.rollout.fused.swaps import Swap, epsilon_of, random_angles, rotary_home, swapped
+from grpo_cli.rollout.fused.patches import Patch, epsilon_of, patched, random_angles, rotary_home
 
 CLOSE = 3e-2
 """The largest relative error of half-precision logits; of float32 ones it is `EXACT`."""
@@ -29,17 +29,17 @@ WIDEST = 1 << 14
 """The widest norm that one program holds."""
 
 
-def update_swaps(model: nn.Module, autocast: torch.dtype | None) -> list[Swap]:
+def update_patches(model: nn.Module, autocast: torch.dtype | None) -> list[Patch]:
     """The stand-ins that prove themselves on this model; none where the model's logits change by more than rounding."""
     base: Any = causal_model(model)
-    swaps = [*_norms(base), *_casts(base, autocast, _gates(base, autocast)), *_rotary(base, autocast)]
-    if not swaps:
+    patches = [*_norms(base), *_casts(base, autocast, _gates(base, autocast)), *_rotary(base, autocast)]
+    if not patches:
         return []
-    error, rounding = logits_errors(base, swaps, autocast)
-    return swaps if error <= max(_bound(base, autocast), 2 * rounding) else []
+    error, rounding = logits_errors(base, patches, autocast)
+    return patches if error <= max(_bound(base, autocast), 2 * rounding) else []
 
 
-def logits_errors(base: CausalLM, swaps: list[Swap], autocast: torch.dtype | None) -> tuple[float, float]:
+def logits_errors(base: CausalLM, patches: list[Patch], autocast: torch.dtype | None) -> tuple[float, float]:
     """Relative error of the logits of a few random tokens; and that of the model's own code where its embeddings are off
     by one rounding, which is what a deep model makes of half precision."""
     weight = base.get_input_embeddings().weight
@@ -52,7 +52,7 @@ def logits_errors(base: CausalLM, swaps: list[Swap], autocast: torch.dtype | Non
 
     with evaluating(base), numerics(base, autocast):
         expected = logits()
-        with swapped(swaps):
+        with patched(patches):
             got = logits()
         with off_by_a_rounding(base, autocast):
             nudged = logits()
@@ -81,9 +81,9 @@ def _bound(base: CausalLM, autocast: torch.dtype | None) -> float:
     return EXACT if autocast is None and next(base.parameters()).dtype == torch.float32 else CLOSE
 
 
-def _norms(base: CausalLM) -> list[Swap]:
+def _norms(base: CausalLM) -> list[Patch]:
     verdicts: dict[Any, int | None] = {}
-    swaps = []
+    patches = []
     for module in base.modules():
         epsilon = epsilon_of(module)
         weight = getattr(module, "weight", None)
@@ -96,8 +96,8 @@ def _norms(base: CausalLM) -> list[Swap]:
             same = (i for i, form in enumerate(forms) if same_with_gradients(module, form, x, also=[weight]))
             verdicts[key] = next(same, None)
         if (chosen := verdicts[key]) is not None:
-            swaps.append(Swap(module, "forward", forms[chosen]))
-    return swaps
+            patches.append(Patch(module, "forward", forms[chosen]))
+    return patches
 
 
 def _norm_of(
@@ -105,11 +105,11 @@ def _norm_of(
 ) -> Callable[[Tensor], Tensor]:
     own = module.forward
 
-    def stand_in(x: Tensor) -> Tensor:
+    def replacement(x: Tensor) -> Tensor:
         weight = module.weight
         return form(x, weight, epsilon) if x.dtype == weight.dtype and x.device == weight.device else own(x)
 
-    return stand_in
+    return replacement
 
 
 def _torch_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -160,32 +160,32 @@ class Gated(torch.autograd.Function):
         return gated_back(grads[0], *ctx.saved_tensors)
 
 
-def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Swap]:
+def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
     verdicts: dict[type, bool] = {}
-    swaps = []
+    patches = []
     modules: list[Any] = list(base.modules())
     for module in modules:
         names = ("gate_proj", "up_proj", "down_proj", "act_fn")
         if not (type(module).__name__.endswith("MLP") and all(hasattr(module, name) for name in names)):
             continue
-        stand_in = _gate_of(module)
+        replacement = _gate_of(module)
         if type(module) not in verdicts:
             weight = next(module.parameters())
             x = torch.randn((3, 5, module.gate_proj.in_features), device=weight.device)
             # an adapter has types of its own; what comes in is of the model's
             x = x.to(autocast or base.get_input_embeddings().weight.dtype)
             with numerics(base, autocast):
-                verdicts[type(module)] = same_with_gradients(module, stand_in, x)
+                verdicts[type(module)] = same_with_gradients(module, replacement, x)
         if verdicts[type(module)]:
-            swaps.append(Swap(module, "forward", stand_in))
-    return swaps
+            patches.append(Patch(module, "forward", replacement))
+    return patches
 
 
 def _gate_of(mlp: Any) -> Callable[[Tensor], Tensor]:
-    def stand_in(x: Tensor) -> Tensor:
+    def replacement(x: Tensor) -> Tensor:
         return mlp.down_proj(Gated.apply(mlp.gate_proj(x), mlp.up_proj(x)))  # type: ignore[no-any-return, no-untyped-call]
 
-    return stand_in
+    return replacement
 
 
 class Turned(torch.autograd.Function):
@@ -207,13 +207,13 @@ class Turned(torch.autograd.Function):
         return grad_q, grad_k.to(ctx.kinds[1]), None, None, None
 
 
-def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Swap]:
+def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
     home, name, original = rotary_home(base)
     if original is None:
         return []
     device = next(base.parameters()).device
 
-    def stand_in(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
+    def replacement(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
         # a reward model of the same family calls it as well: in numbers of its own, perhaps on another device
         if (
             unsqueeze_dim != 1
@@ -235,19 +235,19 @@ def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Swap]:
     if autocast is not None:
         q, k = q.to(autocast), k.to(autocast)
     with numerics(base, autocast):
-        proven = same_with_gradients(as_cast, stand_in, q, k, cos, sin)
-    return [Swap(home, name, stand_in)] if proven else []
+        proven = same_with_gradients(as_cast, replacement, q, k, cos, sin)
+    return [Patch(home, name, replacement)] if proven else []
 
 
-def _casts(base: CausalLM, autocast: torch.dtype | None, gates: list[Swap]) -> list[Swap]:
+def _casts(base: CausalLM, autocast: torch.dtype | None, gates: list[Patch]) -> list[Patch]:
     """The stand-ins of modules whose input goes to several projections and nowhere else, those of `gates` among them."""
     if autocast is None:
         return gates
-    found = {id(swap.owner): swap for swap in gates}
+    found = {id(patch.owner): patch for patch in gates}
     for module in base.modules():
         if any(all(isinstance(getattr(module, n, None), nn.Module) for n in names) for names in GROUPS):
-            own = found[id(module)].stand_in if id(module) in found else module.forward
-            found[id(module)] = Swap(module, "forward", _cast_first(own, autocast))
+            own = found[id(module)].replacement if id(module) in found else module.forward
+            found[id(module)] = Patch(module, "forward", _cast_first(own, autocast))
     return list(found.values())
 
 
@@ -266,7 +266,7 @@ def _cast_first(own: Callable[..., Any], kind: torch.dtype) -> Callable[..., Any
 
 def same_with_gradients(
     original: Callable[..., Any],
-    stand_in: Callable[..., Any],
+    replacement: Callable[..., Any],
     *inputs: Tensor,
     also: Sequence[Tensor] = (),
 ) -> bool:
@@ -280,7 +280,7 @@ def same_with_gradients(
         True where every number, forward and backward, is within four roundings of the largest.
     """
     results = []
-    for form in (original, stand_in):
+    for form in (original, replacement):
         leaves = [x.detach().clone().requires_grad_(i < 2) for i, x in enumerate(inputs)]
         try:
             out = form(*leaves)

@@ -19,7 +19,7 @@ from grpo_cli.rollout.stop_words import StopWords
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from grpo_cli.rollout.decoding.seat import Forward
+    from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 IDLE = -1
 

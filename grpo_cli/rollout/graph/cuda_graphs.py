@@ -13,7 +13,7 @@ from weakref import WeakSet
 from grpo_cli.rollout.decoding.state import Batch, decode
 
 if TYPE_CHECKING:
-    from grpo_cli.rollout.decoding.seat import Forward
+    from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 COLUMN_BUCKET = 128

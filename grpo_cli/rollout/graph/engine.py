@@ -12,20 +12,20 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model, numerics
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.decoding.cache import CacheLayout, FusedAttention, KeyValueStore
-from grpo_cli.rollout.decoding.seat import Forward, fingerprint, seated
+from grpo_cli.rollout.decoding.rollout_mode import Forward, fingerprint, rollout_mode
 from grpo_cli.rollout.decoding.state import Batch, Outputs, Rows
 from grpo_cli.rollout.decoding.supports import measure_layout
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.fused.merged_weights import Shadow
-from grpo_cli.rollout.fused.swaps import Swap, swapped
+from grpo_cli.rollout.fused.merged_weights import MergedWeights
+from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
 from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
-from grpo_cli.rollout.graph.noise import sample_keys, uniforms
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.graph.schedule import Schedule
 from grpo_cli.rollout.graph.shelf import Shelf, shelf_for
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
 from grpo_cli.rollout.graph.turn_batch import TurnBatch
+from grpo_cli.rollout.graph.uniforms import sample_keys, uniforms
 from grpo_cli.rollout.stop_words import StopWords, stop_words
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ class GraphEngine:
         autocast: torch.dtype | None = None,
         attention: FusedAttention | None = None,
         stepper: Stepper | None = None,
-        swaps: Sequence[Swap] = (),
+        patches: Sequence[Patch] = (),
         accept: Callable[[Batch, Tensor], None] | None = None,
-        shadow: Shadow | None = None,
+        merged: MergedWeights | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self.model, self.end_ids, self.tokenizer = model, sorted(end_ids), tokenizer
         self.max_rows, self.prefill_tokens, self.cache_bytes = max_rows, prefill_tokens, cache_bytes
-        self.autocast, self.attention, self.swaps, self.accept = autocast, attention, swaps, accept
-        self.shadow = shadow
+        self.autocast, self.attention, self.patches, self.accept = autocast, attention, patches, accept
+        self.merged = merged
         self.forward = Forward(model)
         self.stepper: Stepper = stepper or EagerStepper(self.forward)
         base: Any = causal_model(model)
@@ -91,9 +91,9 @@ class GraphEngine:
         schedule = Schedule(requests)
         if not schedule.total:
             return [[] for _ in requests]
-        if self.shadow is not None:
-            self.shadow.refresh()
-        with numerics(self.model, self.autocast), seated(self.model), swapped(self._all_swaps()):
+        if self.merged is not None:
+            self.merged.refresh()
+        with numerics(self.model, self.autocast), rollout_mode(self.model), patched(self._all_patches()):
             batch = self._batch(requests, settings, schedule.total)
             stops = stop_words(settings.stop, self.tokenizer)
             run = self._run(batch, requests, schedule, stops)
@@ -114,16 +114,16 @@ class GraphEngine:
             return ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
         return TurnBatch(batch, self.forward, self.stepper, requests, schedule, stops, shelf)
 
-    def _all_swaps(self) -> list[Swap]:
-        return [*self.swaps, *(self.shadow.swaps() if self.shadow is not None else [])]
+    def _all_patches(self) -> list[Patch]:
+        return [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
 
     def release(self) -> None:
         """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
         self._forget()
         self._shelf = None
         self._asked = 0
-        if self.shadow is not None:
-            self.shadow.release()
+        if self.merged is not None:
+            self.merged.release()
 
     def _forget(self) -> None:
         self._batches.clear()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from grpo_cli.rollout.decoding.state import Batch, decode
 
 if TYPE_CHECKING:
-    from grpo_cli.rollout.decoding.seat import Forward
+    from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 
 class Stepper(Protocol):

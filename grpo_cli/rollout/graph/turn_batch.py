@@ -15,7 +15,7 @@ from grpo_cli.rollout.graph.stepper import Stepper
 from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
-    from grpo_cli.rollout.decoding.seat import Forward
+    from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 
 class TurnBatch(ContinuousBatch):

@@ -20,7 +20,7 @@ from grpo_cli.rollout.engine import (
     SamplingSettings,
 )
 from grpo_cli.rollout.reuse.accept import chances, kept_tokens
-from grpo_cli.rollout.reuse.past import Draft, Past
+from grpo_cli.rollout.reuse.history import Draft, History
 from grpo_cli.rollout.reuse.score import DraftScorer
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PrefixReuse:
                 hint="leave `sample.reuse` out: only the engine `graph` can, and it does not drive this model",
             )
         self.engine, self.lenience = engine, lenience
-        self.score, self.past = DraftScorer(model, autocast), Past()
+        self.score, self.history = DraftScorer(model, autocast), History()
 
     def generate(
         self,

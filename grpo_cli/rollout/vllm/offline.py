@@ -17,7 +17,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.graph.noise import sample_keys
+from grpo_cli.rollout.graph.uniforms import sample_keys
 from grpo_cli.rollout.stop_words import finisher, stop_words
 from grpo_cli.rollout.vllm.engine import first_line, is_installed, stop_and_ban, without_flashinfer
 

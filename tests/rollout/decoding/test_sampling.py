@@ -15,7 +15,7 @@ from transformers.generation.logits_process import (
 
 from grpo_cli.rollout.decoding.sampling import penalise, sample, truncate
 from grpo_cli.rollout.engine import Request, SamplingSettings
-from grpo_cli.rollout.graph.noise import sample_keys, uniforms
+from grpo_cli.rollout.graph.uniforms import sample_keys, uniforms
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import tiny
 

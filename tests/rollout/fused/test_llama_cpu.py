@@ -7,7 +7,7 @@ import torch
 
 from grpo_cli.rollout.decoding.cache import CacheLayout
 from grpo_cli.rollout.engine import Request, SamplingSettings
-from grpo_cli.rollout.fused.llama_cpu import proven_lean
+from grpo_cli.rollout.fused.llama_cpu import checked_llama_cpu
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.make import make_engine
@@ -21,11 +21,11 @@ OWN_BUILD = {"Gemma", "Gemma2", "Gemma3", "GptOss", "SmolLM3"}
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_models_of_llamas_build_decode_leanly_and_others_by_themselves(family):
-    assert len(proven_lean(tiny(family))) == (family not in OWN_BUILD)
+    assert len(checked_llama_cpu(tiny(family))) == (family not in OWN_BUILD)
 
 
 def test_a_scale_that_is_no_module_is_noticed():
-    assert proven_lean(tiny("Granite", residual_multiplier=0.5)) == []
+    assert checked_llama_cpu(tiny("Granite", residual_multiplier=0.5)) == []
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - OWN_BUILD))
@@ -45,11 +45,11 @@ def test_a_model_that_does_something_else_keeps_its_own_forward():
     norm = model.model.layers[1].post_attention_layernorm
     own = norm.forward
     norm.forward = lambda x: 1.001 * own(x)
-    assert proven_lean(model) == []
+    assert checked_llama_cpu(model) == []
 
 
 def test_half_precision_weights_keep_their_own_forward():
-    assert proven_lean(tiny().to(torch.bfloat16)) == []
+    assert checked_llama_cpu(tiny().to(torch.bfloat16)) == []
 
 
 def test_a_cache_keeps_its_rows_as_it_widens():

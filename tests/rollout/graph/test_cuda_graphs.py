@@ -7,13 +7,13 @@ import torch
 
 from grpo_cli.rollout.decoding.attention import attend_one
 from grpo_cli.rollout.decoding.form import PLAIN
-from grpo_cli.rollout.decoding.seat import Forward
+from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.decoding.supports import measure_forms, measure_layout
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
-from grpo_cli.rollout.fused.merged_weights import Shadow
-from grpo_cli.rollout.fused.prove import attention_error, proven_shadow
-from grpo_cli.rollout.fused.swaps import swapped
+from grpo_cli.rollout.fused.merged_weights import MergedWeights
+from grpo_cli.rollout.fused.patches import patched
+from grpo_cli.rollout.fused.self_check import attention_error, checked_merged_weights
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
 from tests.builders.rollout_models import FAMILIES, plain_logps, prompts, tiny
@@ -152,13 +152,13 @@ def test_a_fused_attention_that_forgets_to_store_is_caught():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_half_precision_copies_give_the_logits_of_autocast_and_follow_an_update(family):
     model = tiny(family)
-    shadow = Shadow(model, torch.bfloat16)
+    merged = MergedWeights(model, torch.bfloat16)
     ids = torch.arange(12)[None]
     for _ in range(2):
-        shadow.refresh()
+        merged.refresh()
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             expected = model(ids, use_cache=False).logits
-            with swapped(shadow.swaps()):
+            with patched(merged.patches()):
                 got = model(ids, use_cache=False).logits
         assert (got - expected).norm() < 0.02 * expected.norm()
         with torch.no_grad():
@@ -168,14 +168,14 @@ def test_half_precision_copies_give_the_logits_of_autocast_and_follow_an_update(
 
 
 def test_projections_of_one_input_run_as_one_product():
-    shadow = Shadow(tiny("Llama"), torch.bfloat16)
-    assert sorted(len(group.modules) for group in shadow.groups) == [1] * 5 + [2, 2, 3, 3]
+    merged = MergedWeights(tiny("Llama"), torch.bfloat16)
+    assert sorted(len(group.modules) for group in merged.groups) == [1] * 5 + [2, 2, 3, 3]
 
 
 def test_captured_steps_under_autocast_run_through_the_copies():
     model = tiny(initializer_range=0.05)
-    shadow = proven_shadow(model, torch.bfloat16, pytest.fail)
-    engine, _ = captured(model, autocast=torch.bfloat16, shadow=shadow)
+    merged = checked_merged_weights(model, torch.bfloat16, pytest.fail)
+    engine, _ = captured(model, autocast=torch.bfloat16, merged=merged)
     done = engine.generate([Request([4, 9, 5], 16)], SamplingSettings(20, seed=3))
     apart = []
     with torch.autocast("cpu", torch.bfloat16):
@@ -191,17 +191,17 @@ def test_weights_in_their_own_type_move_side_by_side_and_are_not_kept_twice(fami
     model = tiny(family)
     ids = torch.arange(12)[None]
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    shadow = Shadow(model, torch.float32)
-    shadow.refresh()
+    merged = MergedWeights(model, torch.float32)
+    merged.refresh()
     layer = model.model.layers[0]
     storage = {m.weight.untyped_storage().data_ptr() for m in (layer.mlp.gate_proj, layer.mlp.up_proj)}
-    assert len(storage) == 1 and len(shadow.groups) == 4
+    assert len(storage) == 1 and len(merged.groups) == 4
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
         with torch.no_grad():
             expected = model(ids, use_cache=False).logits
-            with swapped(shadow.swaps()):
+            with patched(merged.patches()):
                 assert torch.allclose(model(ids, use_cache=False).logits, expected, atol=1e-4)
         model(ids, labels=ids).loss.backward()
         optimizer.step()
@@ -212,15 +212,15 @@ def test_weights_in_their_own_type_move_side_by_side_and_are_not_kept_twice(fami
 
 def test_weights_that_somebody_moves_on_are_read_where_they_are():
     model = tiny()
-    shadow = Shadow(model, torch.float32)
-    shadow.refresh()
+    merged = MergedWeights(model, torch.float32)
+    merged.refresh()
     weight = model.model.layers[0].mlp.up_proj.weight
     weight.data = 2 * weight.data
-    shadow.refresh()
+    merged.refresh()
     ids = torch.arange(12)[None]
     with torch.no_grad():
         expected = model(ids, use_cache=False).logits
-        with swapped(shadow.swaps()):
+        with patched(merged.patches()):
             assert torch.allclose(model(ids, use_cache=False).logits, expected, atol=1e-4)
 
 

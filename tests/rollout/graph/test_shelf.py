@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.rollout.decoding.seat import Forward
+from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import Completion, Keep, Request, SamplingSettings
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine

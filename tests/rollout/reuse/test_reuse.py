@@ -11,7 +11,7 @@ import torch
 from scipy.stats import chisquare, kstest
 
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.rollout.decoding.seat import Forward
+from grpo_cli.rollout.decoding.rollout_mode import Forward
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
@@ -19,7 +19,7 @@ from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.rollout.make import make_engine
 from grpo_cli.rollout.reuse.accept import chances, kept_tokens
 from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
-from grpo_cli.rollout.reuse.past import Past
+from grpo_cli.rollout.reuse.history import History
 from grpo_cli.rollout.reuse.score import DraftScorer
 from tests.builders.rollout_models import plain_logps, prompts, tiny
 
@@ -31,10 +31,10 @@ def visit(model, asked, settings, lenience=1.0, past=None, **more):
     engine = make_engine("graph", model, end_ids=ENDS)
     reuse = PrefixReuse(engine, model, lenience)
     if past is not None:
-        reuse.past = past
+        reuse.history = past
     rows = range(len(asked))
-    done = reuse.generate(reuse.past.drafts(rows), asked, settings, **more)
-    reuse.past.see(dict(zip(rows, done, strict=True)))
+    done = reuse.generate(reuse.history.drafts(rows), asked, settings, **more)
+    reuse.history.see(dict(zip(rows, done, strict=True)))
     return done, reuse
 
 
@@ -124,7 +124,9 @@ def test_an_unchanged_policy_keeps_everything_and_decodes_nothing(monkeypatch):
     monkeypatch.setattr(
         reuse.engine, "generate", lambda asked, *more: generated.extend(asked) or engine(asked, *more)
     )
-    second = reuse.generate(reuse.past.drafts(range(5)), asked, SamplingSettings(15, temperature=0.8, seed=2))
+    second = reuse.generate(
+        reuse.history.drafts(range(5)), asked, SamplingSettings(15, temperature=0.8, seed=2)
+    )
     assert tokens_of(second) == tokens_of(first) and not generated
     assert [[c.finish for c in group] for group in second] == [[c.finish for c in group] for group in first]
     assert reuse_metrics(c for group in second for c in group) == {"reuse/tokens": 1.0, "reuse/whole": 1.0}
@@ -136,7 +138,7 @@ def test_without_lenience_the_samples_are_the_plain_engines():
     _, reuse = visit(model, asked, SamplingSettings(15, seed=1))
     moved(model)
     settings = SamplingSettings(15, seed=2)
-    second, _ = visit(model, asked, settings, 0.0, reuse.past)
+    second, _ = visit(model, asked, settings, 0.0, reuse.history)
     assert second == make_engine("graph", model, end_ids=ENDS).generate(asked, settings)
 
 
@@ -187,7 +189,7 @@ def test_a_hundred_thousand_samples_follow_the_distribution_of_the_procedure(len
         known = {p: next_token(p) for n in range(steps) for p in itertools.product(range(5), repeat=n)}
         return known.__getitem__
 
-    asked, past = [Request(prompt, count)], Past()
+    asked, past = [Request(prompt, count)], History()
     engine = make_engine("graph", model, end_ids={3}, max_rows=20_000)
     reuse = PrefixReuse(engine, model, lenience)
     old = table()
@@ -213,7 +215,7 @@ def test_log_probs_are_the_current_policys_for_kept_and_for_new_tokens(family):
     asked = [Request(p, 6) for p in prompts(5)]
     _, reuse = visit(model, asked, SamplingSettings(15, temperature=0.7, seed=1))
     moved(model, 0.01)
-    done, _ = visit(model, asked, SamplingSettings(15, temperature=0.7, seed=2), past=reuse.past)
+    done, _ = visit(model, asked, SamplingSettings(15, temperature=0.7, seed=2), past=reuse.history)
     flat = [c for group in done for c in group]
     assert any(0 < c.kept < len(c.token_ids) for c in flat)
     for request, group in zip(asked, done, strict=True):
@@ -261,7 +263,7 @@ def test_every_sample_is_reported_once_and_as_returned():
         model,
         asked,
         SamplingSettings(15, seed=2),
-        past=reuse.past,
+        past=reuse.history,
         on_finish=lambda r, s, c: seen.__setitem__((r, s), c),
         on_progress=lambda finished, total: counts.append((finished, total)),
     )
@@ -273,7 +275,7 @@ def test_dropout_is_off_while_scoring_and_on_afterwards():
     model = tiny(attention_dropout=0.5).train()
     asked = [Request(p, 6) for p in prompts(3)]
     first, reuse = visit(model, asked, SamplingSettings(15, seed=1))
-    second, _ = visit(model, asked, SamplingSettings(15, seed=2), past=reuse.past)
+    second, _ = visit(model, asked, SamplingSettings(15, seed=2), past=reuse.history)
     assert tokens_of(second) == tokens_of(first)
     assert model.training and not model.lm_head._forward_pre_hooks
 
@@ -282,7 +284,7 @@ def test_dropout_is_off_while_scoring_and_on_afterwards():
 
 
 def test_the_second_half_of_a_group_keeps_from_the_second_half():
-    past = Past()
+    past = History()
     past.see({4: [Completion([n], [-0.5], "stop") for n in range(6)]})
     assert [d.sample for d in past.drafts([4], 3)[0]] == [3, 4, 5]
     assert past.drafts([9]) == [[]]
@@ -290,7 +292,7 @@ def test_the_second_half_of_a_group_keeps_from_the_second_half():
 
 @pytest.mark.parametrize("drawn", [{}, {7: [Completion([1, 2], [-0.1, -1 / 3], "stop"), Completion([5], [-2.0], "length")], 2: [Completion([9] * 4, [-1e-7] * 4, "stop")]}])  # fmt: skip
 def test_the_past_comes_back_from_its_file_bit_for_bit(tmp_path, drawn):
-    past, back = Past(), Past()
+    past, back = History(), History()
     past.see(drawn)
     past.save(tmp_path / "past")
     back.load(tmp_path / "past")

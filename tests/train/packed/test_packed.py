@@ -8,8 +8,8 @@ import torch
 from grpo_cli.train.packed.graphs import NotCaptured, renew_nodes
 from grpo_cli.train.packed.head import selected_logps
 from grpo_cli.train.packed.layout import Shape, plan, rounded, shape_for
-from grpo_cli.train.packed.prove import alone, difference, rows, unfit
 from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.self_check import alone, difference, rows, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.trl_hooks import Asked, FromTrl
 from tests.builders.rollout_models import tiny

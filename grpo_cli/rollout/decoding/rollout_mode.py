@@ -1,5 +1,5 @@
-"""The model as the engine drives it: switched to evaluation and to the rollout attention while seated, and put back
-exactly as it was, module by module, also when generation fails.
+"""The model as the engine drives it: switched to evaluation and to the rollout attention inside `rollout_mode`, and put
+back exactly as it was, module by module, also when generation fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def seated(model: nn.Module) -> Iterator[None]:
+def rollout_mode(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients, rollout attention, nobody's wrapper."""
     register()
     found: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())

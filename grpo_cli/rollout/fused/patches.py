@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
-    """`owner.name` becomes `stand_in` while seated."""
+class Patch:
+    """`owner.name` becomes `replacement` while patched."""
 
     owner: Any
     name: str
-    stand_in: Callable[..., Any]
+    replacement: Callable[..., Any]
 
 
-def find_swaps(model: nn.Module) -> list[Swap]:
+def find_patches(model: nn.Module) -> list[Patch]:
     """Every stand-in that proved itself on this model, under the numerics in force."""
     base = causal_model(model)
-    swaps: list[Swap] = []
+    patches: list[Patch] = []
     verdicts: dict[Any, Any] = {}
     with evaluating(base):
         for module in base.modules():
@@ -41,7 +41,7 @@ def find_swaps(model: nn.Module) -> list[Swap]:
                 if key not in verdicts:
                     verdicts[key] = _norm_form(module)
                 if verdicts[key] is not None:
-                    swaps.append(Swap(module, "forward", _norm_of(module, verdicts[key])))
+                    patches.append(Patch(module, "forward", _norm_of(module, verdicts[key])))
             elif kind.endswith("MLP") and all(
                 hasattr(module, n) for n in ("gate_proj", "up_proj", "down_proj", "act_fn")
             ):
@@ -50,24 +50,24 @@ def find_swaps(model: nn.Module) -> list[Swap]:
                         module, _gated_of(module), _random(module, module.gate_proj)
                     )
                 if verdicts[type(module)]:
-                    swaps.append(Swap(module, "forward", _gated_of(module)))
-        return swaps + _rotary_swap(base)
+                    patches.append(Patch(module, "forward", _gated_of(module)))
+        return patches + _rotary_patch(base)
 
 
 @contextmanager
-def swapped(swaps: Sequence[Swap]) -> Iterator[None]:
+def patched(patches: Sequence[Patch]) -> Iterator[None]:
     """Puts the stand-ins in, and the originals back."""
-    before = [(swap, swap.name in vars(swap.owner), getattr(swap.owner, swap.name)) for swap in swaps]
+    before = [(patch, patch.name in vars(patch.owner), getattr(patch.owner, patch.name)) for patch in patches]
     try:
-        for swap in swaps:
-            setattr(swap.owner, swap.name, swap.stand_in)
+        for patch in patches:
+            setattr(patch.owner, patch.name, patch.replacement)
         yield
     finally:
-        for swap, own, original in before:
+        for patch, own, original in before:
             if own:
-                setattr(swap.owner, swap.name, original)
+                setattr(patch.owner, patch.name, original)
             else:
-                delattr(swap.owner, swap.name)
+                delattr(patch.owner, patch.name)
 
 
 def _parameter() -> type:
@@ -116,12 +116,12 @@ def _random(module: nn.Module, into: Any) -> Tensor:
     return x.to(device=weight.device, dtype=weight.dtype)
 
 
-def _agrees(original: Callable[..., Any], stand_in: Callable[..., Any], *inputs: Tensor) -> bool:
+def _agrees(original: Callable[..., Any], replacement: Callable[..., Any], *inputs: Tensor) -> bool:
     """Equal types and shapes, and values within two roundings of the type."""
     import torch
 
     try:
-        ours, theirs = stand_in(*inputs), original(*inputs)
+        ours, theirs = replacement(*inputs), original(*inputs)
     except (ValueError, TypeError, RuntimeError, AttributeError):
         return False
     ours, theirs = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
@@ -160,7 +160,7 @@ def random_angles(base: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return q, k, draw(3, 2, width), draw(3, 2, width)
 
 
-def _rotary_swap(base: nn.Module) -> list[Swap]:
+def _rotary_patch(base: nn.Module) -> list[Patch]:
     home, name, original = rotary_home(base)
     if original is None:
         return []
@@ -169,9 +169,9 @@ def _rotary_swap(base: nn.Module) -> list[Swap]:
         return []
     device = q.device
 
-    def stand_in(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
+    def replacement(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
         # a reward model of the same family, on another device, may judge meanwhile
         form = rotate if q.device == cos.device == device else original
         return form(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
 
-    return [Swap(home, name, stand_in)] if _agrees(original, rotate, q, k, cos, sin) else []
+    return [Patch(home, name, replacement)] if _agrees(original, rotate, q, k, cos, sin) else []

@@ -31,7 +31,7 @@ class Draft:
     ended: bool
 
 
-class Past:
+class History:
     """Drafts by row."""
 
     def __init__(self) -> None:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from grpo_cli.rollout.decoding.state import Batch
-    from grpo_cli.rollout.fused.merged_weights import Shadow
-    from grpo_cli.rollout.fused.swaps import Swap
+    from grpo_cli.rollout.fused.merged_weights import MergedWeights
+    from grpo_cli.rollout.fused.patches import Patch
 
 
-def proven_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAttention | None:
+def checked_attention(model: nn.Module, say: Callable[[str], None]) -> FusedAttention | None:
     """The fused decode attention if it agrees with the plain one."""
     base: Any = causal_model(model)
     heads = base.config.get_text_config().num_attention_heads
@@ -80,7 +80,7 @@ def attention_error(
     return float(((got - expected).norm() / expected.norm()).detach()) if stored else float("inf")
 
 
-def proven_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
+def checked_accept(model: nn.Module, say: Callable[[str], None]) -> Callable[[Batch, Tensor], None] | None:
     """The fused sampler, which takes logits [n, V], if it draws what the plain one draws; else None, and why is said."""
     base: Any = causal_model(model)
     try:
@@ -140,39 +140,39 @@ def accept_error(fused: Callable[[Batch, Tensor], None], device: torch.device, t
     return float(((out.logps[real] - fused_out.logps[real]) * agreed).abs().max())
 
 
-def proven_swaps(model: nn.Module, say: Callable[[str], None]) -> list[Swap]:
+def checked_patches(model: nn.Module, say: Callable[[str], None]) -> list[Patch]:
     """The fused norms, gates and rotary embeddings that agree with the model's own."""
     try:
-        from grpo_cli.rollout.fused.swaps import find_swaps
+        from grpo_cli.rollout.fused.patches import find_patches
 
-        return find_swaps(model)
+        return find_patches(model)
     # As above: whatever a kernel's build raises, the model's own code always works.
     except Exception as err:  # noqa: BLE001
         say(f"decoding without fused kernels: {type(err).__name__}: {str(err)[:80]}")
         return []
 
 
-def proven_backbone(
+def checked_backbone(
     model: nn.Module,
     autocast: torch.dtype | None,
     attention: FusedAttention | None,
-    swaps: list[Swap],
-    shadow: Shadow | None,
-) -> list[Swap]:
+    patches: list[Patch],
+    merged: MergedWeights | None,
+) -> list[Patch]:
     """The stand-in for a whole decode step of the backbone, if the model is of the build it is written for and gets
-    the logits of its own; else nothing. `attention`, `swaps` and `shadow` are what has proved itself before."""
+    the logits of its own; else nothing. `attention`, `patches` and `merged` are what has proved itself before."""
     import torch
 
     from grpo_cli.rollout.fused.llama_cuda import FusedBackbone
-    from grpo_cli.rollout.fused.swaps import Swap
+    from grpo_cli.rollout.fused.patches import Patch
 
     base: Any = causal_model(model)
-    if attention is None or not swaps:
+    if attention is None or not patches:
         return []
     try:
-        stand_in = FusedBackbone(base.base_model, measure_forms(base), shadow, autocast)
-        found = [Swap(base.base_model, "forward", stand_in.forward)]
-        error = backbone_error(base, attention, [*swaps, *(shadow.swaps() if shadow else [])], found)
+        replacement = FusedBackbone(base.base_model, measure_forms(base), merged, autocast)
+        found = [Patch(base.base_model, "forward", replacement.forward)]
+        error = backbone_error(base, attention, [*patches, *(merged.patches() if merged else [])], found)
     # Any model can be handed in: one of another build fails here in its own way, and keeps its own forward.
     except Exception:  # noqa: BLE001
         return []
@@ -180,13 +180,15 @@ def proven_backbone(
     return found if error <= (1e-4 if exact else 3e-2) else []
 
 
-def backbone_error(base: Any, attention: FusedAttention, swaps: list[Swap], stand_in: list[Swap]) -> float:
+def backbone_error(
+    base: Any, attention: FusedAttention, patches: list[Patch], replacement: list[Patch]
+) -> float:
     """Relative error of the logits of one decode step after prompts of unequal length."""
     import torch
 
     from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
-    from grpo_cli.rollout.decoding.seat import Forward, seated
-    from grpo_cli.rollout.fused.swaps import swapped
+    from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
+    from grpo_cli.rollout.fused.patches import patched
 
     layout = measure_layout(base)
     vocabulary = base.get_input_embeddings().num_embeddings
@@ -199,28 +201,28 @@ def backbone_error(base: Any, attention: FusedAttention, swaps: list[Swap], stan
     step = Decode(store, every, position, columns, None)
     next_token = tokens[every, position][:, None]
     places = torch.arange(columns, device=layout.device)[None].expand(rows, -1)
-    with seated(base), swapped(swaps):
+    with rollout_mode(base), patched(patches):
         forward = Forward(base)
         forward(Prefill(store, every, every), tokens, places, position)
         expected = forward(step, next_token, position[:, None]).float()
-        with swapped(stand_in):
+        with patched(replacement):
             got = forward(step, next_token, position[:, None]).float()
     return float((got - expected).norm() / expected.norm())
 
 
-def proven_shadow(
+def checked_merged_weights(
     model: nn.Module, autocast: torch.dtype | None, say: Callable[[str], None]
-) -> Shadow | None:
+) -> MergedWeights | None:
     """Matrices side by side, and under autocast in half precision, if the logits stay what they are; None where there
     is nothing to do."""
     import torch
 
-    from grpo_cli.rollout.fused.merged_weights import Shadow
-    from grpo_cli.rollout.fused.swaps import swapped
+    from grpo_cli.rollout.fused.merged_weights import MergedWeights
+    from grpo_cli.rollout.fused.patches import patched
 
     base: Any = causal_model(model)
-    shadow = Shadow(model, autocast or next(base.parameters()).dtype)
-    if not shadow.groups:
+    merged = MergedWeights(model, autocast or next(base.parameters()).dtype)
+    if not merged.groups:
         return None
     tokens = (
         torch.arange(12, device=next(base.parameters()).device)[None]
@@ -228,10 +230,10 @@ def proven_shadow(
     )
     with evaluating(base), numerics(model, autocast):
         expected = base(input_ids=tokens, use_cache=False).logits.float()
-        with swapped(shadow.swaps()):
+        with patched(merged.patches()):
             got = base(input_ids=tokens, use_cache=False).logits.float()
-    shadow.release()
+    merged.release()
     if float((got - expected).norm()) > 2e-2 * float(expected.norm()):
         say("generating with the model's own matrix products: side by side they give other logits")
         return None
-    return shadow
+    return merged

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from grpo_cli.policy.contract import CausalLM
 from grpo_cli.policy.modes import causal_model, numerics
-from grpo_cli.rollout.fused.swaps import Swap, swapped
+from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.fused.update import off_by_a_rounding
 from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import has_kernel
@@ -47,8 +47,8 @@ def unfit(model: nn.Module, numbers: Numbers) -> str | None:
     return None
 
 
-def difference(model: nn.Module, numbers: Numbers, swaps: list[Swap]) -> str | None:
-    """How packed rows differ from each row alone through the model's own code, with `swaps` in place; None where the
+def difference(model: nn.Module, numbers: Numbers, patches: list[Patch]) -> str | None:
+    """How packed rows differ from each row alone through the model's own code, with `patches` in place; None where the
     numbers are the same."""
     base: Any = causal_model(model)
     batch = _Rows.random(base)
@@ -58,10 +58,10 @@ def difference(model: nn.Module, numbers: Numbers, swaps: list[Swap]) -> str | N
         shape = shape_for(laid.need)
         return score(base, laid.fill(shape, batch.ids.device), numbers)[0], shape
 
-    return _compared(model, numbers, swaps, batch, pass_)
+    return _compared(model, numbers, patches, batch, pass_)
 
 
-def replay_difference(model: nn.Module, numbers: Numbers, swaps: list[Swap]) -> str | None:
+def replay_difference(model: nn.Module, numbers: Numbers, patches: list[Patch]) -> str | None:
     """The same of a captured pass, replayed."""
     base: Any = causal_model(model)
     batch, graphs = _Rows.random(base), Graphs(model, numbers)
@@ -71,7 +71,7 @@ def replay_difference(model: nn.Module, numbers: Numbers, swaps: list[Swap]) -> 
         return logps, shape
 
     try:
-        return _compared(model, numbers, swaps, batch, pass_)
+        return _compared(model, numbers, patches, batch, pass_)
     finally:
         graphs.held.clear()  # a captured pass knows its graphs and they know it: no one else would free them soon
 
@@ -80,13 +80,13 @@ Found = tuple[Tensor, Shape]
 
 
 def _compared(
-    model: nn.Module, numbers: Numbers, swaps: list[Swap], batch: _Rows, packed_pass: Callable[[], Found]
+    model: nn.Module, numbers: Numbers, patches: list[Patch], batch: _Rows, packed_pass: Callable[[], Found]
 ) -> str | None:
     base: Any = causal_model(model)
     device = batch.ids.device
     pull = torch.linspace(-1, 1, batch.keep, device=device).expand(len(batch.ids), batch.keep) / batch.keep
     try:
-        with swapped(swaps):
+        with patched(patches):
             logps, shape = packed_pass()
             packed = batch.laid().places(shape.targets, device).put(logps)
             grads = _gradients(packed, pull, model)
