@@ -78,7 +78,7 @@ class Scored:
         """(B, T) 1 where a token counts in the loss."""
         return loss_mask(self.inputs)
 
-    def see(self, logps_BT: Tensor) -> None:
+    def update(self, logps_BT: Tensor) -> None:
         """Called with the policy's log-probs before TRL looks up the old ones."""
         self.logps_BT = logps_BT
         old = self.inputs.get("old_per_token_logps")

@@ -11,7 +11,7 @@ from grpo_cli.reward.judge import Judge, Judgement
 from grpo_cli.reward.marks import Marks
 from grpo_cli.reward.pay import Pay
 from grpo_cli.reward.spoken import judge_spoken, texts_of
-from grpo_cli.reward.streaming import EarlyJudge
+from grpo_cli.reward.streaming import StreamingJudge
 from grpo_cli.reward.tasks import RowTasks
 from grpo_cli.rollout.collect import Call, Sampled
 from grpo_cli.rollout.engine import OnFinish
@@ -29,7 +29,7 @@ class GroupJudge:
     ) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
         self.pay = Pay(recipe)
-        self.early = EarlyJudge.where_it_pays(judge, decode)
+        self.early = StreamingJudge.where_it_pays(judge, decode)
         self.marks = Marks(recipe.train.credit, decode) if recipe.train.credit is not None else None
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]:

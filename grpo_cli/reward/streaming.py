@@ -17,7 +17,7 @@ from grpo_cli.rollout.engine import Completion, OnFinish
 Finished = tuple[int, int, Completion]
 
 
-class EarlyJudge:
+class StreamingJudge:
     """Judges what `listening` hears of; `decode` turns token ids into texts."""
 
     def __init__(self, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> None:
@@ -26,7 +26,9 @@ class EarlyJudge:
         self._found: Future[dict[tuple[int, int], Judgement]] | None = None
 
     @classmethod
-    def where_it_pays(cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]) -> EarlyJudge | None:
+    def where_it_pays(
+        cls, judge: Judge, decode: Callable[[list[list[int]]], list[str]]
+    ) -> StreamingJudge | None:
         """One, if any of the recipe's verifiers works in processes and none has to see a step's samples together.
 
         Episodes end together, after their environments have spoken: nothing is early.

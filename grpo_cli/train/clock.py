@@ -30,7 +30,7 @@ class Clock:
         """Forget what was before the first step."""
         self.began, self.seconds = now(), {}
 
-    def lap(self) -> tuple[dict[str, float], float]:
+    def split(self) -> tuple[dict[str, float], float]:
         """Seconds by phase and of the whole step; `update` is what is in no other phase."""
         whole = now() - self.began - self.seconds.get("pause", Spent())
         phases = {name: self.seconds.get(name, Spent()) for name in ("generate", "verify")}

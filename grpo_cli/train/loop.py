@@ -175,7 +175,7 @@ class Loop:
         ]
         self.select.see(before.step, visits)
         if self.reuse is not None:
-            self.reuse.history.see({group.row: group.completions for group in before.drawn})
+            self.reuse.history.update({group.row: group.completions for group in before.drawn})
         self.generation = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
@@ -190,7 +190,7 @@ class Loop:
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
         metrics |= gpu_memory() | self._sampled(before) | self._drawn(before)
-        phases, whole = self.clock.lap()
+        phases, whole = self.clock.split()
         metrics |= self._utilised(before, phases["update"])
         metrics |= timing_stats(
             phases,

@@ -59,7 +59,7 @@ class SupervisedTrainer(RoundTrainer):
     def _record(self, loss: float, lr: float, count: int) -> dict[str, Any]:
         loop = self.loop
         loop.generation += 1
-        phases, whole = loop.clock.lap()
+        phases, whole = loop.clock.split()
         metrics = {
             "step": loop.generation,
             "loss": loss,

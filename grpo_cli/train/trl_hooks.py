@@ -134,7 +134,7 @@ class Overheard:
     def __call__(self, asked: Asked) -> LogProbs:
         found = self.source(asked)
         scored = self.scored
-        scored.see(found[0])
+        scored.update(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
         rows = tokens_B.new_full(
             (), len(tokens_B)

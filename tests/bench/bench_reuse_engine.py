@@ -49,7 +49,7 @@ def main() -> None:
     lines: list[dict[str, Any]] = []
     for lenience in args.lenience:
         reuse = PrefixReuse(engine, model, lenience, autocast=half)
-        reuse.history.see(dict(enumerate(engine.generate(requests, settings(0)))))
+        reuse.history.update(dict(enumerate(engine.generate(requests, settings(0)))))
         drafts = reuse.history.drafts(range(len(requests)))
         for drift in args.drift:
             torch.manual_seed(2)

@@ -137,7 +137,7 @@ def test_reuse_keeps_all_of_an_unchanged_policy_and_its_logps_follow_a_changed_o
     reuse = PrefixReuse(make_engine("graph", model, end_ids=ENDS), model, 1.0)
     asked = [Request(p, 6) for p in random_prompts(5)]
     first = reuse.generate([[] for _ in asked], asked, SamplingSettings(20, temperature=0.8, seed=1))
-    reuse.history.see(dict(enumerate(first)))
+    reuse.history.update(dict(enumerate(first)))
     settings = SamplingSettings(20, temperature=0.8, seed=2)
     second = reuse.generate(reuse.history.drafts(range(5)), asked, settings)
     assert [[c.token_ids for c in group] for group in second] == [

@@ -10,7 +10,7 @@ import pytest
 
 from grpo_cli.recipe.sections.recipe import Verify
 from grpo_cli.reward.judge import Judge, Task
-from grpo_cli.reward.streaming import EarlyJudge
+from grpo_cli.reward.streaming import StreamingJudge
 from grpo_cli.rollout.engine import Completion
 
 
@@ -31,8 +31,8 @@ def said(number: int) -> Completion:
     return Completion([number], [0.0], "stop")
 
 
-def early(judge: Any) -> EarlyJudge:
-    return EarlyJudge(judge, lambda ids: [str(only) for (only,) in ids])
+def early(judge: Any) -> StreamingJudge:
+    return StreamingJudge(judge, lambda ids: [str(only) for (only,) in ids])
 
 
 def test_judgements_come_in_the_order_of_requests_whenever_samples_end() -> None:
@@ -70,8 +70,8 @@ def test_only_verifiers_with_processes_are_judged_early(tmp_path: Path) -> None:
     (tmp_path / "mine_early.py").write_text("def short(completion):\n    return True\n")
     options = {"function": "mine_early:short", "path": [str(tmp_path)]}
     assert (
-        EarlyJudge.where_it_pays(Judge({"regex": Verify(kind="regex", options={"pattern": "1"})}), str)
+        StreamingJudge.where_it_pays(Judge({"regex": Verify(kind="regex", options={"pattern": "1"})}), str)
         is None
     )  # type: ignore[arg-type]
     ours = Judge({"own": Verify(kind="python", options=options)})
-    assert EarlyJudge.where_it_pays(ours, str) is not None  # type: ignore[arg-type]
+    assert StreamingJudge.where_it_pays(ours, str) is not None  # type: ignore[arg-type]

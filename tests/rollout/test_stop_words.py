@@ -135,7 +135,7 @@ def test_prefix_reuse_keeps_a_stopped_sample_whole() -> None:
     reuse = PrefixReuse(eager(model), model, 1.0)
     settings = SamplingSettings(60, seed=1, stop=("ab",))
     first = reuse.generate([[], []], ASKED, settings)
-    reuse.history.see({7: first[0], 8: first[1]})
+    reuse.history.update({7: first[0], 8: first[1]})
     again = reuse.generate(reuse.history.drafts([7, 8]), ASKED, SamplingSettings(60, seed=2, stop=("ab",)))
     for before, after in zip(flat(first), flat(again), strict=True):
         assert after.kept == len(before.token_ids)

@@ -32,7 +32,7 @@ PENDING = "rolling_back_to"
 """In `run.json` while a roll-back is under way: a resume finishes it first."""
 
 
-class Alarmed:
+class AlarmActions:
     """The alarms of one run. `raised` are those that it has to stop for, `action` what all ranks agreed on."""
 
     def __init__(self, recipe: Recipe, run: RunFolder, display: Display, *, looks: bool) -> None:

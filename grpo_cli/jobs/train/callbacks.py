@@ -21,7 +21,7 @@ SAVE_EVERY_S = 300.0
 """Seconds between checkpoints where the recipe does not say."""
 
 
-class Watch(TrainerCallback):  # type: ignore[misc]
+class TrainCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(self, running: Running, step: Loop, evaluate: Callable[[int], None] | None) -> None:
         self.running, self.step, self.evaluate = running, step, evaluate
         self.deadline = Deadline(running.recipe.run.deadline)

@@ -15,8 +15,8 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UserError
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train import ending
-from grpo_cli.jobs.train.alarm_actions import CANARY, Alarmed, keep_newest_and_best
-from grpo_cli.jobs.train.callbacks import Watch
+from grpo_cli.jobs.train.alarm_actions import CANARY, AlarmActions, keep_newest_and_best
+from grpo_cli.jobs.train.callbacks import TrainCallback
 from grpo_cli.jobs.train.canary import CanaryWatch
 from grpo_cli.jobs.train.gate import refused_by
 from grpo_cli.jobs.train.held_out import HeldOut
@@ -164,7 +164,7 @@ class Job:
             stopwatch=self.stopwatch,
             device=device_name(place.policy.device, self.ranks.world),
             stop_rules=StopRules(self.recipe.stop),
-            alarmed=Alarmed(self.recipe, run, self.display, looks=self.ranks.is_main),
+            alarmed=AlarmActions(self.recipe, run, self.display, looks=self.ranks.is_main),
             evaluations=[m for m in run.metrics() if "eval/pass@1" in m],
             canaries=[m for m in run.metrics() if CANARY in m],
             printed=lambda: place.judge.printed,
@@ -176,7 +176,7 @@ class Job:
         self.held_out.measure(step)
 
     def _trainer(self, place: Workplace, parts: Parts) -> RunTrainer:
-        watch = Watch(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
+        watch = TrainCallback(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
         return make_trainer(place, parts, self.running.folder, [watch], self._seal)
 
     def _take_up(self, trainer: RunTrainer, parts: Parts, start: Path | None) -> None:

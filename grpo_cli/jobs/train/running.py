@@ -10,7 +10,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.display.wishes import Wishes
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.findings.stopping import StopRules
-from grpo_cli.jobs.train.alarm_actions import Alarmed
+from grpo_cli.jobs.train.alarm_actions import AlarmActions
 from grpo_cli.jobs.train.result import Stopwatch
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.interrupt import Interrupts
@@ -43,7 +43,7 @@ class Running:
     stopwatch: Stopwatch
     device: str
     stop_rules: StopRules
-    alarmed: Alarmed
+    alarmed: AlarmActions
     evaluations: list[dict[str, Any]]
     wishes: Wishes = field(default_factory=Wishes)
     """What a person at the display asks for; on rank 0 alone."""

@@ -37,7 +37,7 @@ class History:
     def __init__(self) -> None:
         self.rows: dict[int, list[Draft]] = {}
 
-    def see(self, drawn: Mapping[int, Sequence[Completion]]) -> None:
+    def update(self, drawn: Mapping[int, Sequence[Completion]]) -> None:
         """What rows were drawn with now takes the place of what they were drawn with before."""
         import numpy as np
 

@@ -34,7 +34,7 @@ def visit(model, asked, settings, lenience=1.0, past=None, **more):
         reuse.history = past
     rows = range(len(asked))
     done = reuse.generate(reuse.history.drafts(rows), asked, settings, **more)
-    reuse.history.see(dict(zip(rows, done, strict=True)))
+    reuse.history.update(dict(zip(rows, done, strict=True)))
     return done, reuse
 
 
@@ -193,7 +193,7 @@ def test_a_hundred_thousand_samples_follow_the_distribution_of_the_procedure(len
     engine = make_engine("graph", model, end_ids={3}, max_rows=20_000)
     reuse = PrefixReuse(engine, model, lenience)
     old = table()
-    past.see({0: reuse.engine.generate(asked, SamplingSettings(steps, temperature=0.8, seed=4))[0]})
+    past.update({0: reuse.engine.generate(asked, SamplingSettings(steps, temperature=0.8, seed=4))[0]})
     moved(model, 0.1)
     new = table()
     done = reuse.generate(past.drafts([0]), asked, SamplingSettings(steps, temperature=0.8, seed=5))[0]
@@ -285,7 +285,7 @@ def test_dropout_is_off_while_scoring_and_on_afterwards():
 
 def test_the_second_half_of_a_group_keeps_from_the_second_half():
     past = History()
-    past.see({4: [Completion([n], [-0.5], "stop") for n in range(6)]})
+    past.update({4: [Completion([n], [-0.5], "stop") for n in range(6)]})
     assert [d.sample for d in past.drafts([4], 3)[0]] == [3, 4, 5]
     assert past.drafts([9]) == [[]]
 
@@ -293,7 +293,7 @@ def test_the_second_half_of_a_group_keeps_from_the_second_half():
 @pytest.mark.parametrize("drawn", [{}, {7: [Completion([1, 2], [-0.1, -1 / 3], "stop"), Completion([5], [-2.0], "length")], 2: [Completion([9] * 4, [-1e-7] * 4, "stop")]}])  # fmt: skip
 def test_the_past_comes_back_from_its_file_bit_for_bit(tmp_path, drawn):
     past, back = History(), History()
-    past.see(drawn)
+    past.update(drawn)
     past.save(tmp_path / "past")
     back.load(tmp_path / "past")
     assert back.rows.keys() == past.rows.keys()

@@ -9,7 +9,7 @@ from typing import Any
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.alarm_actions import (
     PENDING,
-    Alarmed,
+    AlarmActions,
     best_gold,
     best_gold_step,
     best_valid_gold,
@@ -69,7 +69,7 @@ def test_a_roll_back_that_died_on_the_way_is_finished_once(tmp_path: Path) -> No
     assert run.manifest()[PENDING] is None
 
 
-def alarmed(run: RunFolder, on_alarm: Any, *, looks: bool = True) -> Alarmed:
+def alarmed(run: RunFolder, on_alarm: Any, *, looks: bool = True) -> AlarmActions:
     recipe = Recipe.model_validate(
         {
             "model": "builtin:tiny",
@@ -79,7 +79,7 @@ def alarmed(run: RunFolder, on_alarm: Any, *, looks: bool = True) -> Alarmed:
             "monitor": {"gold": "gold", "on_alarm": on_alarm},
         }
     )
-    return Alarmed(recipe, run, make_display("none"), looks=looks)
+    return AlarmActions(recipe, run, make_display("none"), looks=looks)
 
 
 def gap(step: int, low: float) -> dict[str, Any]:
