@@ -65,6 +65,7 @@ class CpuBackbone:
         """Cosine and sine of the rows' positions, the sine's first half negated."""
         cos, sin = self._table(phase.length)
         if phase.column is not None:
+            # all rows at one column: a row of the table, broadcast
             return cos[phase.column], sin[phase.column]
         return cos.index_select(0, phase.position)[:, None], sin.index_select(0, phase.position)[:, None]
 
@@ -72,9 +73,11 @@ class CpuBackbone:
         import torch
 
         if self._turns is None or len(self._turns[0]) < columns:
+            # twice as far as asked: a run whose samples grow makes a few tables, not one a step
             places = torch.arange(2 * columns)[None]
             cos, sin = (found[0] for found in self.backbone.rotary_emb(torch.zeros(1, 1), places))
             half = sin.shape[-1] // 2
+            # rotate_half(x) * sin = roll(x) * signed sin: one pass over the heads without a copy of the negated half
             self._turns = cos, torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)
         return self._turns
 
@@ -107,6 +110,7 @@ class CpuLayer:
             for part, norm in zip((self.q(seen), self.k(seen)), self.head_norms, strict=True)
         )
         heads = query.shape[1] // self.width
+        # queries and keys are turned by the same angles, so in one operation
         both = torch.cat([query, key], dim=1).view(rows, -1, self.width)
         both = torch.addcmul(both * cos, both.roll(self.width // 2, -1), sin)[:, :, None]
         value = self.v(seen).view(rows, -1, 1, self.width)
@@ -121,6 +125,7 @@ class CpuLayer:
 def _is_plain(module: Any) -> bool:
     import torch
 
+    # a subclass may compute something else, and a hook wants to be called
     return type(module) is torch.nn.Linear and not (module._forward_hooks or module._forward_pre_hooks)
 
 

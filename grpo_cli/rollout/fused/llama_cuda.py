@@ -51,7 +51,9 @@ class FusedBackbone:
         if not isinstance(phase, Decode):
             return self.own(*args, **named)
         states = self.backbone.embed_tokens(named["input_ids"][:, 0])
+        # by column, not by row: the attention kernel looks its row's up, so no launch gathers them
         angles = self._table(phase.length, states)
+        # what a layer adds travels beside the residual and is added inside the next norm: one launch less a layer, twice
         delta: Tensor | None = None
         for layer in self.layers:
             delta = layer.step(states, delta, phase, angles)
@@ -95,6 +97,7 @@ class FusedLayer:
         returns what the MLP adds, which is left to the next."""
         rows, (kept, width), (_, value_width) = len(states), phase.store.layout.key, phase.store.layout.value
         both = self.projected(_normed(self.before, states, delta, self.half))
+        # queries, keys, values lie side by side in one product; these are views into it
         value_at = both.shape[1] - kept * value_width
         key_at = value_at - kept * width
         query, key = (

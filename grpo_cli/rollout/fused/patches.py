@@ -57,6 +57,7 @@ def find_patches(model: nn.Module) -> list[Patch]:
 @contextmanager
 def patched(patches: Sequence[Patch]) -> Iterator[None]:
     """Puts the stand-ins in, and the originals back."""
+    # a forward is a class's method: the patch shadows it on the instance, and is taken off by deleting it there
     before = [(patch, patch.name in vars(patch.owner), getattr(patch.owner, patch.name)) for patch in patches]
     try:
         for patch in patches:
@@ -95,6 +96,7 @@ def _norm_form(module: nn.Module) -> bool | None:
     if epsilon_of(module) is None or module.weight.dim() != 1:  # type: ignore[operator]
         return None
     x = _random(module, None)
+    # tried, not read from the class's name: families differ in it under the same name
     for add_one in (False, True):
         if _agrees(module, _norm_of(module, add_one), x):
             return add_one
@@ -112,6 +114,7 @@ def _random(module: nn.Module, into: Any) -> Tensor:
     weight: Any = next(module.parameters())
     width = weight.shape[-1] if into is None else into.in_features
     generator = torch.Generator("cpu").manual_seed(0)
+    # drawn on the CPU with a seed: the verdict is the same on every device, and nobody's random state is used up
     x = torch.randn((5, 1, width), generator=generator, device="cpu") * 2
     return x.to(device=weight.device, dtype=weight.dtype)
 

@@ -44,6 +44,7 @@ class ContinuousBatch:
         self.fed: list[int] = []
         self.first_logits: dict[int, Tensor] = {}
         self.done: dict[int, Completion] = {}
+        # rows and buffers are those of the last call: what they hold is void, the memory and the captured graphs are not
         batch.rows.idle(slice(None), batch.out.sink)
         batch.store.restart()
 
@@ -55,12 +56,14 @@ class ContinuousBatch:
         if on_progress:
             on_progress(0, schedule.total)
         while len(self.done) < schedule.total:
+            # admitting and decoding take turns and never mix: a step has one shape, which a captured graph needs
             free = rows - self._active()
             if worth_refilling(free, rows, schedule.waiting, self.stepper.refill_share):
                 self._admit(schedule.take(free), prefill_tokens)
             else:
                 self._decode()
             ended = self._collect()
+            # while the others still decode: verdicts overlap with generation
             for sample in ended if on_finish else ():
                 on_finish(schedule.request_of[sample], schedule.index_of[sample], self.done[sample])  # type: ignore[misc]
             if on_progress and ended:
@@ -75,6 +78,7 @@ class ContinuousBatch:
         for start in starts:
             if start.request in self.first_logits:
                 self._share(start, fresh)
+        # what is padded to the longest prompt of a pass is wasted, so prompts of like length go together
         lengths = [len(self.requests[start.request].ids) for start in fresh]
         for chunk in chunk_by_tokens(lengths, prefill_tokens):
             self._prefill([fresh[i] for i in chunk])
@@ -83,6 +87,7 @@ class ContinuousBatch:
         """Later samples of a request copy the prompt's columns from a row that still runs; without one, prefill again."""
         import torch
 
+        # the prompt's last logits were kept: its later samples need no pass, only its columns
         logits = self.first_logits.pop(start.request)
         of = self.schedule.request_of
         donors = [row for row, s in enumerate(self.running) if s != IDLE and of[s] == start.request]
@@ -104,6 +109,7 @@ class ContinuousBatch:
         longest = max(map(len, prompts))
         tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in prompts])
         last = self._tensor([len(ids) - 1 for ids in prompts])
+        # a prompt goes through the model once, whatever its number of samples; the rows are filled by its copies
         prompt_of_row = self._tensor([i for i, start in enumerate(starts) for _ in start.samples])
         rows = self._occupy(starts)
         self.batch.store.reach(longest)
@@ -111,6 +117,7 @@ class ContinuousBatch:
         logits = self.forward(Prefill(self.batch.store, rows, prompt_of_row), tokens, positions, last)
         for start, row in zip(starts, logits, strict=True):
             if self.schedule.unfinished(start.request):
+                # a clone: a view would hold the logits of the whole pass
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
@@ -138,7 +145,9 @@ class ContinuousBatch:
         samples = [sample for start in starts for sample in start.samples]
         requests = [self.requests[start.request] for start in starts for _ in start.samples]
         batch.rows.sample[rows] = self._tensor(samples)
+        # `accept` moves on by one: to the first column behind the prompt
         batch.rows.position[rows] = self._tensor([len(request.ids) - 1 for request in requests])
+        # a completion that is begun goes on with the uniform number of its next token, as if it had never been cut
         batch.rows.step[rows] = self._tensor([len(request.begun) for request in requests])
         if batch.seen is not None:
             batch.seen[rows] = False
@@ -159,6 +168,7 @@ class ContinuousBatch:
         """The samples that just ended, taken out of their rows."""
         sink = self.batch.out.sink
         self._stop()
+        # the only wait for the device between two steps
         now: list[int] = self.batch.rows.sample[: len(self.running)].tolist()
         ended = [row for row, sample in enumerate(self.running) if sample != IDLE and now[row] == sink]
         if not ended:
@@ -192,6 +202,7 @@ class ContinuousBatch:
         made = []
         begun = [len(self.requests[self.schedule.request_of[sample]].begun) for sample in samples]
         for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):
+            # one look at the sum: a NaN or infinity anywhere makes it one
             if not math.isfinite(sum(values[first:count])):
                 raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
             made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
@@ -200,6 +211,7 @@ class ContinuousBatch:
     def _close(self) -> None:
         """Moves the last rows into the gaps where that makes a step cheaper."""
         width, active = self.stepper.width, self._active()
+        # rows are computed by the bucket: closing gaps within one saves nothing, and waiting samples will fill them
         if width(active) == width(len(self.running)) or (self.schedule.waiting and self.stepper.steps > 1):
             return
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]

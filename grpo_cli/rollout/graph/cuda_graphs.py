@@ -44,6 +44,8 @@ class GraphStepper:
         rows = min(self.width(rows), store.rows)
         length = store.columns
         if store.attention is None:
+            # the plain attention reads all columns it is given, so they are few; the fused one stops at each row's own, and
+            # one graph serves every length
             length = min(length, -(-(longest + self.steps) // COLUMN_BUCKET) * COLUMN_BUCKET)
             store.reach(length)
         replay = batch.graphs.get((rows, length))
@@ -59,6 +61,7 @@ class GraphStepper:
         def step() -> None:
             decode(batch, self.forward, rows, length, masked=True)
 
+        # the step runs on the live rows and moves them on: what it wrote out is written again, equal, after the restore
         before = batch.rows.snapshot()
         seen = None if batch.seen is None else batch.seen.clone()
         step()
@@ -84,6 +87,7 @@ class GraphPool:
         import torch
 
         torch.cuda.synchronize()
+        # a weak set: it is empty once every batch that held graphs of this pool is gone
         if not self.graphs:
             self.handle = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()

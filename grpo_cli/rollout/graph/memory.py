@@ -24,6 +24,7 @@ def free_bytes(device: torch.device, meminfo: Path = Path("/proc/meminfo")) -> i
         import torch
 
         free, _ = torch.cuda.mem_get_info(device)
+        # what torch has reserved and does not use can be had as well
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         for line in meminfo.read_text().splitlines():

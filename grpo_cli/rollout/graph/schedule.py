@@ -38,6 +38,7 @@ class Schedule:
             request, first, count = self._left.popleft()
             now = min(count, free)
             if now < count:
+                # its rest stays first, so that its prompt's columns are still in a row when it comes
                 self._left.appendleft((request, first + now, count - now))
             taken.append(Start(request, list(range(first, first + now))))
             free -= now
@@ -46,6 +47,7 @@ class Schedule:
 
     def unfinished(self, request: int) -> bool:
         """Whether samples of this request still wait."""
+        # requests start in order, so only the first in line can have started and not be done
         return bool(self._left) and self._left[0][0] == request
 
 
@@ -59,6 +61,7 @@ def plan_moves(ended: Sequence[int], live: int) -> tuple[list[int], list[int], i
     gone = set(ended)
     left = live - len(gone)
     holes = sorted(row for row in gone if row < left)
+    # as many as holes: both count the live rows that stand behind `left`
     movers = [row for row in range(left, live) if row not in gone]
     return movers, holes, left
 

@@ -42,6 +42,7 @@ class EagerStepper:
     def run(self, batch: Batch, rows: int, shortest: int, longest: int) -> None:
         """One step."""
         length = batch.store.reach(longest + 1, rows)
+        # rows of one length see all columns; only then is there no mask to add
         masked = shortest + 1 < length
         decode(
             batch, self.forward, rows, length, masked=masked, column=longest if shortest == longest else None

@@ -27,6 +27,7 @@ def kept_tokens(
     import numpy as np
 
     ratios = np.exp(new.astype(np.float64) - old)
+    # `not <`, not `>=`: a comparison with NaN is false either way, and has to reject
     rejected = np.flatnonzero(~(chances < lenience * ratios))
     return int(rejected[0]) if len(rejected) else len(old)
 

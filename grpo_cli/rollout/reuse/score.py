@@ -42,6 +42,7 @@ class DraftScorer:
     ) -> list[list[float]]:
         """Each completion's log-probs after its prompt, at the temperature."""
         pairs = [(tuple(p), tuple(c)) for p, c in zip(prompts, completions, strict=True)]
+        # equal pairs once, in the order they came: a set would order them by hash
         each = list(dict.fromkeys(pairs))
         found: dict[Pair, list[float]] = {}
         with numerics(self.model, self.autocast), evaluating(self.model), unwrapped_forward(self.model):
@@ -99,6 +100,7 @@ class DraftScorer:
         where = torch.tensor(rows, device=device), torch.tensor(columns, device=device)
         labels = torch.tensor([token for _, ids in pairs for token in ids], device=device)
 
+        # the head runs on the states that predict a completion's token, not on prompts and padding: most of its cost
         def keep_wanted(_: nn.Module, states: tuple[Any, ...]) -> tuple[Any, ...]:
             return (states[0][where][None], *states[1:])
 

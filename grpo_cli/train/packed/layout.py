@@ -215,6 +215,7 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> Plan | None:
         [known.setdefault(ids[r, lead - leads[r] : lead].tobytes(), len(known)) for r in range(rows)]
     )
     first = np.array([int(np.argmax(prompt_of == p)) for p in range(len(known))])
+    # the last token of a completion predicts nothing and is not fed
     fed = np.maximum(lengths - 1, 0)
     sizes = np.concatenate([leads[first], fed])
     starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
@@ -275,6 +276,7 @@ def _ends(sizes: Sequence[int], sequences: int) -> Ints:
 
 def _inverse(places: Ints, tokens: int, size: int) -> tuple[Ints, Ints]:
     """`order` and `starts` of `Copies`; places of padding are in nobody's list: they have no gradient."""
+    # stable: copies of a token in the order of their places, so the sum of their gradients has one order
     order = np.argsort(places, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=tokens))])
     return _filled(order, size), starts
