@@ -23,8 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from step_sides import plain_trainer, run_own, write_model
+
 ROOT = Path(__file__).resolve().parents[2]
-PATTERN = "[a-m]\\s*$"
 
 
 def spent(device: str) -> float:
@@ -96,122 +97,28 @@ class Parts:
         )
 
 
-def write_model(folder: Path, shape: str, prompts: int, prompt_tokens: int) -> None:
-    """Random weights with a tokenizer of as many byte strings as the vocabulary has, and rows."""
-    import torch
-    from bench_rollout import SHAPES, build_model
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    size = SHAPES[shape]["vocab_size"]
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*letters, *(f"{a}{b}{c}" for a in letters[:200] for b in letters[:50] for c in letters[64:90])]
-    inner = Tokenizer(models.BPE(vocab={word: i for i, word in enumerate(words[:size])}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.decoder = decoders.ByteLevel()
-    pad, end = words[size - 2], words[size - 1]
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token=pad, eos_token=end, padding_side="left"
-    )
-    model = build_model(shape, "cpu", torch.float32)
-    model.config.pad_token_id, model.config.eos_token_id = tokenizer.pad_token_id, tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    rows = [
-        {"prompt": f"{i:04} " + "x" * (prompt_tokens - 13 + i % 16), "answer": "1"}
-        for i in range(prompts * 40)
-    ]
-    (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
-
-
 def own(folder: Path, settings: dict[str, Any]) -> None:
     """`grpo train` on a recipe of these settings."""
-    from grpo_cli.commands.environment import quiet_libraries
-    from grpo_cli.recipe.sections.recipe import Recipe
-
-    quiet_libraries()
-    from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.train.job import Job
     from grpo_cli.rollout.graph.engine import GraphEngine
 
-    recipe = Recipe.model_validate(
-        {
-            "grpo": 1,
-            "model": {"path": str(folder / "model"), "dtype": settings["dtype"]},
-            "data": {
-                "train": str(folder / "rows.jsonl"),
-                "prompt": "{prompt}",
-                "answer": "{answer}",
-                "plain": True,
-            },
-            "verify": {"regex": {"pattern": PATTERN}},
-            "sample": {
-                "prompts": settings["prompts"],
-                "group": settings["group"],
-                "max_tokens": settings["new"],
-                "micro_batch": settings["micro"],
-                "engine": "graph",
-            },
-            "train": {
-                "steps": settings["steps"] + settings["warm"] + 1,
-                "lr": 1e-6,
-            },
-            "monitor": {"kl": "off"},
-            "run": {"dir": str(folder / "runs"), "save_every": 10_000},
-        }
-    )
     parts = Parts(settings)
     GraphEngine.generate = parts.timed_generation(GraphEngine.generate)  # type: ignore[method-assign]
-
-    class Timed(Job):
-        def _trainer(self, *args: Any) -> Any:
-            trainer = super()._trainer(*args)
-            trainer.add_callback(parts.callback())
-            return trainer
-
-    Timed(recipe, label="bench", base=folder, display=make_display("none")).run()
+    steps = settings["steps"] + settings["warm"] + 1
+    run_own(folder, settings, steps, parts.callback, dtype=settings["dtype"])
     parts.report()
 
 
 def plain(folder: Path, settings: dict[str, Any]) -> None:
     """TRL's own trainer, its generation, every row through the loss."""
     import torch
-    from datasets import load_dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import GRPOConfig, GRPOTrainer
 
-    from grpo_verifiers import as_reward, build
-
-    on_cpu = settings["device"] != "cuda"
     dtype = torch.bfloat16 if settings["dtype"] == "bfloat16" else torch.float32
-    total = settings["prompts"] * settings["group"]
-    micro = settings["micro"] or total
     parts = Parts(settings)
-    trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=dtype),
-        processing_class=AutoTokenizer.from_pretrained(folder / "model", padding_side="left"),
-        reward_funcs=as_reward(build("regex", pattern=PATTERN)),
-        train_dataset=load_dataset("json", data_files=str(folder / "rows.jsonl"), split="train"),
-        args=GRPOConfig(
-            output_dir=str(folder / "plain"),
-            per_device_train_batch_size=micro,
-            gradient_accumulation_steps=total // micro,
-            num_generations=settings["group"],
-            max_completion_length=settings["new"],
-            max_steps=settings["steps"] + settings["warm"] + 1,
-            learning_rate=1e-6,
-            logging_steps=1,
-            save_strategy="no",
-            report_to=[],
-            use_cpu=on_cpu,
-            bf16=not on_cpu,
-            gradient_checkpointing=False,
-            disable_tqdm=True,
-        ),
-        callbacks=[parts.callback()],
-    )
+    steps = settings["steps"] + settings["warm"] + 1
+    trainer = plain_trainer(
+        folder, settings, steps, dtype, parts.callback(),
+        bf16=settings["device"] == "cuda", gradient_checkpointing=False,
+    )  # fmt: skip
     trainer._generate_single_turn = parts.timed_generation(trainer._generate_single_turn)
     trainer.train()
     parts.report()
@@ -266,6 +173,7 @@ def main() -> None:
         {"own": own, "plain": plain}[args.side](args.folder, args.settings)
         return
     import torch
+    from bench_rollout import build_model
 
     on_cuda = torch.cuda.is_available() if args.device is None else args.device == "cuda"
     settings = {
@@ -278,7 +186,8 @@ def main() -> None:
     prompt_tokens = args.prompt_tokens or (64 if on_cuda else 14)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_model(folder, settings["shape"], args.prompts, prompt_tokens)
+        model = build_model(settings["shape"], "cpu", torch.float32)
+        write_model(folder, model, args.prompts * 40, prompt_tokens)
         fewer = settings | {"steps": args.plain_steps or args.steps, "warm": min(args.warm, 1)}
         found = {
             name: side(name, folder, settings if name == "own" else fewer)

@@ -28,9 +28,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from step_sides import plain_trainer, run_own, write_model
 from update_clock import Clock
 
-PATTERN = "[a-m]\\s*$"
 SIDES = ("own", "plain", "liger", "own-whole", "plain-whole", "colocate")
 """The last three time the whole step, generation included: ours, TRL's with `generate`, TRL's with vLLM on the same card."""
 SHAPES: dict[str, dict[str, Any]] = {
@@ -67,34 +67,14 @@ def build_config(shape: str) -> Any:
     )
 
 
-def write_model(folder: Path, shape: str, prompts: int, prompt_tokens: int, steps: int) -> None:
-    """Random weights with a tokenizer of as many byte strings as the vocabulary has, and rows."""
+def build(shape: str) -> Any:
+    """Random weights of a shape, in bfloat16."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+    from transformers import AutoModelForCausalLM
 
-    config = build_config(shape)
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*letters, *(f"{a}{b}{c}" for a in letters[:200] for b in letters[:50] for c in letters[64:90])]
-    words = words[: config.vocab_size]
-    inner = Tokenizer(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token=words[-2], eos_token=words[-1], padding_side="left"
-    )
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    for held in (model.config, model.generation_config):
-        held.pad_token_id, held.eos_token_id = tokenizer.pad_token_id, tokenizer.eos_token_id
-    model.save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    rows = [
-        {"prompt": f"{i:04} " + "x" * (prompt_tokens - 13 + i % 16), "answer": "1"}
-        for i in range(prompts * (steps + 4))
-    ]
-    (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+        return AutoModelForCausalLM.from_config(build_config(shape), dtype=torch.bfloat16)
 
 
 def draw(settings: dict[str, Any], call: int, rows: int) -> list[list[int]]:
@@ -112,12 +92,6 @@ def draw(settings: dict[str, Any], call: int, rows: int) -> list[list[int]]:
 
 def own(folder: Path, settings: dict[str, Any]) -> None:
     """`grpo train` on a recipe of these settings, its engine's samples replaced."""
-    from grpo_cli.commands.environment import quiet_libraries
-    from grpo_cli.recipe.sections.recipe import Recipe
-
-    quiet_libraries()
-    from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.train.job import Job
     from grpo_cli.rollout.engine import Completion
     from grpo_cli.rollout.graph.engine import GraphEngine
 
@@ -138,40 +112,10 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
         GraphEngine.generate = generate  # type: ignore[method-assign]
         setup.check_agreement = lambda *_: None  # made-up samples have made-up log-probs
 
-    class Timed(Job):
-        def _trainer(self, *args: Any) -> Any:
-            trainer = super()._trainer(*args)
-            trainer.add_callback(clock.callback())
-            return trainer
-
     rank = SHAPES[settings["shape"]].get("lora")
-    recipe = Recipe.model_validate(
-        {
-            "grpo": 1,
-            "model": {"path": str(folder / "model"), "dtype": "bfloat16"}
-            | ({"lora": {"r": rank, "alpha": 2 * rank}} if rank else {}),
-            "data": {
-                "train": str(folder / "rows.jsonl"),
-                "prompt": "{prompt}",
-                "answer": "{answer}",
-                "plain": True,
-            },
-            "verify": {"regex": {"pattern": PATTERN}},
-            "sample": {
-                "prompts": settings["prompts"],
-                "group": settings["group"],
-                "max_tokens": settings["new"],
-                "micro_batch": settings["micro"],
-                "engine": "graph",
-            },
-            "train": {"steps": settings["warm"] + settings["steps"] + 3, "lr": 1e-6},
-            "monitor": {"kl": "off"},
-            "run": {"dir": str(folder / "runs"), "save_every": 10_000},
-        }
-    )
-    display = make_display("none")
-    display.note = lambda level, text, hint="": clock.notes.append(text)  # type: ignore[method-assign]
-    Timed(recipe, label="bench", base=folder, display=display).run()
+    adapters = {"lora": {"r": rank, "alpha": 2 * rank}} if rank else {}
+    steps = settings["warm"] + settings["steps"] + 3
+    run_own(folder, settings, steps, clock.callback, clock.notes.append, dtype="bfloat16", **adapters)
 
 
 def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate: bool = False) -> None:
@@ -180,56 +124,21 @@ def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate:
         with suppress(ImportError):
             __import__("vllm_stub")  # packages that vLLM only imports, where they are missing
     import torch
-    from datasets import load_dataset
     from peft import LoraConfig
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import GRPOConfig, GRPOTrainer
-
-    from grpo_verifiers import as_reward, build
 
     clock = Clock(settings, draw)
-    total, micro, on_cpu = (
-        settings["prompts"] * settings["group"],
-        settings["micro"],
-        settings["device"] != "cuda",
-    )
     rank = SHAPES[settings["shape"]].get("lora")
     adapters = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear") if rank else None
-    trainer = GRPOTrainer(
-        peft_config=adapters,
-        model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.bfloat16),
-        processing_class=AutoTokenizer.from_pretrained(folder / "model", padding_side="left"),
-        reward_funcs=as_reward(build("regex", pattern=PATTERN)),
-        train_dataset=load_dataset("json", data_files=str(folder / "rows.jsonl"), split="train"),
-        args=GRPOConfig(
-            output_dir=str(folder / f"plain{liger}"),
-            per_device_train_batch_size=micro,
-            gradient_accumulation_steps=total // micro,
-            num_generations=settings["group"],
-            max_completion_length=settings["new"],
-            max_steps=settings["warm"] + settings["steps"] + 3,
-            learning_rate=1e-6,
-            logging_steps=1,
-            save_strategy="no",
-            report_to=[],
-            use_cpu=on_cpu,
-            bf16=True,
-            use_liger_kernel=liger,
-            disable_tqdm=True,
-            gradient_checkpointing=bool(rank),
-            **(
-                {
-                    "use_vllm": True,
-                    "vllm_mode": "colocate",
-                    "vllm_gpu_memory_utilization": 0.3,
-                    "vllm_max_model_length": settings["new"] + 256,
-                }
-                if colocate
-                else {}
-            ),
-        ),
-        callbacks=[clock.callback()],
-    )
+    engine = {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": 0.3,
+        "vllm_max_model_length": settings["new"] + 256,
+    }
+    trainer = plain_trainer(
+        folder, settings, settings["warm"] + settings["steps"] + 3, torch.bfloat16, clock.callback(), adapters,
+        bf16=True, use_liger_kernel=liger, gradient_checkpointing=bool(rank), **(engine if colocate else {}),
+    )  # fmt: skip
     if not settings["whole"]:
         trainer._generate_single_turn = lambda prompt_ids, *_, **__: (clock.sample(len(prompt_ids)), None)
     trainer.train()
@@ -412,7 +321,7 @@ def main() -> None:
         )
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            write_model(folder, shape, args.prompts, args.prompt_tokens, args.warm + args.steps)
+            write_model(folder, build(shape), args.prompts * (args.warm + args.steps + 4), args.prompt_tokens)
             if on_cuda:
                 torch.cuda.empty_cache()
             for one in args.sides:

@@ -1,0 +1,129 @@
+"""What `bench_step.py` and `bench_update.py` run alike: a model with random weights and rows, `grpo train` on them, and TRL's
+own trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PATTERN = "[a-m]\\s*$"
+"""The reward: about half of random samples match."""
+
+
+def write_model(folder: Path, model: Any, prompts: int, prompt_tokens: int) -> None:
+    """Save the model with a tokenizer of as many byte strings as its vocabulary has, and rows for that many prompts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [*letters, *(f"{a}{b}{c}" for a in letters[:200] for b in letters[:50] for c in letters[64:90])]
+    words = words[: model.config.vocab_size]
+    inner = Tokenizer(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[]))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    inner.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token=words[-2], eos_token=words[-1], padding_side="left"
+    )
+    for held in (model.config, model.generation_config):
+        held.pad_token_id, held.eos_token_id = tokenizer.pad_token_id, tokenizer.eos_token_id
+    model.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    rows = [
+        {"prompt": f"{i:04} " + "x" * (prompt_tokens - 13 + i % 16), "answer": "1"} for i in range(prompts)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+
+
+def run_own(
+    folder: Path,
+    settings: dict[str, Any],
+    steps: int,
+    callback: Callable[[], Any],
+    note: Callable[[str], None] = lambda _: None,
+    **model: Any,
+) -> None:
+    """`grpo train` on a recipe of these settings; `callback` makes the trainer callback that marks steps."""
+    from grpo_cli.commands.environment import quiet_libraries
+    from grpo_cli.recipe.sections.recipe import Recipe
+
+    quiet_libraries()
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.jobs.train.job import Job
+
+    class Timed(Job):
+        def _trainer(self, *args: Any) -> Any:
+            trainer = super()._trainer(*args)
+            trainer.add_callback(callback())
+            return trainer
+
+    recipe = Recipe.model_validate(
+        {
+            "grpo": 1,
+            "model": {"path": str(folder / "model"), **model},
+            "data": {
+                "train": str(folder / "rows.jsonl"),
+                "prompt": "{prompt}",
+                "answer": "{answer}",
+                "plain": True,
+            },
+            "verify": {"regex": {"pattern": PATTERN}},
+            "sample": {
+                "prompts": settings["prompts"],
+                "group": settings["group"],
+                "max_tokens": settings["new"],
+                "micro_batch": settings["micro"],
+                "engine": "graph",
+            },
+            "train": {"steps": steps, "lr": 1e-6},
+            "monitor": {"kl": "off"},
+            "run": {"dir": str(folder / "runs"), "save_every": 10_000},
+        }
+    )
+    display = make_display("none")
+    display.note = lambda level, text, hint="": note(text)  # type: ignore[method-assign]
+    Timed(recipe, label="bench", base=folder, display=display).run()
+
+
+def plain_trainer(
+    folder: Path,
+    settings: dict[str, Any],
+    steps: int,
+    dtype: Any,
+    callback: Any,
+    adapters: Any = None,
+    **more: Any,
+) -> Any:
+    """TRL's `GRPOTrainer` on the same model, rows, reward and batch split; `more` goes to its settings."""
+    from datasets import load_dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
+    from grpo_verifiers import as_reward, build
+
+    total = settings["prompts"] * settings["group"]
+    micro = settings["micro"] or total
+    arguments = {
+        "output_dir": str(folder / "plain"),
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": total // micro,
+        "num_generations": settings["group"],
+        "max_completion_length": settings["new"],
+        "max_steps": steps,
+        "learning_rate": 1e-6,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": [],
+        "use_cpu": settings["device"] != "cuda",
+        "disable_tqdm": True,
+    }
+    return GRPOTrainer(
+        peft_config=adapters,
+        model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=dtype),
+        processing_class=AutoTokenizer.from_pretrained(folder / "model", padding_side="left"),
+        reward_funcs=as_reward(build("regex", pattern=PATTERN)),
+        train_dataset=load_dataset("json", data_files=str(folder / "rows.jsonl"), split="train"),
+        args=GRPOConfig(**arguments, **more),
+        callbacks=[callback],
+    )
