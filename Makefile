@@ -23,10 +23,13 @@ train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS
 	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
 
 test: setup  ## run the tests but for the dear ones, which have targets of their own; says what was skipped and why
-	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not loop and not faults and not sandbox' $(ARGS)
+	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not property and not loop and not faults and not sandbox' $(ARGS)
 
 test-cli: setup  ## every command as a process: exit codes, streams, messages
 	$(PYTEST) -rs -m 'cli and not slow' tests/cli $(ARGS)
+
+test-property: setup  ## random texts, recipes, golds and programs: nothing raises, hangs or changes its mind
+	$(PYTEST) -rs -m 'property and not slow' tests/property $(ARGS)
 
 test-loop: setup  ## whole runs: resume, ranks, signals, stages, the quickstart
 	$(PYTEST) -rs -m 'loop and not slow' tests/loop $(ARGS)
@@ -106,4 +109,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean

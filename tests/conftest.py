@@ -15,6 +15,7 @@ import pytest
 HERE = Path(__file__).parent
 TARGETS = {
     "cli": ("cli",),
+    "property": ("property",),
     "loop": ("loop",),
     "faults": ("faults",),
     "sandbox": ("verifiers/sandbox", "verifiers/program"),
