@@ -78,7 +78,6 @@ class ContinuousBatch:
         for start in starts:
             if start.request in self.first_logits:
                 self._share(start, fresh)
-        # what is padded to the longest prompt of a pass is wasted, so prompts of like length go together
         lengths = [len(self.requests[start.request].ids) for start in fresh]
         for chunk in chunk_by_tokens(lengths, prefill_tokens):
             self._prefill([fresh[i] for i in chunk])
@@ -117,7 +116,6 @@ class ContinuousBatch:
         logits = self.forward(Prefill(self.batch.store, rows, prompt_of_row), tokens, positions, last)
         for start, row in zip(starts, logits, strict=True):
             if self.schedule.unfinished(start.request):
-                # a clone: a view would hold the logits of the whole pass
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
@@ -199,14 +197,9 @@ class ContinuousBatch:
         last = out.tokens[index, self._tensor(counts) - 1]
         is_end = self.batch.is_end[last].tolist()
         stopped = [end or sample in cut for end, sample in zip(is_end, samples, strict=True)]
-        made = []
         begun = [len(self.requests[self.schedule.request_of[sample]].begun) for sample in samples]
-        for ids, values, first, count, stop in zip(tokens, logps, begun, counts, stopped, strict=True):
-            # one look at the sum: a NaN or infinity anywhere makes it one
-            if not math.isfinite(sum(values[first:count])):
-                raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
-            made.append(Completion(ids[first:count], values[first:count], "stop" if stop else "length"))
-        return made
+        spans = zip(tokens, logps, begun, counts, stopped, strict=True)
+        return [_completion(ids[a:b], values[a:b], stop) for ids, values, a, b, stop in spans]
 
     def _close(self) -> None:
         """Moves the last rows into the gaps where that makes a step cheaper."""
@@ -231,3 +224,10 @@ class ContinuousBatch:
         import torch
 
         return torch.tensor(values, device=self.device)
+
+
+def _completion(ids: list[int], logps: list[float], stopped: bool) -> Completion:
+    # one look at the sum: a NaN or infinity anywhere makes it one
+    if not math.isfinite(sum(logps)):
+        raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
+    return Completion(ids, logps, "stop" if stopped else "length")
