@@ -15,7 +15,7 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train import callbacks
-from grpo_cli.jobs.train.callbacks import Watch
+from grpo_cli.jobs.train.callbacks import TrainCallback
 from grpo_cli.recipe.sections.recipe import Recipe
 
 STEPS = 40
@@ -37,7 +37,7 @@ class Said:
         self.at_phase()
 
 
-def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Watch, Any, list[int]]:
+def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[TrainCallback, Any, list[int]]:
     """A watch at step 7 of 40 that neither saves nor measures by itself, what it stands in, and the steps it measured."""
     recipe = Recipe.model_validate(
         {
@@ -55,10 +55,10 @@ def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Watch
         alarmed=SimpleNamespace(step=lambda logs: None, may_roll_back=False, wanted=None, action=None),
     )  # fmt: skip
     loop: Any = SimpleNamespace(generation=7, clock=SimpleNamespace(phase=lambda name: nullcontext()))
-    return Watch(running, loop, measured.append if has_held_out else None), running, measured
+    return TrainCallback(running, loop, measured.append if has_held_out else None), running, measured
 
 
-def logged(watching: Watch) -> TrainerControl:
+def logged(watching: TrainCallback) -> TrainerControl:
     control = TrainerControl()
     watching.on_log(None, None, control, {"step": 7})  # type: ignore[arg-type]
     return control
