@@ -45,6 +45,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W46": ("env/invalid", "turns/mean"),
     "W47": ("credit/milestone_without_success", "right"),
     "W48": ("credit/anchor_share", "credit/step_share"),
+    "W49": ("right", "reward/total/mean"),
     "W50": ("grad_norm", "loss"),
     "W51": ("loss", "grad_norm", "kl"),
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
@@ -135,7 +136,7 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
     code, rate = finding.code, run.recipe.get("train.lr")
     if code in ("W10", "W11", "W12"):
         return f"grpo probe {_recipe(run)}"
-    if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W70", "W71") and step is not None:
+    if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W49", "W70", "W71") and step is not None:
         path, recipe = run.folder.sample_path(step, split_of(code)), run.folder.path / "recipe.yaml"
         return (
             f"grpo verify {shlex.quote(str(path))} --recipe {shlex.quote(str(recipe))} --json --out /dev/null"

@@ -66,6 +66,7 @@ class Limits:
     invalid_actions: float = 0.2
     farmed_milestones: float = 0.5
     anchors: float = 0.3
+    untrusted: float = 0.05
     broken_steps: int = 5
     usual_share: float = 0.1
     same_length: float = 1.3

@@ -18,6 +18,7 @@ from grpo_cli.findings.finding import (
     step_of,
     two_medians,
 )
+from grpo_cli.findings.reasons import untrusted_objects
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.statistics.step import mean, percentile
@@ -370,7 +371,7 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
 
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
-    slow_verifier, invalid_actions, farmed_milestones, lonely_states, many_all_wrong, many_all_right, one_row_leads,
+    slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, lonely_states, many_all_wrong, many_all_right, one_row_leads,
     critic_explains_nothing,
 )  # fmt: skip
 """Worst first."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from grpo_cli.findings.finding import Finding
+from grpo_cli.findings.reasons import UNTRUSTED
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.groups import GroupCounts, Kind, group_samples
@@ -122,6 +123,7 @@ PICKS: dict[str, Pick] = {
     "W33": _groups_of("all_wrong"),
     "W40": _without_verdict,
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
+    "W49": lambda records: [r for r in records if any(v.reason == UNTRUSTED for v in r.verdicts.values())],
     "W46": lambda records: sorted(records, key=lambda r: -sum(not t.get("valid", True) for t in r.turns)),
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.findings.reasons import untrusted_warning
 from grpo_cli.measure.probe_result import Probe
 from grpo_cli.statistics.estimate import Interval
 
@@ -114,6 +115,9 @@ def causes(probe: Probe) -> list[Cause]:
                 "see the examples; the limits are options of the verifier",
             )
         )
+    if (untrusted := untrusted_warning(probe.reasons.items())) is not None:
+        text, _, mend = untrusted.partition(": ")
+        found.append(Cause(text, mend))
     here = probe.at_group
     if here is not None and here.dead.mean > 0.5:
         hard = here.all_wrong >= here.all_right

@@ -88,6 +88,7 @@ def after(start: int, **values: Any) -> Change:
         ("W46", after(60, env__invalid=0.4)),
         ("W47", after(40, credit__milestone_without_success=lambda s: min(0.9, 0.3 + 0.02 * (s - 40)))),
         ("W48", after(0, credit__anchor_share=0.1)),
+        ("W49", after(60, verify__code__reason__untrusted_objects=0.3)),
         ("W50", lambda step, m: m.update(grad_norm=50.0) if step == 70 else None),
         ("W51", lambda step, m: m.update(loss=math.nan) if step == 70 else None),
     ],

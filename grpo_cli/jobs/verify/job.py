@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
+from grpo_cli.findings.reasons import untrusted_warning
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, Wanted, find_keys
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
@@ -201,6 +202,9 @@ class VerifyJob:
             out.append(
                 f"{outcomes[Outcome.ERROR.value]:,} samples have no verdict: the verifier failed on them{why}"
             )
+        counted = [item for one in report.counts.reasons.values() for item in one.items()]
+        if (untrusted := untrusted_warning(counted)) is not None:
+            out.append(untrusted)
         return out
 
     def _code(self) -> int:

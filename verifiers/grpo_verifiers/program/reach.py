@@ -37,7 +37,7 @@ def has_check(tree: ast.Module) -> bool:
         if isinstance(top, ast.ClassDef) and not _is_collected(top) and top in tree.body:
             continue
         for node in _run_parts(top):
-            if _is_check(node):
+            if is_check(node):
                 return True
             if isinstance(node, ast.Name):
                 found: ast.AST | None = definitions.get(node.id) or lambdas.get(node.id)
@@ -91,7 +91,8 @@ def _truth(test: ast.expr) -> bool | None:
     return None
 
 
-def _is_check(node: ast.AST) -> bool:
+def is_check(node: ast.AST) -> bool:
+    """Whether a node decides something: an assert, a raise, a call of an assert method, `raises`, a runner of tests."""
     if isinstance(node, ast.Assert):
         return "run_docstring_examples" not in ast.unparse(node.test)
     if isinstance(node, ast.Raise):

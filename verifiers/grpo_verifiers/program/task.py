@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from grpo_verifiers.program.asserts import PlainCall, called_name, plain_calls
 from grpo_verifiers.program.compare import COMPARES
-from grpo_verifiers.program.reach import has_check
+from grpo_verifiers.program.reach import has_check, is_check
 from grpo_verifiers.sandbox.inside import extract, wire
 from grpo_verifiers.verifier import BadGold
 
@@ -195,19 +195,11 @@ def _programs(tests: object) -> list[str]:
             tree = ast.parse(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
             raise BadGold(f"test {number} is no Python: {err}") from err
-        if not any(isinstance(n, ast.Assert | ast.Raise) or _is_assert_call(n) for n in ast.walk(tree)):
+        if not any(isinstance(n, ast.Assert | ast.Raise | ast.Call) and is_check(n) for n in ast.walk(tree)):
             raise BadGold(f"test {number} asserts nothing")
         if not has_check(tree):
             raise BadGold(f"test {number} is never run: no assert is reached when the program is started")
     return programs
-
-
-def _is_assert_call(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and "assert" in node.func.attr.lower()
-    )
 
 
 def _need(first: str, second: object) -> str:

@@ -126,7 +126,8 @@ class Peer(wire.Coder):
                 value = getattr(self.decode(message[1]), message[2])
                 # the test may change what it finds there, and count on its identity
                 return ["ok", self._shown(value)]
-            return ["ok", self.encode(OPERATIONS[message[0]](*[self.decode(a) for a in message[1:]]))]
+            value = OPERATIONS[message[0]](*[self.decode(a) for a in message[1:]])
+            return ["ok", self._shown(value) if self.kept.is_told(value) else self.encode(value)]
         except frames.Closed:
             raise
         except BaseException as err:  # noqa: BLE001 - every exception of the solution goes to the test
@@ -152,7 +153,7 @@ class Peer(wire.Coder):
             changed = self._changed(args, given, kwargs, named, fields)
             touched = {place for place, _ in changed}
             self.known = self._places(args, given, kwargs, named, touched)
-            reply = ["ok", self._result(result, [*given, *named.values()])]
+            reply = ["ok", self._result(result, [*enumerate(given), *named.items()], changed)]
         except frames.Closed:
             raise
         except BaseException as err:  # noqa: BLE001 - as above
@@ -165,10 +166,15 @@ class Peer(wire.Coder):
     def _shown(self, value: object) -> Any:
         return self.kept.shown(value) if type(value) in CONTAINERS else self.encode(value)
 
-    def _result(self, value: object, given: list[Any]) -> Any:
+    def _result(self, value: object, given: list[tuple[Any, Any]], changed: list[list[Any]]) -> Any:
         """The message for a result; a container that the solution keeps as well is known by its number from now on."""
-        is_kept = type(value) in CONTAINERS and is_held(value) and not any(value is g for g in given)
-        return self.kept.shown(value) if is_kept else self.encode(value)
+        if type(value) not in CONTAINERS:
+            return self.encode(value)
+        place = next((p for p, g in given if g is value), None)
+        if place is None:
+            return self.kept.shown(value) if is_held(value) else self.encode(value)
+        is_changed = any(p == place and type(now) in (list, dict) and now != {"x": 0} for p, now in changed)
+        return {"tw": place} if is_changed else self.encode(value)
 
     def _changed(
         self,

@@ -64,16 +64,15 @@ class Answers:
                 return ["ret", None]
             if request[0] == "stdin":
                 return ["ret", str(sys.stdin.read() if request[1] == "read" else sys.stdin.readline())]
-            return [
-                "ret",
-                self.link.encode(self._asked_of(request[0], self.link.lender.lent[request[1]], request[2:])),
-            ]
+            found = self._asked_of(request[0], self.link.lender.lent[request[1]], request[2:])
+            self.link.checks.answer(request)
+            return ["ret", self.link.encode(found)]
         except StopIteration as end:
             return ["stop", self.link.encode(end.value)]
         except (Stopped, TimeIsUp):
             raise
         except BaseException as err:  # noqa: BLE001 - an error in the test's own callback belongs to the caller
-            self.link.checks.take(err)
+            self.link.checks.take(err, request)
             return ["exc", self.link.lender.error(err)]
 
     def _asked_of(self, kind: str, target: Value, rest: list[Any]) -> Any:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 
 class Checks:
-    """The checks by their places in the program, counted from 1; 0 for one that looks at nothing (`assert False`)."""
+    """Counts the checks; the last one by its place in the program, from 1 (0: it looks at nothing, as `assert False`)."""
 
     def __init__(self) -> None:
         self.reached, self.at = 0, 0
-        self.taken: dict[int, BaseException] = {}
+        self.taken: list[tuple[object, BaseException]] = []
 
     def note(self, place: int) -> None:
-        """A check begins; or, by minus its place, has passed."""
-        if place < 0:
-            self.taken.pop(-place, None)
-        else:
-            self.reached += 1
-            self.at = place
+        """A check begins."""
+        self.reached += 1
+        self.at = place
 
-    def take(self, err: object) -> None:
-        """The solution has an exception of the test in its hands, and may keep it to itself."""
+    def take(self, err: BaseException, request: object = None) -> None:
+        """The solution has an exception of the test in its hands, the answer to this request, and may keep it to itself."""
         if isinstance(err, AssertionError) and self.at:
-            self.taken[self.at] = err
+            self.taken.append((request, err))
+
+    def answer(self, request: object) -> None:
+        """The same was asked once more, and went well: a function of the test that may be tried again."""
+        if self.taken:
+            self.taken = [t for t in self.taken if t[0] != request]
 
     def give_back(self, err: object) -> None:
         """It has raised it again."""
-        self.taken = {place: kept for place, kept in self.taken.items() if kept is not err}
+        self.taken = [t for t in self.taken if t[1] is not err]

@@ -35,6 +35,7 @@ class Connection(Protocol):
     awaited: dict[int, Any]
     arguments: list[tuple[Any, dict[str, Any]]]
     checks: Any
+    pending: list[tuple[Any, Any]]
 
     def abilities(self, cls: type) -> frozenset[str]:
         """The special methods that a class of the solution has."""

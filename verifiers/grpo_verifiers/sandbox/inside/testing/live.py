@@ -78,13 +78,24 @@ class Live:
         entry = self.entries.get(number) or self._enter(number, value, True)
         if type(entry.value) is not type(value):
             raise wire.BadWire("another container")
-        if entry.value is not value and not entry.is_due:
+        if entry.value is value or entry.is_due:
+            return entry.value
+        if entry.is_own:
             self._write(entry, value)
+        else:  # the test may still make its expected value of it in this statement
+            self._delay(entry, value)
         return entry.value
+
+    def _delay(self, entry: Entry, value: Value) -> None:
+        entry.is_due = True
+        self.link.pending.append((entry, value))
 
     def own(self, number: int, value: Value, content: Value) -> None:
         """An object of the solution that is a kind of container, and what is in it now."""
-        self._write(self.entries.get(number) or self._enter(number, value, True), content)
+        entry = self.entries.get(number) or self._enter(number, value, True)
+        if not entry.is_own:
+            raise wire.BadWire("a container of the test")
+        self._write(entry, content)
 
     def _write(self, entry: Entry, content: Value) -> None:
         write_back(entry.value, content)
@@ -95,9 +106,8 @@ class Live:
         if number not in self.entries and type(value) in KEPT and id(value) not in self.known:
             self._enter(number, value, False)
 
-    def take(self, changed: Value) -> list[tuple[Entry, Any]]:
+    def take(self, changed: Value) -> None:
         """What the solution has changed: written at once in its own containers; of the test's it is for the commit."""
-        waiting = []
         for number, message in changed:
             entry, value = self.entries.get(number), self.link.decode(message)
             if entry is None:
@@ -105,9 +115,7 @@ class Live:
             if entry.is_own or type(entry.value) in AT_ONCE:
                 self._write(entry, value)
             else:
-                entry.is_due = True
-                waiting.append((entry, value))
-        return waiting
+                self._delay(entry, value)
 
     def settle(self, entry: Entry, value: Value) -> None:
         """Write what was waiting for the commit."""

@@ -9,7 +9,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-COMMIT, CHECK = "__commit__", "__check__"
+COMMIT, CHECK, SAME = "__commit__", "__check__", "__same__"
 NO_COMMIT_AFTER = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass, ast.Return)
 COMPOUND = (
     *(ast.If, ast.While, ast.For, ast.With, ast.AsyncFor, ast.AsyncWith),
@@ -177,16 +177,30 @@ class Committing(ast.NodeTransformer):
             out.append(_call(COMMIT))
         for at, statement in enumerate(statements):
             if isinstance(statement, ast.Assert):
+                statement.test = Identity().visit(statement.test)
                 _commit_between(statement)
             place = self._place(statement) if is_check(statement) and not _is_future(statements, at) else None
             if place is not None:
                 out.append(_call(CHECK, place))
             out.append(statement)
-            if place and isinstance(statement, ast.Assert | ast.Expr):
-                out.append(_call(CHECK, -place))
             if not isinstance(statement, NO_COMMIT_AFTER) and not _is_docstring_place(statement, out):
                 out.append(_call(COMMIT))
         return out
+
+
+class Identity(ast.NodeTransformer):
+    """Has `f(xs) is xs` asked of the connection: what a call has changed is another object here until the commit."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """One `is` or `is not` between what are no constants."""
+        self.generic_visit(node)
+        sides = (node.left, *node.comparators)
+        if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return node
+        if any(isinstance(s, ast.Constant) for s in sides):
+            return node
+        asked = ast.Call(ast.Name(SAME, ast.Load()), list(sides), [])
+        return asked if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), asked)
 
 
 def _commit_between(statement: ast.Assert) -> None:

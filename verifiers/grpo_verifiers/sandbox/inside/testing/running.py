@@ -16,7 +16,7 @@ from typing import Any
 from . import likeness
 from .ends import SolutionExit, Stopped, TimeIsUp
 from .link import Link
-from .plans import CHECK, COMMIT, BrokenTests, PreparedTests
+from .plans import CHECK, COMMIT, SAME, BrokenTests, PreparedTests
 
 WELL_KNOWN = {
     "Counter": "collections",
@@ -51,6 +51,7 @@ class TestRun:
         self.missing: set[str] = set()
         self.checks = self.link.checks
         self.namespace[COMMIT], self.namespace[CHECK] = self.link.commit, self.checks.note
+        self.namespace[SAME] = self.link.is_same
 
     def run(self) -> dict[str, Any]:
         """The results of the tests, in order.
