@@ -87,11 +87,17 @@ CLOSED = "import os\nopen('x', 'w').write('x')\nos.mkdir('d')\nopen('d/x', 'w')\
 HIDDEN = "import os\nos.mkdir('h', 0o300)\nopen('h/x', 'w').write('x')\nos.mkdir('n', 0)\nprint('hi')"
 
 
+def test_deep_folders_are_no_fault_where_they_cost_nothing() -> None:
+    made = CodeVerifier(CodeOptions(lanes=1, sandbox="namespaces"))
+    assert printed(made, DEEP, "hi").score == 1.0
+    made.close()
+
+
 @pytest.mark.parametrize("code", [DEEP, HIDDEN, CLOSED, "open('left', 'w').write('x')\nprint('hi')"])
 def test_nothing_of_a_run_is_there_for_the_next(verifier: CodeVerifier, code: str) -> None:
     assert verifier._lanes is not None
     lane = verifier._lanes._slots[0].lane("plain")
-    assert printed(verifier, code, "hi").score is not None
+    assert printed(verifier, code, "" if code == CLOSED else "hi", timeout=20).score is not None
     assert (
         printed(
             verifier, "import os\nprint(os.getcwd() == os.path.realpath('.'), os.listdir())", "True []"

@@ -9,7 +9,7 @@ import os
 import tempfile
 import time
 
-from grpo_verifiers.sandbox.inside.frames import wipe
+from grpo_verifiers.sandbox.inside.folders import wipe
 from grpo_verifiers.sandbox.inside.kernel import namespaces
 
 PREFIX = "grpo-scratch-"

@@ -21,7 +21,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from .frames import is_full, receive_files, wipe
+from .folders import FolderWatch, wipe
+from .frames import receive_files
 from .kernel import libc, namespaces, seccomp
 
 TICK_S = 0.02
@@ -244,6 +245,7 @@ def supervise(
     poll.register(ends, select.POLLIN)
     poll.register(control.fileno(), select.POLLIN)
     watch = RunClock(limits, (~pid << 3) | 2, watched, started)
+    folder = FolderWatch(scratch)
     killed, wait_s = "", FIRST_LOOK_S
     while not killed:
         ready = poll.poll(min(wait_s, limits.cpu_s) * 1000)
@@ -254,7 +256,7 @@ def supervise(
             _close(fds)
             killed = "asked" if message else "hangup"
             break
-        killed = watch.look() or ("output" if scratch and is_full(scratch) else "")
+        killed = watch.look() or ("output" if scratch and folder.is_full() else "")
         wait_s = max(0.001, min(TICK_S, watch.left_s))
     if killed:
         os.kill(pid, 9)

@@ -16,7 +16,8 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from .frames import receive_files, wipe
+from .folders import wipe
+from .frames import receive_files
 from .kernel import libc, seccomp
 from .testing import likeness
 from .testing.ends import TimeIsUp
