@@ -146,7 +146,12 @@ def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> Non
         xs = [3, 1]
         frames.send(theirs.fileno(), ["ok", {"tw": 0}, [[0, [1, 3]]]])
         got = link.call(0, (xs,), {})
-        assert got == [1, 3] and xs == [3, 1] and link.is_same(got, xs) and not link.is_same(got, [1, 3])
+        assert (
+            got == [1, 3]
+            and xs == [3, 1]
+            and link.returned.is_same(got, xs)
+            and not link.returned.is_same(got, [1, 3])
+        )
         link.commit()
         assert xs == [1, 3]
         frames.send(theirs.fileno(), ["ok", {"tw": 0}, []])

@@ -152,7 +152,7 @@ class Peer(wire.Coder):
                 result = function(*given[skip:], **named)
             changed = self._changed(args, given, kwargs, named, fields)
             touched = {place for place, _ in changed}
-            self.known = self._places(args, given, kwargs, named, touched)
+            self.known = _places(args, given, kwargs, named, touched)
             reply = ["ok", self._result(result, [*enumerate(given), *named.items()], changed)]
         except frames.Closed:
             raise
@@ -206,26 +206,26 @@ class Peer(wire.Coder):
             return self.encode(value)
         return was
 
-    def _places(
-        self,
-        args: list[Any],
-        given: list[Any],
-        kwargs: dict[str, Any],
-        named: dict[str, Any],
-        touched: set[Any],
-    ) -> dict[int, list[Any]]:
-        """Where the containers of unchanged arguments are, so that a result that holds one of them says so."""
-        places: dict[int, list[Any]] = {}
-        arguments: list[tuple[Any, Any, Any]] = list(zip(range(len(args)), args, given, strict=True))
-        arguments += [(k, kwargs[k], named[k]) for k in kwargs]
-        for place, _, value in arguments:
-            if place not in touched and type(value) in CONTAINERS:
-                _find(value, [place], places, 0)
-        return places
-
     def _raised(self, err: BaseException) -> list[Any]:
         err.__traceback__ = None  # its frames would hold on to the arguments
         return ["raise", self.describer.exception(err)]
+
+
+def _places(
+    args: list[Any],
+    given: list[Any],
+    kwargs: dict[str, Any],
+    named: dict[str, Any],
+    touched: set[Any],
+) -> dict[int, list[Any]]:
+    """Where the containers of unchanged arguments are, so that a result that holds one of them says so."""
+    places: dict[int, list[Any]] = {}
+    arguments: list[tuple[Any, Any, Any]] = list(zip(range(len(args)), args, given, strict=True))
+    arguments += [(k, kwargs[k], named[k]) for k in kwargs]
+    for place, _, value in arguments:
+        if place not in touched and type(value) in CONTAINERS:
+            _find(value, [place], places, 0)
+    return places
 
 
 def _find(value: Value, path: list[Any], places: dict[int, Any], depth: int) -> None:

@@ -26,6 +26,7 @@ from .mirrored.handles import LINKS, MADE, Handle, HandleMeta, derived, doubt, i
 from .mirrored.mirrors import Mirrors
 from .mirrored.records import is_as_made
 from .raised import RaisedErrors
+from .returned import ReturnedArguments
 
 
 class Link(wire.Coder):
@@ -36,14 +37,13 @@ class Link(wire.Coder):
         self.mirrors, self.lender, self.raiser = Mirrors(self), Lender(self), RaisedErrors(self)
         self.handles: dict[int, Any] = {}
         self.pending: list[tuple[Any, Any]] = []
-        self.twins: dict[int, tuple[Any, Any]] = {}
         self.awaited: dict[int, Any] = {}
         self.calls, self.asked, self.is_dead = 0, 0, False
         self.native, self.untrusted = False, False
         self.checks = Checks()
         self.answers = Answers(self)
         self.lock = threading.RLock()
-        self.live = Live(self)
+        self.live, self.returned = Live(self), ReturnedArguments(self)
         self.known = self.live.known
         LINKS[id(self)] = self
         self.arguments: list[tuple[Any, dict[str, Any]]] = []
@@ -135,7 +135,7 @@ class Link(wire.Coder):
             try:
                 reply = self._reply(request)
                 if reply[0] == "ok":
-                    value = self._result(reply, args, kwargs)
+                    value = self.returned.value(reply, args, kwargs)
                     self._keep(reply[2:], args, kwargs)
                     return value
                 self._keep(reply[2:], args, kwargs)
@@ -146,21 +146,6 @@ class Link(wire.Coder):
             finally:
                 self.arguments.pop()
         raise err
-
-    def _result(self, reply: list[Any], args: Value, kwargs: dict[str, Any]) -> Any:
-        """What a call returned. An argument that it has changed comes back as what the argument will be at the commit."""
-        message = reply[1]
-        if type(message) is not dict or "tw" not in message:
-            return self.decode(message)
-        place = message["tw"]
-        value = self.decode(next(now for changed, now in reply[2] if changed == place))
-        self.twins[id(value)] = value, kwargs[place] if type(place) is str else args[place]
-        return value
-
-    def is_same(self, one: object, other: object) -> bool:
-        """`is`, where a changed argument that a call has returned is the argument."""
-        originals = [self.twins.get(id(v), (v, v))[1] for v in (one, other)]
-        return originals[0] is originals[1]
 
     def _reply(self, request: list[Any]) -> Any:
         changed = self.live.changed() if self.live.entries else None

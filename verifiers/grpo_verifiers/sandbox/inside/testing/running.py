@@ -51,7 +51,7 @@ class TestRun:
         self.missing: set[str] = set()
         self.checks = self.link.checks
         self.namespace[COMMIT], self.namespace[CHECK] = self.link.commit, self.checks.note
-        self.namespace[SAME] = self.link.is_same
+        self.namespace[SAME] = self.link.returned.is_same
 
     def run(self) -> dict[str, Any]:
         """The results of the tests, in order.
