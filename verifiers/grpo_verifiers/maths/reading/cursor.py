@@ -1,12 +1,13 @@
-"""A place in a token list, and what the readers built on it remember.
+"""A place in a token list, what the readers remember on the way, and how they reach each other.
 
-The readers are one recursive descent, cut by subject: each class adds its part of the grammar to the one below and calls the
-parts above through the methods declared here.
+The readers are one recursive descent cut by subject, from `numerals` up to `reader`: each calls what is below it by import, and what
+is above it (an exponent may hold a whole list) by the `Grammar` that `reader` puts together.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node
@@ -16,11 +17,44 @@ UNIT_STOP = frozenset(("and", "or"))
 """Words that part items rather than name units."""
 
 
-class Cursor(ABC):
-    """One pass over a token list."""
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The readers that readers below them call; each starts at the cursor's place and leaves it behind what it read."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    listing: Callable[[Cursor], Node]
+    """Items parted by separators; a single item is itself."""
+    relation: Callable[[Cursor], Node]
+    """An expression or a chain of relations, with its unit."""
+    measured: Callable[[Cursor], Node]
+    """An expression with its unit."""
+    sets: Callable[[Cursor], Node]
+    """Expressions joined by unions and the like."""
+    signed_power: Callable[[Cursor], Node]
+    """A factor with its powers and marks, after signs."""
+    power: Callable[[Cursor], Node]
+    """The same without signs."""
+    command: Callable[[Cursor, str], Node]
+    """A LaTeX command, by name, and its arguments."""
+    bracketed: Callable[[Cursor, str], Node]
+    """A group of any kind, by its opener, which is still to be read."""
+    items: Callable[[Cursor, str], tuple[Node, ...]]
+    """A list up to its closer."""
+    round: Callable[[Cursor, str], Node]
+    """Round or square brackets after their opener."""
+    set: Callable[[Cursor], Node]
+    """Set braces after their opener."""
+    rows: Callable[[Cursor, str], tuple[tuple[Node, ...], ...]]
+    """Rows of a matrix up to its closer."""
+
+
+class Cursor:
+    """One pass over a token list. `bars` and `in_set` say what a stroke and a comma mean here, `currency` waits for its number."""
+
+    __slots__ = ("at", "bars", "currency", "depth", "grammar", "in_set", "tokens")
+
+    def __init__(self, tokens: list[Token], grammar: Grammar) -> None:
         self.tokens = tokens
+        self.grammar = grammar
         self.at = 0
         self.depth = 0
         self.bars = 0
@@ -49,63 +83,3 @@ class Cursor(ABC):
         """
         if not self.take(value):
             raise Unreadable(f"`{value}` is missing")
-
-    @abstractmethod
-    def listing(self) -> Node:
-        """Items parted by separators; a single item is itself."""
-
-    @abstractmethod
-    def relation(self) -> Node:
-        """An expression or a chain of relations, with its unit."""
-
-    @abstractmethod
-    def sum(self) -> Node:
-        """An expression."""
-
-    @abstractmethod
-    def power(self) -> Node:
-        """A factor with its powers and marks."""
-
-    @abstractmethod
-    def signed_power(self) -> Node:
-        """The same after signs."""
-
-    @abstractmethod
-    def atom(self) -> Node:
-        """The smallest unit of an expression."""
-
-    @abstractmethod
-    def sets(self) -> Node:
-        """Expressions joined by unions and the like."""
-
-    @abstractmethod
-    def _measured(self) -> Node:
-        """An expression with its unit."""
-
-    @abstractmethod
-    def _command(self, name: str) -> Node:
-        """A LaTeX command and its arguments."""
-
-    @abstractmethod
-    def _bracketed(self, value: str) -> Node:
-        """A group of any kind."""
-
-    @abstractmethod
-    def _round(self, opener: str) -> Node:
-        """Round or square brackets after their opener."""
-
-    @abstractmethod
-    def _set(self) -> Node:
-        """Set braces after their opener."""
-
-    @abstractmethod
-    def _items(self, closer: str) -> tuple[Node, ...]:
-        """A list up to its closer."""
-
-    @abstractmethod
-    def _rows(self, closer: str) -> tuple[tuple[Node, ...], ...]:
-        """Rows of a matrix."""
-
-    @abstractmethod
-    def _starts_factor(self, token: Token) -> bool:
-        """Whether a token can follow as an implied factor."""
