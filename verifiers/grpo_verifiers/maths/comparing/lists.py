@@ -59,6 +59,9 @@ def _one_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
 
 def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     g, a = gold[2], answer[2]
+    called, as_called = _values_of_functions(g), _values_of_functions(a)
+    if called is not None and as_called is not None and set(called) == set(as_called):
+        return all(trial.same(called[name], as_called[name]) for name in called)
     first, second = named_values(g), named_values(a)
     if first is not None and second is not None and len(first) > 1 and len(second) > 1:
         if set(first) != set(second):
@@ -90,6 +93,16 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
     if trial.options.order == "kept" and gold[1] != "pm" and answer[1] != "pm":
         return in_order(g, a, trial)
     return unordered(list(g), list(a), trial)
+
+
+def _values_of_functions(items: tuple[Node, ...]) -> dict[Node, Node] | None:
+    """`P(A) = 0.3, P(B) = 0.7` by its left sides; None if an item is something else, or one comes twice."""
+    found = {
+        item[1]: item[2][0][1]
+        for item in items
+        if item[0] == "rel" and len(item[2]) == 1 and item[2][0][0] == "=" and item[1][0] == "f"
+    }
+    return found if len(found) == len(items) else None
 
 
 def _is_condition(items: tuple[Node, ...]) -> bool:
@@ -209,7 +222,7 @@ def same_finite_sets(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         spread_first, spread_second = spread(("set", first))[1], spread(("set", second))[1]
         return unordered(_distinct(spread_first, trial), _distinct(spread_second, trial), trial)
     one, other = (gold, answer) if gold[0] == "set" else (answer, gold)
-    if len(one[1]) == 1 and other[0] in (*SCALARS, "tuple", "unit", "pct"):
+    if len(one[1]) == 1 and one[1][0][0] != "set" and other[0] in (*SCALARS, "tuple", "unit", "pct"):
         return trial.same(one[1][0], other) if gold[0] == "set" else trial.same(other, one[1][0])
     if other[0] == "rel" or other[0] in SETLIKE:
         return same_regions(gold, answer, trial)

@@ -78,6 +78,8 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
         return Match(True, "equal:option")
     if not answer.tokens:
         return Match(False, "empty")
+    if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
+        return Match(False, "unread")
     if answer.tokens == wanted.tokens:
         return Match(True, "equal:string")
     if wanted.capitals:
@@ -96,8 +98,6 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
                 return Match(False, "placeholder")
             return Match(False, "hedge" if is_hedge(answer.words) else "words")
         return Match(False, "too_big" if "too" in answer.fault else "unread")
-    if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
-        return Match(False, "unread")
     return _trees(wanted, answer, options)
 
 

@@ -116,6 +116,7 @@ def same_function(a: Node, b: Node) -> bool:
         and a[1] == b[1]
         and len(a[2]) == len(b[2]) == 1
         and a[2][0][0] == b[2][0][0] == "s"
+        and not (a[2][0][1][0].isupper() and b[2][0][1][0].isupper())  # P(A) is not P(B)
     )
 
 

@@ -213,7 +213,10 @@ def read_answer(text: str) -> Answer:
 
 
 def _read(text: str) -> Answer:
-    clean = _respelt(rewrite(tidy(text)))
+    dressed = rewrite(tidy(text))
+    kind = _KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
+    called = tuple(re.findall("vert|focus|cent", kind.group().lower())) if kind is not None else ()
+    clean = _respelt(dressed)
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)
@@ -252,8 +255,8 @@ def _read(text: str) -> Answer:
         and number_of(plain_words(words).split()) is None
     ):
         words = words if words else ""
-    label = label_of(tokens) if words and tree is not None else ()
-    return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean), label)
+    label = label_of(tokens) if words and tree is not None and tree[0] != "list" else ()
+    return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean), label or called)
 
 
 def _parts(clean: str) -> tuple[Answer, ...]:

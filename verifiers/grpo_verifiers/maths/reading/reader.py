@@ -5,10 +5,12 @@ Loosest to tightest: list separators, relations, unions, `:`, sums, products (wr
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from grpo_verifiers.maths.reading.commands import read_command
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP, Cursor, Grammar
+from grpo_verifiers.maths.reading.forms.labels import label_of
 from grpo_verifiers.maths.reading.grouping import read_bracketed, read_items, read_round, read_rows, read_set
 from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.measuring import at_rate, read_unit
@@ -57,6 +59,7 @@ def read_listing(cursor: Cursor) -> Node:
     _separator(cursor)
     if cursor.peek().value in ("either", "both") and cursor.peek().kind == "w":
         cursor.at += 1
+    starts = [cursor.at]
     items = [read_relation(cursor)]
     joiner = ","
     while True:
@@ -71,8 +74,10 @@ def read_listing(cursor: Cursor) -> Node:
             raise Unreadable(f"nothing after `{joined}`")
         if token is END or (token.value in CLOSERS and not (token.value == "|" and not cursor.bars)):
             break
+        starts.append(cursor.at)
         items.append(read_relation(cursor))
-    items = _without_ranges(items)
+    if len(items) > 1:
+        items = _without_ranges(_named_by_words(items, cursor.tokens, [*starts, cursor.at]))
     return items[0] if len(items) == 1 else ("list", joiner, tuple(items))
 
 
@@ -239,6 +244,22 @@ _GRAMMAR = Grammar(
     set=read_set,
     rows=read_rows,
 )
+
+
+def _named_by_words(items: list[Node], tokens: list[Token], starts: list[int]) -> list[Node]:
+    """`Alice: 3, Bob: 4` as values with these names, where words part two items or more."""
+    labels = [label_of(tokens[start:end]) for start, end in itertools.pairwise(starts)]
+    if len(set(labels) - {()}) < 2:
+        return items
+    return [
+        _named(item, " ".join(label)) if label else item for item, label in zip(items, labels, strict=True)
+    ]
+
+
+def _named(item: Node, words: str) -> Node:
+    if item[0] != "rel":
+        return ("rel", ("s", words), (("=", item),))
+    return ("rel", ("s", f"{words} {item[1][1]}"), item[2]) if item[1][0] == "s" else item
 
 
 def _joins_sets(token: Token) -> bool:

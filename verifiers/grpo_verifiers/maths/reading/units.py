@@ -224,6 +224,8 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             power = _POWER_WORDS[low]
         elif word == "/" or low == "per" or (low in ("a", "an") and out):
             out.append("/")
+        elif low in DIRECTIONS:
+            out.append(low)
         elif low in GENERIC or (
             low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and _is_inch(words, i))
         ):
@@ -235,6 +237,19 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             power = 1
     text = " ".join(out).rstrip(" /")  # a stroke in front stays: `per hour` is no hour
     return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
+
+
+DIRECTIONS = frozenset(("more", "less"))
+"""Words that may be left off beside a number or a unit, but contradict each other."""
+
+
+def _undirected(name: str) -> tuple[str, str]:
+    """A canonical name without its direction, and the direction."""
+    words = name.split()
+    if DIRECTIONS.isdisjoint(words):
+        return name, ""
+    found = [word for word in words if word in DIRECTIONS]
+    return " ".join(word for word in words if word not in DIRECTIONS), found[0]
 
 
 def _is_inch(words: tuple[str, ...], i: int) -> bool:
@@ -295,6 +310,11 @@ def units_agree(a: str, b: str) -> bool:
     """Whether two canonical unit names may stand for one quantity; a missing one always may."""
     if not a or not b or a == b:
         return True
+    (a, toward), (b, other) = _undirected(a), _undirected(b)
+    if toward and other and toward != other:
+        return False
+    if not a or not b or a == b:
+        return True
     known_a, known_b = split_unit(a), split_unit(b)
     if "/" in a or "/" in b or a in _COMPOSED or b in _COMPOSED or (" " in a and " " in b):
         return _composed_agree(a, b)
@@ -307,7 +327,7 @@ def units_agree(a: str, b: str) -> bool:
 
 def conversion(a: str, b: str) -> Fraction | None:
     """How many `b` are one `a`, if both measure the same."""
-    known_a, known_b = split_unit(a), split_unit(b)
+    known_a, known_b = split_unit(_undirected(a)[0]), split_unit(_undirected(b)[0])
     if known_a is None or known_b is None:
         return None
     (first, n), (second, m) = known_a, known_b
