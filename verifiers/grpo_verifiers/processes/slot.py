@@ -120,7 +120,12 @@ class Slot:
     # -- life ---------------------------------------------------------------------------------------------
 
     def start(self) -> Any:
-        """Start the keeper and wait for the task to load."""
+        """Start the keeper and wait for the task to load; what the task says when it is ready.
+
+        Raises:
+            Unavailable: the process did not start within `load_s` seconds, or ended.
+            LoadFailed: the task itself could not be loaded; with its message.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             self._keeper = _spawn(theirs.fileno(), self._path, hears=self._on_print is not None)

@@ -69,7 +69,11 @@ def layout(row: Mapping[str, Any]) -> str:
 
 
 def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with the columns of `code` beside its own."""
+    """The row with the columns of `code` beside its own, from any layout of public sets that is known.
+
+    Raises:
+        BadGold: no column holds tests, or they cannot be read; with the layout that the row looks like.
+    """
     kind = layout(row)
     if kind == "answer":
         return {**row, "tests": row["answer"]}

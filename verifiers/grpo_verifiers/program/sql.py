@@ -89,7 +89,11 @@ class SqlVerifier(SandboxedVerifier):
         self._golds: dict[tuple[str, str], QueryAnswer] = {}
 
     def compile(self, row: Mapping[str, Any]) -> Question:
-        """The question of a row."""
+        """The question of a row: schemas, and the gold query or the gold rows.
+
+        Raises:
+            BadGold: `schema` is no script or list of them, there is neither query nor rows, or rows go with several schemas.
+        """
         schema = row.get("schema")
         schemas = [schema] if isinstance(schema, str) else schema
         if (

@@ -66,7 +66,11 @@ class CoqVerifier(SandboxedVerifier):
         self._given: dict[CoqGoal, bytes] = {}
 
     def compile(self, row: Mapping[str, Any]) -> CoqGoal:
-        """The goal of a row."""
+        """The goal of a row; a statement's own final dot is taken off.
+
+        Raises:
+            BadGold: there is no `statement`, or a column is no text.
+        """
         texts = [row.get(name) or "" for name in ("imports", "preamble", "statement")]
         if not all(isinstance(t, str) for t in texts) or not texts[2].strip():
             raise BadGold(

@@ -46,7 +46,11 @@ class MetamathVerifier(Verifier):
     columns = ("statement",)
 
     def compile(self, row: Mapping[str, Any]) -> MetamathGoal:
-        """The goal of a row."""
+        """The goal of a row, in its own database or in the propositional one.
+
+        Raises:
+            BadGold: the database cannot be read, a statement is none of it, or a hypothesis has a label that it has already.
+        """
         text = row.get("database") or PROPOSITIONAL
         try:
             database = parse(text)

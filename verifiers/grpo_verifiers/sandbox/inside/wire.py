@@ -154,7 +154,11 @@ def _encode_subclass(value: Value, kind: type, other: Coder) -> Any:
 
 
 def unknown(tag: str, body: object) -> Any:
-    """The `other` of a side that accepts plain values only."""
+    """The `other` of a side that accepts plain values only.
+
+    Raises:
+        BadWire: always.
+    """
     raise BadWire(f"unexpected tag {tag!r}")
 
 

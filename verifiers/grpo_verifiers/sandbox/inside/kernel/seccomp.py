@@ -140,7 +140,11 @@ def answered(tier: Tier) -> dict[str, int]:
 
 
 def build(tier: Tier, arch: str, also: tuple[str, ...] = (), has_scratch: bool = False) -> Program:
-    """The program of a tier, with some more calls where trusted code needs them, and what a folder to write in needs."""
+    """The program of a tier, with some more calls where trusted code needs them, and what a folder to write in needs.
+
+    Raises:
+        ValueError: a jump would reach over more than 255 instructions, the most that BPF can say.
+    """
     if tier == "landlock" and has_scratch:
         also = (*also, *SCRATCH)
     verdicts: dict[int, list[tuple[int, int, int, int]] | int] = {}
@@ -152,7 +156,9 @@ def build(tier: Tier, arch: str, also: tuple[str, ...] = (), has_scratch: bool =
         at = number(name, arch)
         if at is not None:
             verdicts[at] = answer
+    # the architecture first: a number means another call on another one, so a foreign call kills instead of failing
     head = [(LOAD, 0, 0, 4), (JUMP_EQ, 1, 0, AUDIT_ARCH[arch]), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
+    # x32 calls have the architecture of x86_64 and numbers of their own above this bit
     if arch == "x86_64":
         head += [(JUMP_GE, 0, 1, X32_BIT), (RETURN, 0, 0, KILL)]
     instructions = head + _tree(_segments(verdicts))
@@ -183,6 +189,7 @@ def _tree(segments: list[Segment]) -> list[tuple[int, int, int, int]]:
         return action if isinstance(action, list) else [(RETURN, 0, 0, action)]
     middle = len(segments) // 2
     left, right = _tree(segments[:middle]), _tree(segments[middle:])
+    # offsets are relative and forward only: the right half stands behind the left one
     return [(JUMP_GE, len(left), 0, segments[middle][0]), *left, *right]
 
 
@@ -193,6 +200,7 @@ def _leaf(tests: tuple[Test, ...]) -> list[tuple[int, int, int, int]]:
     for test in tests:
         low, high = 16 + 8 * test.arg, 20 + 8 * test.arg
         if test.kind == "null":
+            # BPF compares 32 bits at a time; a pointer is null where both halves are 0
             for word in (low, high):
                 out += [(LOAD, 0, 0, word), (JUMP_EQ, 1, 0, 0), refuse]
             continue

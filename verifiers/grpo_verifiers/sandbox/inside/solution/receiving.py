@@ -78,7 +78,11 @@ LENT: dict[str, Callable[[PeerEnd, Any], Any]] = {
 
 
 def received(peer: PeerEnd, tag: str, body: Value) -> Any:
-    """The thing behind a message that is no plain value."""
+    """The thing behind a message that is no plain value; the same one for a number that is known.
+
+    Raises:
+        BadWire: no such tag.
+    """
     if tag in MEANINGS:
         return MEANINGS[tag](peer, body)
     if tag not in LENT:

@@ -132,7 +132,11 @@ class Lender:
         return [*about, parameters, notes]
 
     def lent_class(self, body: Value) -> type:
-        """A class of the test that has been lent."""
+        """A class of the test that has been lent.
+
+        Raises:
+            BadWire: what was lent under this number is no class.
+        """
         found = self.lent[body]
         if not isinstance(found, type):
             raise wire.BadWire("no class")

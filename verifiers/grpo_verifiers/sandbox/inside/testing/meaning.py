@@ -23,7 +23,11 @@ MEANINGS = {
 
 
 def resolved(link: Connection, tag: str, body: Value) -> Any:
-    """What a message of the solution stands for, where it is no plain value."""
+    """What a message of the solution stands for, where it is no plain value.
+
+    Raises:
+        BadWire: no such tag, or what stands under it is not as its kind must be.
+    """
     if tag == "h":
         return link.mirrors.handle(body)
     if tag == "a":
@@ -57,7 +61,11 @@ def _alias(link: Connection, path: Value) -> Any:
 
 
 def shared_object(link: Connection, name: str, attributes: Value) -> Any:
-    """An object of a class that the prompt defines: rebuilt from its attributes with the trusted class."""
+    """An object of a class that the prompt defines: rebuilt from its attributes with the trusted class.
+
+    Raises:
+        BadWire: the prompt has no such class, or an attribute is one that its class hides.
+    """
     if name not in link.shared:
         raise wire.BadWire("not a class of the prompt")
     cls = link.namespace[name]

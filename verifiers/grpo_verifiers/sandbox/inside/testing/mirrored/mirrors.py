@@ -69,7 +69,7 @@ class Mirrors:
         self.kept: dict[int, Any] = {}
 
     def cls(self, about: Value) -> Any:
-        """The class of a description, or of a number that has been described; or one of the test's own."""
+        """The class of a description or of a number (BadWire: it is none) that was described; or one of the test's own."""
         if "tc" in about:
             return self.link.lender.lent_class(about["tc"])
         number = about["n"]
@@ -135,7 +135,7 @@ class Mirrors:
         return self.cls(body[0])(*[self.link.decode(v) for v in body[1]])
 
     def standard(self, body: Value) -> Any:
-        """A class of the standard library, by name."""
+        """A class of the standard library, by name; raises BadWire for one of a module that may not be named."""
         module, name = body
         if module not in CLASSES_OF:
             raise wire.BadWire("not a class that may be named")
@@ -160,7 +160,11 @@ class Mirrors:
         return types.GenericAlias(self.standard(["builtins", name]), args)
 
     def handle(self, about: Value) -> Any:
-        """The handle of a number; what is told of one that is known already is not listened to."""
+        """The handle of a number; what is told of one that is known already is not listened to.
+
+        Raises:
+            BadWire: its class is none of handles, or it has other fields than its class.
+        """
         number = about["n"]
         found = self.link.handles.get(number)
         if found is None:
@@ -175,7 +179,11 @@ class Mirrors:
         return derived(found, "")
 
     def plain(self, body: Value) -> Any:
-        """An object that is a kind of plain value: the same one for a number, with what is in it now."""
+        """An object that is a kind of plain value: the same one for a number, with what is in it now.
+
+        Raises:
+            BadWire: the value is not of the class's kind, or the number had another class before.
+        """
         number, about, content = body
         cls, value = self.cls(about), self.link.decode(content)
         if type(cls) is not PlainMeta or not isinstance(value, vars(cls)["_base"]):
@@ -225,7 +233,7 @@ class Mirrors:
         space: dict[str, Any],
         options: dict[str, Any],
     ) -> Any:
-        """A class of the test below the solution's: its methods stay here, its data goes there."""
+        """A class of the test below the solution's: methods stay here, data goes there. BadWire: it got no new number."""
         members, kept = parted(self.link, space)
         number = self.link.ask(
             "subclass",
