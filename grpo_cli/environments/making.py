@@ -1,5 +1,5 @@
-"""What environments of a recipe are made of: a class of the protocol, functions as tools, or a class of TRL's. Each becomes
-an object with `reset` and `step`."""
+"""What environments of a recipe are made of: a class of the protocol, functions as tools, a class of TRL's, or an environment
+of the package `verifiers`. Each becomes an object with `reset` and `step`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grpo_verifiers.kinds.functions.find import BadFunction, find, place_of
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verifier import Unavailable
 
-Kind = Literal["python", "tools", "trl"]
+Kind = Literal["python", "tools", "trl", "verifiers"]
 WORLDS = {
     name: f"grpo_cli.environments.worlds.{name}:{name.title()}" for name in ("keydoor", "guess", "calculator")
 }
@@ -52,6 +52,7 @@ def made_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> Mad
         "python": _of_class,
         "tools": _of_functions,
         "trl": _of_trl,
+        "verifiers": _of_verifiers,
     }
     return makers[kind](specs, options)
 
@@ -101,6 +102,14 @@ def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
         callable(getattr(first.inner, "get_reward", None)),
         tools=_schemas(first.tools),
     )
+
+
+def _of_verifiers(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+    from grpo_cli.environments.foreign import VerifiersWorld, loaded
+
+    (spec,) = specs
+    env, faults = loaded(spec, options)
+    return Made(lambda **_: VerifiersWorld(env, faults), spec, "", True)
 
 
 def _python_tool() -> Callable[..., Any]:

@@ -107,7 +107,7 @@ def _pairs(part: str, form: CallForm) -> Iterator[ToolCall]:
     yield ToolCall(name[1], found, is_text=True)
 
 
-def _checked(name: str, arguments: Any, key: str) -> ToolCall:
+def _checked(name: str, arguments: object, key: str) -> ToolCall:
     held = as_mapping(arguments)
     if held is None:
         return ToolCall(name, error=f"`{key}` of `{name}` is no object of names and values")

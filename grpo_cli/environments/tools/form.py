@@ -133,7 +133,7 @@ def _object(said: str) -> CallForm | None:
     return None
 
 
-def _keys(value: Any) -> tuple[str, str, str] | None:
+def _keys(value: object) -> tuple[str, str, str] | None:
     """Which keys hold name and arguments, and inside which."""
     if not isinstance(value, dict):
         return None
@@ -202,7 +202,7 @@ def _first_tag(text: str) -> str:
     return (found[1][:-1] if found[1].endswith("<") else found[1]) if found else ""
 
 
-def as_mapping(value: Any) -> dict[str, Any] | None:
+def as_mapping(value: object) -> dict[str, Any] | None:
     """A JSON object, also one that stands as text in another."""
     if isinstance(value, str):
         try:

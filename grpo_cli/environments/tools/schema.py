@@ -100,7 +100,7 @@ def _inside(value: Any, kind: Mapping[str, Any], where: str) -> Any:
     return value
 
 
-def _is(value: Any, name: str) -> bool:
+def _is(value: object, name: str) -> bool:
     if name in ("integer", "number"):
         return isinstance(value, int | (float if name == "number" else int)) and not isinstance(value, bool)
     kinds: dict[str, Any] = {"string": str, "boolean": bool, "array": list, "object": dict}
@@ -155,7 +155,7 @@ def _union(inner: tuple[Any, ...], where: str) -> dict[str, Any]:
     return shape | ({"nullable": True} if type(None) in inner else {})
 
 
-def _return(hint: Any) -> dict[str, Any]:
+def _return(hint: object) -> dict[str, Any]:
     """What a function gives back, where that has a schema; a template rarely shows it."""
     try:
         return {} if hint is type(None) else _type(hint, "")

@@ -6,7 +6,6 @@ and `get_reward()` (`trl.GRPOTrainer`, version 1.16).
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.environments.tools.schema import BadCall, checked, schema_of
+from grpo_cli.environments.waiting import awaited
 from grpo_verifiers.kinds.functions.find import BadFunction
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
@@ -119,17 +119,3 @@ def methods_of(made: Any, spec: str) -> list[Callable[..., Any]]:
     if not tools:
         raise BadFunction(f"`{spec}` has no public method beside {', '.join(OWN)}: those are its tools")
     return tools
-
-
-def awaited(value: Any) -> Any:
-    """The value, waited for where it is a coroutine; all of a process on one loop, to which clients may be bound."""
-    return _loop().run_until_complete(value) if inspect.iscoroutine(value) else value
-
-
-_LOOPS: list[asyncio.AbstractEventLoop] = []
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    if not _LOOPS:
-        _LOOPS.append(asyncio.new_event_loop())
-    return _LOOPS[0]

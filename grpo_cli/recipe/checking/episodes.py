@@ -57,12 +57,12 @@ def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
 
 def _what(world: Environment, recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
     """What the world is made of."""
-    given = [key for key in ("python", "tools", "trl") if getattr(world, key) is not None]
+    given = [key for key in ("python", "tools", "trl", "verifiers") if getattr(world, key) is not None]
     if len(given) != 1:
         yield RecipeFinding(
             ("environment",),
             f"`environment` has {' and '.join(f'`{key}`' for key in given) or 'no world'}",
-            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]` and `trl: FILE.py:CLASS`",
+            "say one of `python: FILE.py:CLASS`, `tools: [FILE.py:FUNCTION]`, `trl: FILE.py:CLASS` and `verifiers: ID`",
         )
         return
     forms = {
@@ -70,7 +70,7 @@ def _what(world: Environment, recipe: Recipe, said: Callable[[Path], bool]) -> I
         "trl": "`FILE.py:CLASS` or `MODULE:CLASS`",
         "tools": "`FILE.py:FUNCTION`, `MODULE:FUNCTION` or `python`",
     }
-    for name in world.named:
+    for name in world.named if world.kind in forms else ():
         if not all(name.rpartition(":")[::2]) and (world.kind, name) != ("tools", "python"):
             yield RecipeFinding(("environment", world.kind), f"`{name}` is not {forms[world.kind]}")
     if world.has_calls and said(("environment", "role")) and world.role != "tool":

@@ -10,7 +10,8 @@ from grpo_cli.recipe.sections.fields import Above0, Least0, Section, Whole, Word
 
 
 class Environment(Section):
-    """A world in which the model acts turn by turn: one of `python`, `tools` and `trl`. A plain word means `python`."""
+    """A world in which the model acts turn by turn: one of `python`, `tools`, `trl` and `verifiers`. A plain word means
+    `python`."""
 
     python: Words | None = None
     """A class of yours, `FILE.py:CLASS` or `MODULE:CLASS`, with `reset(row, seed)` and `step(action)`; or one that is
@@ -21,6 +22,9 @@ class Environment(Section):
     trl: Words | None = None
     """A class for TRL's `environment_factory`, `FILE.py:CLASS` or `MODULE:CLASS`: `reset(**columns)`, public methods as tools,
     and `get_reward()`."""
+    verifiers: Words | None = None
+    """The id of an environment of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, 0.1), or
+    `MODULE:FUNCTION` that loads one."""
     options: dict[str, Any] = Field(default_factory=dict)
     """What the class, or the environment, is made with."""
     max_turns: Whole = 16
@@ -41,18 +45,20 @@ class Environment(Section):
     """Worker processes; left out, one a core."""
 
     @property
-    def kind(self) -> Literal["python", "tools", "trl"]:
-        """Which of the three it is."""
+    def kind(self) -> Literal["python", "tools", "trl", "verifiers"]:
+        """Which of the four it is."""
         if self.tools is not None:
             return "tools"
-        return "python" if self.trl is None else "trl"
+        if self.trl is not None:
+            return "trl"
+        return "python" if self.verifiers is None else "verifiers"
 
     @property
     def named(self) -> tuple[str, ...]:
         """What is said under that key."""
         if self.tools is not None:
             return tuple(self.tools)
-        return (self.trl or self.python or "",)
+        return (self.trl or self.verifiers or self.python or "",)
 
     @property
     def has_calls(self) -> bool:

@@ -123,6 +123,18 @@ def test_a_tool_that_hangs_costs_its_episode_the_verdict_only() -> None:
         worlds.close()
 
 
+def test_an_environment_of_a_package_that_is_not_there_is_told() -> None:
+    worlds = Worlds("no-such-environment", {}, kind="verifiers", workers=1)
+    try:
+        with pytest.raises(
+            RecipeError, match="needs the package `verifiers`, which is not installed"
+        ) as told:
+            worlds.start()
+        assert "`environment.verifiers`" in told.value.mistakes[0].place
+    finally:
+        worlds.close()
+
+
 needs_sandbox = pytest.mark.skipif(
     all(isinstance(tiers.try_tier(name), str) for name in ("namespaces", "landlock")),
     reason="no sandbox here",

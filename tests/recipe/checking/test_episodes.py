@@ -51,6 +51,11 @@ def test_tools_have_their_answer_judged_and_no_outcome_of_their_own(tmp_path: Pa
     lone = read(tmp_path, text=BASE.replace("env.py:Grid", "{tools: a.py:add}") + "verify: {math: }\n")
     assert lone.environment is not None
     assert lone.environment.named == ("a.py:add",)
+    foreign = read(tmp_path, text=BASE.replace("env.py:Grid", "{verifiers: some-id}"))
+    assert (foreign.environment and foreign.environment.kind, list(foreign.verify)) == (
+        "verifiers",
+        ["environment"],
+    )
     trl = read(tmp_path, text=BASE.replace("env.py:Grid", "{trl: a.py:Game}"))
     assert list(trl.verify) == ["environment"]
 

@@ -1,0 +1,199 @@
+"""Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, version 0.1) as a world.
+
+Their own `rollout` runs here, with a client that waits for what our model says: state, stops, messages between turns and
+rubric are theirs, no endpoint is asked. The package is imported where it is used; nothing here needs it to be installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from grpo_cli.environments.waiting import own_loop
+from grpo_verifiers.kinds.functions.find import BadFunction, find
+from grpo_verifiers.kinds.functions.value import BadReturn
+
+Said = tuple[str, str]
+"""Role and text of a message."""
+
+
+class VerifiersWorld:
+    """One episode in an environment, which serves all episodes of a process: what belongs to one is in its state."""
+
+    def __init__(self, env: Any, faults: list[Exception]) -> None:
+        """`faults` gets what the rubric's functions raise (`guarded`)."""
+        self.env, self.faults = env, faults
+        self.state: Any = None
+        self.said: list[Said] = []
+        self._rollout: asyncio.Task[Any] | None = None
+        self._asked, self._prompt = asyncio.Event(), list[Any]()
+        self._answer: asyncio.Future[Any] | None = None
+
+    def reset(self, row: Mapping[str, Any], seed: int) -> str:
+        """What the environment puts behind the row's prompt at the start, if anything."""
+        self.said = _prompt_of(row)
+        given = {
+            **row,
+            "prompt": [{"role": role, "content": text} for role, text in self.said],
+            "example_id": row.get("example_id", 0),
+        }
+        self._rollout = own_loop().create_task(self.env.rollout(given, _client_of(self), "policy", {}))
+        asked = self._go_on()
+        if asked is None:
+            raise BadReturn(f"the environment ended before the first turn ({self._why()})")
+        head, (role, text) = self.said[:-1], self.said[-1]
+        if asked[:-1] != head or asked[-1][0] != role or not asked[-1][1].startswith(text):
+            raise BadReturn("the environment writes another prompt than the row's: put it into the rows")
+        self.said = asked
+        return asked[-1][1].removeprefix(text)
+
+    def step(self, action: str) -> dict[str, Any]:
+        """One turn of the model."""
+        assert self._answer is not None
+        self._answer.set_result(_response(action))
+        asked = self._go_on()
+        if asked is None:
+            return {"done": True}
+        before = [*self.said, ("assistant", action)]
+        if asked[: len(before)] != before:
+            raise BadReturn("the environment rewrites what was said before, and an episode only grows")
+        self.said = asked
+        return {"observation": [text for _, text in asked[len(before) :]]}
+
+    def score(self) -> float:
+        """The rubric's weighted sum, of an episode that we ended too."""
+        if self._rollout is None or self.state is None:
+            raise BadReturn("the environment made no state")
+        if not self._rollout.done():
+            self._rollout.cancel()
+            own_loop().run_until_complete(asyncio.wait({self._rollout}))
+        if self.state.get("error") is not None:
+            raise BadReturn(f"the environment failed: {self.state['error']!r:.200}")
+        self.faults.clear()
+        own_loop().run_until_complete(self.env.rubric.score_rollout(self.state))
+        if self.faults:
+            raise self.faults[0]  # the rubric itself would have made a 0 of it
+        return float(self.state["reward"])
+
+    async def ask(self, prompt: Any, state: Any, **_: object) -> Any:
+        """What their rollout calls for a turn of the model."""
+        self.state, self._prompt = state, list(prompt)
+        self._answer = own_loop().create_future()
+        self._asked.set()
+        return await self._answer
+
+    def _go_on(self) -> list[Said] | None:
+        """Until the model is asked again, with all messages so far; None at the end.
+
+        Raises:
+            whatever the environment raised.
+        """
+        self._asked.clear()
+        rollout = self._rollout
+        assert rollout is not None
+
+        async def until_asked() -> None:
+            waiting = asyncio.ensure_future(self._asked.wait())
+            await asyncio.wait({waiting, rollout}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+
+        own_loop().run_until_complete(until_asked())
+        if not rollout.done():
+            return [_said(message) for message in self._prompt]
+        self.state = rollout.result()
+        return None
+
+    def _why(self) -> str:
+        error = self.state.get("error")
+        return f"{error!r:.200}" if error is not None else str(self.state.get("stop_condition"))
+
+
+def loaded(spec: str, options: Mapping[str, Any]) -> tuple[Any, list[Exception]]:
+    """The environment of an id, or of `MODULE:FUNCTION` that loads one, and where its rubric's exceptions are collected.
+
+    Raises:
+        BadFunction: it cannot be loaded, or plays in a way that is not taken.
+    """
+    load = find(spec) if ":" in spec else functools.partial(_loader(spec), spec)
+    env = load(**options)
+    if not all(hasattr(env, name) for name in ("rollout", "rubric", "is_completed")):
+        raise BadFunction(
+            f"`{spec}` gave a {type(env).__name__}: an environment of `verifiers` 0.1 is wanted"
+        )
+    if getattr(env, "tool_defs", None):
+        raise BadFunction(
+            f"`{spec}` has tools, which are not passed on: name its functions under `environment.tools`"
+        )
+    if env.rubric.has_group_rewards:
+        raise BadFunction(f"`{spec}` scores whole groups, and an episode is scored by itself here")
+    faults: list[Exception] = []
+    _guard(env.rubric, faults)
+    return env, faults
+
+
+def _loader(spec: str) -> Callable[..., Any]:
+    try:
+        # a folder of that name, such as one of this repository, is a package without anything in it
+        return import_module("verifiers").load_environment  # type: ignore[no-any-return]
+    except (ModuleNotFoundError, AttributeError) as err:
+        raise BadFunction(f"`{spec}` needs the package `verifiers`, which is not installed") from err
+
+
+def _guard(rubric: Any, faults: list[Exception]) -> None:
+    """Collect what reward functions raise: the rubric logs it and counts 0."""
+    for inner in getattr(rubric, "rubrics", ()):
+        _guard(inner, faults)
+    if "funcs" in vars(rubric):
+        rubric.funcs = [_guarded(function, faults) for function in rubric.funcs]
+
+
+def _guarded(function: Callable[..., Any], faults: list[Exception]) -> Callable[..., Any]:
+    async def call(*args: Any, **given: Any) -> Any:
+        try:
+            found = function(*args, **given)
+            return float(await found if inspect.isawaitable(found) else found)
+        except Exception as err:
+            faults.append(err)
+            raise
+
+    functools.update_wrapper(call, function)
+    call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined] # arguments are chosen by it
+    return call
+
+
+def _prompt_of(row: Mapping[str, Any]) -> list[Said]:
+    """The row's messages: its column `prompt`, as their data sets have it, else its `question`."""
+    prompt = row.get("prompt", row.get("question", ""))
+    if isinstance(prompt, Sequence) and not isinstance(prompt, str) and prompt:
+        return [_said(message) for message in prompt]
+    return [("user", str(prompt))]
+
+
+def _said(message: Any) -> Said:
+    held = message if isinstance(message, Mapping) else {"role": message.role, "content": message.content}
+    content = held["content"]
+    if not isinstance(content, str):
+        raise BadReturn(
+            f"a message of `{held['role']}` has a {type(content).__name__} as content: only text is taken"
+        )
+    return str(held["role"]), content
+
+
+def _client_of(world: VerifiersWorld) -> Any:
+    """One of their clients, whose answers are our model's turns."""
+    base = import_module("verifiers.clients").Client
+    methods: dict[str, Any] = dict.fromkeys(base.__abstractmethods__)
+    methods |= {"__init__": lambda self: None, "get_response": lambda self, **asked: world.ask(**asked)}
+    return type("Turns", (base,), methods)()
+
+
+def _response(text: str) -> Any:
+    types = import_module("verifiers.types")
+    message = types.ResponseMessage(
+        role="assistant", content=text, finish_reason="stop", is_truncated=False, tool_calls=None
+    )
+    return types.Response(id="turn", created=0, model="policy", usage=None, message=message)
