@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import frames, wire
 from ..wire import Value
+from .derived import made_class
 from .describe import Describer
 from .kept import CONTAINERS, Kept, encode_kept, is_held
-from .lent import made_class
 from .operations import OPERATIONS
 from .receiving import received
 from .world import Console, applied
