@@ -116,6 +116,12 @@ def test_auto_turns_history_on_where_dead_rows_stay_dead_and_off_again() -> None
     assert made.metrics()["rows/by_history"] == 0
 
 
+@pytest.mark.parametrize("name", ["auto", "greso"])
+def test_the_first_pass_is_uniform(name: str) -> None:
+    rates = [0.0, 0.5, 1.0] * 40
+    assert history(name, rates, steps=15)[1] == history("uniform", rates, steps=15)[1]
+
+
 def test_auto_judges_persistence_only_on_enough_visits() -> None:
     made, _ = history("auto", [0.0] * 40, steps=5, prompts=8)
     assert made.ledger.persistence is None
