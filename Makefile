@@ -54,6 +54,9 @@ test-nodes: setup  ## two machines as network namespaces: death, signals, a pull
 test-newcomer: setup  ## the commands of the README and of docs/your-own-task.md in a fresh clone and environment, with their seconds
 	$(BIN)/python tests/docs/newcomer.py build/newcomer --index '$(PIP_INDEX)'
 
+frames: setup  ## what real terminals show of a run, as text and pictures: RUN=runs/NAME, into build/frames; needs tmux
+	$(BIN)/python -m tests.display.terminal.photograph $(RUN) build/frames
+
 test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
 	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \
 	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }

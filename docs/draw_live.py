@@ -1,6 +1,6 @@
 """The README's picture of the live display, drawn from a recorded run: `python docs/draw_live.py RUN [STEP] > docs/live.svg`.
 
-The frame is the one a terminal of 100 x 30 showed after that step; nothing in it is made up.
+The frame is the one a terminal of 120 x 40 showed after that step; nothing in it is made up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grpo_cli.display.watch.run import info_of, seconds_of
 from grpo_cli.run.find import find_run
 from grpo_cli.run.follow import is_evaluation, is_step
 
-WIDTH, HEIGHT = 100, 30
+WIDTH, HEIGHT = 120, 40
 
 
 def main() -> None:
@@ -29,7 +29,15 @@ def main() -> None:
     last = int(sys.argv[2]) if len(sys.argv) > 2 else max(folder.steps())
     began = seconds_of(folder.manifest().get("started")) or 0.0
     state = RunState(began)
-    state.start(replace(info_of(folder), command="train"))
+    known = info_of(folder)
+    state.start(
+        replace(
+            known,
+            command="train",
+            recipe=known.recipe.rsplit("/", 1)[-1],
+            device=known.device.replace("1 threads", "1 thread"),
+        )
+    )
     at = began
     for metrics in lines:
         if is_evaluation(metrics) and metrics["step"] < last:
@@ -46,6 +54,7 @@ def main() -> None:
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
+    state.allow_keys()
     console.print(frame(state.snapshot(at), WIDTH, HEIGHT))
     svg = console.export_svg(title="grpo train", theme=MONOKAI, unique_id="grpo")
     # rich names a font on the net; the reader's own fixed-width font does as well

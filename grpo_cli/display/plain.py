@@ -127,56 +127,69 @@ def start_line(info: RunInfo) -> str:
 
 
 def step_line(metrics: Metrics, info: RunInfo) -> str:
-    """The numbers of a step, in the order of the live frame; scores are of all that was drawn."""
+    """The numbers of a step, in the order of the live frame and as many as `LONGEST` holds; scores are of all that was drawn."""
     metrics = as_drawn(metrics)
     get = metrics.get
-    parts = [f"step {get('step')}/{info.steps or number(None)}", f"reward {score(get('reward/total/mean'))}"]
-    parts += [
-        f"{visible(source.name)} {score(get(f'reward/{source.name}/mean'))}"
-        for source in shown_sources(info, metrics, 4)
+    kinds = [f"{word} {number(get(f'group/{key}'))}" for word, key in KINDS]
+    parts = [
+        (0, f"step {get('step')}/{info.steps or number(None)}"),
+        (0, f"reward {score(get('reward/total/mean'))}"),
+        *(
+            (2, f"{visible(source.name)} {score(get(f'reward/{source.name}/mean'))}")
+            for source in shown_sources(info, metrics, 4)
+        ),
+        (0, f"groups {' '.join(kinds)}"),
     ]
-    kinds = [get(f"group/{kind}") for kind in ("all_wrong", "mixed", "all_right")]
-    parts.append("groups " + "/".join(number(k) for k in kinds))
-    best = max(
-        (int(key[5:]) for key in metrics if key.startswith("pass@") and key[5:].isdigit()), default=None
-    )
-    if best is not None:
-        parts.append(f"pass@{best} {two(get(f'pass@{best}'))}")
-    parts += [f"len {number(get('length/mean'))}", f"trunc {percent(get('truncated'))}"]
-    parts += [
-        f"{word} {form(get(key))}"
-        for word, key, form in (
-            ("turns", "turns/mean", number),
-            ("invalid", "env/invalid", percent),
-            ("anchors", "credit/anchor_share", percent),
-            ("milestone 1", "credit/milestone_1/reached", percent),
-            ("milestone 2", "credit/milestone_2/reached", percent),
-            ("think", "think", percent),
-            ("kept", "reuse/tokens", percent),
-            ("ent", "entropy", two),
-            ("kl", "kl", number),
-            ("explains", "critic/explained_variance", two),
-            ("value loss", "critic/loss", number),
-            ("clip", "clip/total", percent),
-            ("grad", "grad_norm", two),
-            ("loss", "loss", number),
-        )
-        if key in metrics
-    ]
+    ks = [int(key[5:]) for key in metrics if key.startswith("pass@") and key[5:].isdigit()]
+    if ks:
+        parts.append((4, f"pass@{max(ks)} {two(get(f'pass@{max(ks)}'))}"))
+    parts += [(0, f"len {number(get('length/mean'))}"), (0, f"trunc {percent(get('truncated'))}")]
+    parts += [(rank, f"{word} {form(get(key))}") for rank, word, key, form in STEP_PARTS if key in metrics]
     primary = next((source.name for source in info.sources if source.primary), "")
     if why := reasons(metrics, primary):
-        parts.append(f"why {why}")
+        parts.append((3, f"why {why}"))
     if get("error"):
-        parts.append(f"verifier errors {percent(get('error'))}")
+        parts.append((0, f"verifier errors {percent(get('error'))}"))
     if get("tokens_per_s") is not None:
-        parts.append(f"{number(get('tokens_per_s'))} tok/s")
-    if get("mfu") is not None:
-        parts.append(f"mfu {percent(get('mfu'))}")
-    parts.append(timing(metrics))
+        parts.append((4, f"{number(get('tokens_per_s'))} tok/s"))
+    total, _, phases = timing(metrics).partition(" = ")
+    parts += [(0, total), (5, f"= {phases}")] if phases else [(0, total)]
     if get("eta_s") is not None:
-        parts.append(f"eta {duration(get('eta_s'), '')}")
-    return "  ".join(parts)
+        parts.append((0, f"eta {duration(get('eta_s'), '')}"))
+    return _fitting(parts, LONGEST)
 
+
+def _fitting(parts: list[tuple[int, str]], most: int) -> str:
+    """Parts in their order; those of the highest rank are left out first, the later ones before the earlier."""
+    while sum(len(text) + 2 for _, text in parts) - 2 > most and (last := max(rank for rank, _ in parts)):
+        at = max(i for i, (rank, _) in enumerate(parts) if rank == last)
+        parts = [*parts[:at], *parts[at + 1 :]]
+    return "  ".join(text for _, text in parts)
+
+
+KINDS = (("wrong", "all_wrong"), ("mixed", "mixed"), ("right", "all_right"))
+
+LONGEST = 150
+"""Characters of a step's line after its time, where what must be said takes no more."""
+
+STEP_PARTS = (
+    (3, "turns", "turns/mean", number),
+    (3, "invalid", "env/invalid", percent),
+    (3, "anchors", "credit/anchor_share", percent),
+    (3, "milestone 1", "credit/milestone_1/reached", percent),
+    (3, "milestone 2", "credit/milestone_2/reached", percent),
+    (3, "think", "think", percent),
+    (6, "kept", "reuse/tokens", percent),
+    (1, "ent", "entropy", two),
+    (1, "kl", "kl", number),
+    (3, "explains", "critic/explained_variance", two),
+    (6, "value loss", "critic/loss", number),
+    (6, "clip", "clip/total", percent),
+    (6, "grad", "grad_norm", two),
+    (6, "loss", "loss", number),
+    (6, "mfu", "mfu", percent),
+)
+"""Rank, word, metric and form; all of them are in `metrics.jsonl`, whatever the line has room for."""
 
 TIMED = (
     ("gen", "time/generate"),

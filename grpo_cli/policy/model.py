@@ -41,7 +41,8 @@ def device_name(device: torch.device, processes: int = 1) -> str:
     if device.type == "cuda":
         return f"{processes}x {torch.cuda.get_device_name(device)}"
     ranks = f"{processes} processes of " if processes > 1 else ""
-    return f"cpu, {ranks}{torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"cpu, {ranks}{threads} thread{'s' if threads > 1 else ''}"
 
 
 Accept = Callable[["Tokenizer"], None]

@@ -47,9 +47,34 @@ def test_one_line_a_step() -> None:
     display.step(STEP)
     assert out.getvalue() == (
         "2026-11-27T14:22:41Z INFO  start  run 1127-gsm8k-k3f9  recipe recipes/gsm8k.yaml  sha 9f2c1e  model Qwen2.5-0.5B  500 steps of 16x8\n"
-        "2026-11-27T14:22:41Z INFO  step 142/500  reward 0.612  math 0.547  format 0.648  groups 3/9/4  pass@8 0.81  len 212  trunc 1.6%"
-        "  ent 0.34  kl 0.0041  clip 0.8%  grad 0.42  1.4k tok/s  30.4s = gen 19.1 + verify 2.2 + update 9.1  eta 3h01m\n"
+        "2026-11-27T14:22:41Z INFO  step 142/500  reward 0.612  math 0.547  format 0.648  groups wrong 3 mixed 9 right 4  len 212"
+        "  trunc 1.6%  ent 0.34  kl 0.0041  30.4s  eta 3h01m\n"
     )
+
+
+def test_a_step_line_is_short_whatever_was_measured() -> None:
+    everything = {
+        **STEP,
+        "turns/mean": 3.2,
+        "env/invalid": 0.1,
+        "think": 0.6,
+        "reuse/tokens": 0.5,
+        "loss": 0.013,
+        "mfu": 0.4,
+        "error": 0.25,
+    }
+    everything |= {f"verify/math/reason/reason_number_{i}": 0.2 for i in range(5)}
+    line = step_line(everything, INFO)
+    assert len(line) <= 150
+    for said in (
+        "step 142/500",
+        "reward 0.612",
+        "wrong 3 mixed 9 right 4",
+        "verifier errors 25%",
+        "30.4s",
+        "eta 3h01m",
+    ):
+        assert said in line
 
 
 def test_not_measured_is_a_dash_and_never_zero() -> None:
@@ -59,7 +84,7 @@ def test_not_measured_is_a_dash_and_never_zero() -> None:
     display.step({"step": 1, "reward/total/mean": None, "kl": None})
     assert "reward —" in out.getvalue()
     assert "kl —" in out.getvalue()
-    assert "groups —/—/—" in out.getvalue()
+    assert "groups wrong — mixed — right —" in out.getvalue()
 
 
 def test_a_slow_step_speaks_every_thirty_seconds_at_most() -> None:

@@ -30,8 +30,8 @@ KINDS = (
 )
 
 
-def shares(counts: Sequence[float], width: int) -> list[int]:
-    """Cells of a bar of `width` for each count, by largest remainder; what there is gets one where there is room."""
+def shares(counts: Sequence[float], width: int, least: int = 0) -> list[int]:
+    """Cells of a bar of `width` for each count, by largest remainder; what there is gets `least` of 1 where there is room."""
     total = sum(counts)
     if total <= 0 or width <= 0:
         return [0 for _ in counts]
@@ -42,7 +42,7 @@ def shares(counts: Sequence[float], width: int) -> list[int]:
         cells[i] += 1
     for i, count in enumerate(counts):
         largest = max(range(len(cells)), key=cells.__getitem__)
-        if count > 0 and cells[i] == 0 and cells[largest] > 1:
+        if least and count > 0 and cells[i] == 0 and cells[largest] > 1:
             cells[i], cells[largest] = 1, cells[largest] - 1
     return cells
 
@@ -59,7 +59,7 @@ def counts_text(state: FrameState) -> list[Piece]:
 
 def bar(state: FrameState, column: int, width: int) -> list[Piece]:
     """One stacked bar over all groups of the last step; nothing before one."""
-    cells = shares([state.last.get(kind.key) or 0 for kind in KINDS], width)
+    cells = shares([state.last.get(kind.key) or 0 for kind in KINDS], width, least=1)
     pieces = []
     for kind, room in zip(KINDS, cells, strict=True):
         if room:

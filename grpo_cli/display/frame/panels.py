@@ -71,15 +71,14 @@ def _held_out(state: FrameState, width: int, now_at: int, start_at: int, curve_a
     key = "eval/pass@1" if last.get("eval/pass@1") is not None else "eval/greedy"
     columns = len(spark_of(TOTAL, state.curve(TOTAL), width - curve_at, state.info.steps))
     points = points_of(state.evaluations, key, *state.steps_shown, columns)
-    curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else "·" for at in range(columns))
-    # `held-out` and its metric say n in the wide frame; here the points have the room
+    curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else "─" for at in range(columns))
     value = f"{score(last.get(key))} {half(last.get(f'{key}/half'))}"
     return line(
         width,
         Piece(3, "held-out " + key[5:]),
         Piece(now_at, value, "bold"),
         Piece(start_at, score(first.get(key))),
-        Piece(curve_at, curve, "bold"),
+        Piece(curve_at, curve),
     )
 
 
@@ -116,9 +115,14 @@ def evaluated_text(state: FrameState) -> str:
 
 def kl_text(state: FrameState) -> str:
     """The last KL to the start that was measured, with its step where that is not the last one."""
+    where = kl_where(state)
+    return f"{number(state.known.get('kl'))} {where}".rstrip()
+
+
+def kl_where(state: FrameState) -> str:
+    """`@140`: the step of the last KL, where that is not the last step."""
     at = state.known_at.get("kl")
-    where = f" @{at}" if at is not None and at != state.last.get("step") else ""
-    return f"{number(state.known.get('kl'))}{where}"
+    return f"@{at}" if at is not None and at != state.last.get("step") else ""
 
 
 def thinks_text(last: Metrics) -> str:

@@ -15,7 +15,7 @@ from grpo_cli.display.frame.panels import (
     credit,
     critic,
     evaluated_text,
-    kl_text,
+    kl_where,
     memory_text,
     pass_texts,
     reward_block,
@@ -133,7 +133,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     left += [(text, "") for text in critic(last)]
     right = [
         ("entropy", two(last.get("entropy")), "entropy", f"start {two(first.get('entropy'))}"),
-        ("kl", kl_text(state), "kl", "to the start"),
+        ("kl", number(state.known.get("kl")), "kl", kl_where(state)),
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
         ("grad norm", two(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
     ]

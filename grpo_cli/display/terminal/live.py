@@ -30,6 +30,8 @@ from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
 
 FRAME_S = 0.4
+SHARE = 0.01
+"""Of a core at most, whatever a frame of this size costs to draw."""
 STILL_S = 1.0
 """With nothing new, a frame a second keeps the clocks going."""
 
@@ -160,8 +162,8 @@ class LiveDisplay:
             self._thread.start()
 
     def _run(self) -> None:
-        seen, painted_at, size = -1, 0.0, (0, 0)
-        while not self._stop.wait(FRAME_S):
+        seen, painted_at, size, cost = -1, 0.0, (0, 0), 0.0
+        while not self._stop.wait(max(FRAME_S, cost / SHARE)):
             version, size_now, clock = (
                 self._state.version,
                 screen_size(self._quiet.terminal),
@@ -169,7 +171,9 @@ class LiveDisplay:
             )
             if version != seen or size_now != size or clock - painted_at >= STILL_S:
                 seen, painted_at, size = version, clock, size_now
+                before = time.thread_time()
                 self._paint()
+                cost = time.thread_time() - before
 
     def _paint(self) -> None:
         if self._painter is None:

@@ -89,7 +89,8 @@ def test_shares_fill_the_bar_and_show_what_there_is() -> None:
     for _ in range(300):
         counts = [rng.choice([0, 0, 1, 3, 50]) for _ in range(3)]
         width = rng.randint(3, 60)
-        cells = shares(counts, width)
+        cells = shares(counts, width, least=1)
         assert sum(cells) == (width if sum(counts) else 0)
         assert all((count > 0) == (cell > 0) for count, cell in zip(counts, cells, strict=True))
     assert shares([1, 2, 1], 8) == [2, 4, 2]
+    assert shares([1, 31, 0], 5) == [0, 5, 0]

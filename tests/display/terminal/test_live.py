@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -14,6 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from grpo_cli.display.terminal import live
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -170,3 +173,23 @@ def test_the_locale_says_whether_glyphs_are_plain(
 ) -> None:
     out, _, _ = through_pty(tmp_path / "log", "pass", **locale)
     assert ("- reward ---" in out, "─ reward" in out) == (is_plain, not is_plain)
+
+
+def test_frames_that_cost_much_come_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+
+    def costly(*args: object, **options: object) -> list[object]:
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+        drawn.append(time.monotonic())
+        return []
+
+    monkeypatch.setattr(live, "frame_lines", costly)
+    monkeypatch.setattr(live, "FRAME_S", 0.05)
+    display = live.LiveDisplay(io.StringIO(), keys=False)
+    for step in range(30):
+        display.phase("generate", step, 30)
+        time.sleep(0.1)
+    display.close()
+    assert 2 <= len(drawn) <= 4  # a hundredth of three seconds is three frames of 0.01 s
