@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from grpo_cli.display import plain
 from grpo_cli.display.frame import narrow, wide
-from grpo_cli.display.plain import step_line
 from grpo_cli.findings.run_data import collect
 from grpo_cli.jobs.report.pictures import policy, timing
 from tests.builders.display_state import INFO, full_state, step_metrics
@@ -37,9 +37,10 @@ def test_a_critic_has_a_row_in_both_frames(frame: Any, width: int) -> None:
 
 
 def test_a_critic_is_in_the_line_of_a_step() -> None:
-    line = step_line(step_metrics(3) | CRITIC, INFO)
-    assert "explains 0.42  value loss 0.031" in line and "+ critic 0.83 +" in line
-    assert "explains" not in step_line(step_metrics(3), INFO)
+    line = plain.step_line(step_metrics(3) | CRITIC, INFO)
+    assert "explains 0.42  value loss 0.031" in line
+    assert "+ critic 0.83 +" in plain.timing(step_metrics(3) | CRITIC)
+    assert "explains" not in plain.step_line(step_metrics(3), INFO)
 
 
 def test_a_critic_is_in_the_report(tmp_path: Path) -> None:

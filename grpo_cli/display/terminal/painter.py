@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import io
 import os
 import threading
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich.console import Console
+from rich.color import ColorSystem
+from rich.style import Style
 from rich.text import Text
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -35,11 +35,7 @@ class Painter:
         self._size = (0, 0)
         self._open = self._away = False
         self._pid = os.getpid()
-        self._buffer = io.StringIO()
-        self._console = Console(
-            file=self._buffer, force_terminal=True, color_system="standard" if color else None, no_color=not color,
-            force_interactive=False, highlight=False, markup=False, emoji=False, legacy_windows=False, width=1000,
-        )  # fmt: skip
+        self._color = color
 
     def open(self) -> None:
         """Turn to the other screen and hide the cursor; both come back at exit even if `close` is never reached."""
@@ -92,11 +88,20 @@ class Painter:
             self._below = ""
 
     def render(self, line: Text) -> str:
-        """One line as the terminal takes it."""
-        self._buffer.seek(0)
-        self._buffer.truncate()
-        self._console.print(line, end="", soft_wrap=True)
-        return self._buffer.getvalue()
+        """One line as the terminal takes it. The pieces of a frame's line do not overlap, so rich's console, which cuts and
+        measures anew, is not asked: it takes as long as all the drawing."""
+        plain, at, parts = line.plain, 0, []
+        base = str(line.style)
+        for span in line.spans:
+            parts.append(self._styled(plain[at : span.start], base))
+            parts.append(self._styled(plain[span.start : span.end], f"{base} {span.style}"))
+            at = span.end
+        return "".join([*parts, self._styled(plain[at:], base)])
+
+    def _styled(self, text: str, style: str) -> str:
+        if not text or not self._color:
+            return text
+        return Style.parse(style.strip()).render(text, color_system=ColorSystem.STANDARD)
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # the terminal went away: the run goes on
