@@ -127,7 +127,7 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
     found = []
     for name in parts:
         known = measured(history, f"reward/{name}/mean")
-        if len(known) < limits.window or max(known) - min(known) > 1e-12 or _are_mixed(history, name):
+        if len(known) < limits.window or max(known) - min(known) > 1e-12 or _is_spread(history, name):
             continue
         text = f"`{name}` gave every sample of all {len(known)} steps {known[0]:g}: it teaches nothing"
         hint = f"read the reasons of `verify.{name}` in the samples: can it give anything else?"
@@ -135,8 +135,13 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
     return found
 
 
-def _are_mixed(history: History, name: str) -> bool:
-    """Whether some step had right answers beside others: equal means of such steps are chance, not one constant."""
+def _is_spread(history: History, name: str) -> bool:
+    """Whether the scores of some step differed: equal means of such steps are no constant.
+
+    Runs from before `reward/NAME/std` say it only where right answers stood beside others.
+    """
+    if spread := measured(history, f"reward/{name}/std"):
+        return max(spread) > 1e-9
     counts = ((m.get(f"verify/{name}/right"), m.get(f"verify/{name}/calls")) for m in history)
     return any(right and calls and right < calls for right, calls in counts)
 

@@ -202,6 +202,27 @@ def open_workplace(
                 place.engine.release()
 
 
+@contextmanager
+def open_start(
+    recipe: Recipe, base: Path | None, display: Display, *, splits: Sequence[Which] | None = None
+) -> Iterator[Workplace]:
+    """The workplace whose policy is the one that training would start from, warmed up where the recipe says so.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `grpo train` would.
+    """
+    from grpo_cli.policy.model import load_model
+
+    def load(device: torch.device, accept: Accept) -> Policy:
+        # one that is warmed up is loaded as for training, so that the cached weights fit and are the same
+        trains = bool(recipe.warmup)
+        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains, accept=accept)
+
+    with open_workplace(recipe, base, display, splits=splits, load=load) as place:
+        place.warm_up()
+        yield place
+
+
 def splits_of(recipe: Recipe) -> list[Which]:
     """The rows that a recipe names."""
     return ["train", "eval"] if recipe.data.eval else ["train"]

@@ -87,8 +87,9 @@ def group_stats(
 def reward_stats(samples: Sequence[SampleRecord]) -> Stats:
     """Rewards over the samples that have one; each verifier's score over the samples it gave one.
 
-    `reward/std` is over the batch (n - 1); `reward/std_in_group` the mean over groups with two rewards or more of the
-    standard deviation inside the group (n - 1). The first can be large while every group is flat.
+    `reward/std` and, of one verifier's scores, `reward/NAME/std` are over the batch (n - 1); `reward/std_in_group` is the mean
+    over groups with two rewards or more of the standard deviation inside the group (n - 1). The first can be large while
+    every group is flat.
     """
     rewards = [s.reward for s in samples if s.reward is not None]
     inside = [
@@ -105,7 +106,7 @@ def reward_stats(samples: Sequence[SampleRecord]) -> Stats:
     }
     for name in _verifier_names(samples):
         scores = [v.score for s in samples if (v := s.verdicts.get(name)) is not None and v.score is not None]
-        out[f"reward/{name}/mean"] = mean(scores)
+        out[f"reward/{name}/mean"], out[f"reward/{name}/std"] = mean(scores), std(scores)
     return out
 
 

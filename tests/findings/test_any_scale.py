@@ -57,6 +57,14 @@ def test_steps_of_equal_means_that_hold_right_and_wrong_answers_are_no_constant(
     assert [f.code for f in found] == ["W45"]
 
 
+def test_equal_means_of_scores_that_differ_are_no_constant() -> None:
+    recipe = {"verify.rank.weight": 1.0}
+    ranked = {"reward/rank/mean": 0.5, "verify/rank/right": 0, "verify/rank/calls": 8}
+    assert not alarms_over_run(steps(12, **ranked, **{"reward/rank/std": 0.3}), [], recipe)
+    found = alarms_over_run(steps(12, **ranked, **{"reward/rank/std": 0.0}), [], recipe)
+    assert [f.code for f in found] == ["W45"]
+
+
 def test_a_constant_part_is_said_once_while_the_run_goes_on() -> None:
     constant, said = ConstantParts(["form", "math"]), []
     for metrics in steps(30, **{"reward/form/mean": 0.0, "reward/math/mean": [i / 30 for i in range(30)]}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -138,6 +139,7 @@ def test_each_verifier_has_its_own_outcomes_reasons_and_latency() -> None:
     assert stats["verify/math/reason/no_box"] == 0.25
     assert stats["verify/math/p95_s"] == pytest.approx(0.27)
     assert stats["reward/math/mean"] == pytest.approx(1 / 3)
+    assert stats["reward/math/std"] == pytest.approx(math.sqrt(1 / 3))
 
 
 def test_rare_reasons_are_summed() -> None:

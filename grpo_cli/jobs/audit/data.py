@@ -12,14 +12,10 @@ from grpo_cli.data.suspects import RowSignals
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.audit.rows import MOST_VOTES, DataAudit, Votes
-from grpo_cli.jobs.workplace import Workplace, open_rows, open_workplace
+from grpo_cli.jobs.workplace import Workplace, open_rows, open_start
 from grpo_cli.recipe.sections.recipe import Recipe
 
 if TYPE_CHECKING:
-    import torch
-
-    from grpo_cli.policy.model import Accept
-    from grpo_cli.policy.policy import Policy
     from grpo_cli.reward.group import Group
     from grpo_cli.rollout.collect import Collect
 
@@ -60,14 +56,7 @@ def audit_data(
             "the model is not asked about rows of an environment: its turns have no one answer",
             hint="`--rows 0` looks at the data alone",
         )
-    from grpo_cli.policy.model import load_model
-
-    def load(device: torch.device, accept: Accept) -> Policy:
-        trains = bool(recipe.warmup)
-        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains, accept=accept)
-
-    with open_workplace(recipe, base, display, splits=["train"], load=load) as workplace:
-        workplace.warm_up()
+    with open_start(recipe, base, display, splits=["train"]) as workplace:
         rows = workplace.train.rows
         found = DataAudit(rows, RowSignals.of(rows), draws)
         chosen = choose(found, asked, recipe.train.seed if seed is None else seed)

@@ -80,24 +80,11 @@ def pairs_of_recipe(of: KnownRecipe, display: Display, settings: PairSettings) -
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would, and no pair among the samples.
     """
-    from grpo_cli.jobs.workplace import open_workplace
+    from grpo_cli.jobs.workplace import open_start
     from grpo_cli.measure.probe import ProbeSize, sample_probe
-    from grpo_cli.policy.model import load_model
 
     recipe = of.recipe
-    with open_workplace(
-        recipe,
-        of.base,
-        display,
-        load=lambda device, accept: load_model(
-            recipe.model,
-            device=device,
-            seed=recipe.train.seed,
-            training=bool(recipe.warmup),
-            accept=accept,
-        ),
-    ) as place:
-        place.warm_up()
+    with open_start(recipe, of.base, display) as place:
         found = sample_probe(
             recipe,
             place.train,

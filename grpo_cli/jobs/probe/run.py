@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grpo_cli.display.protocol import Display
-from grpo_cli.jobs.workplace import open_workplace
+from grpo_cli.jobs.workplace import open_start
 from grpo_cli.measure.probe import Probed, ProbeSize, sample_probe
-from grpo_cli.policy.model import device_name, load_model
-from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.sections.recipe import Recipe
-
-if TYPE_CHECKING:
-    import torch
-
-    from grpo_cli.policy.model import Accept
 
 
 def probe_recipe(
@@ -26,14 +19,7 @@ def probe_recipe(
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
     """
-
-    def load(device: torch.device, accept: Accept) -> Policy:
-        # one that is warmed up is loaded as for training, so that the cached weights fit and are the same
-        trains = bool(recipe.warmup)
-        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains, accept=accept)
-
-    with open_workplace(recipe, base, display, splits=["train"], load=load) as place:
-        place.warm_up()
+    with open_start(recipe, base, display, splits=["train"]) as place:
         return sample_probe(
             recipe,
             place.train,
