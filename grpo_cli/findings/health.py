@@ -26,7 +26,10 @@ from grpo_cli.statistics.step import mean, percentile
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
     """What is wrong after the last of these steps."""
-    limits, history = limits or Limits(), [as_drawn(metrics) for metrics in history]
+    return _of_drawn([as_drawn(metrics) for metrics in history], limits or Limits())
+
+
+def _of_drawn(history: History, limits: Limits) -> list[Finding]:
     return [said for rule in RULES if (said := rule(history, limits)) is not None]
 
 
@@ -46,7 +49,7 @@ class Health:
         if len(self._history) > kept:
             # the start stays: entropy and lengths are compared with it
             del self._history[self.limits.window]
-        new = [f for f in findings(self._history, self.limits) if self._is_due(f)]
+        new = [f for f in _of_drawn(self._history, self.limits) if self._is_due(f)]
         for finding in new:
             self._said[finding.code] = finding.step
         return new

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from chromium import Chromium
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.report import write_report
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.records import SampleRecord
 from tests.builders.report_runs import make_run
 
 pytestmark = pytest.mark.browser
@@ -130,6 +133,107 @@ def test_prompts_can_be_clicked_through(browser: Chromium, page: Path) -> None:
     assert browser.run("document.querySelectorAll('.browser .moment').length") == 5
     browser.click(".surprises summary")
     assert browser.run("document.querySelector('.surprises details').open")
+
+
+def counted(browser: Chromium) -> str:
+    text: str = browser.run("document.querySelector('.reader .count').textContent")
+    return text
+
+
+def choose(browser: Chromium, control: str, value: str) -> None:
+    browser.run(
+        f"(() => {{ const c = document.querySelector('.reader .by-{control}'); c.value = {json.dumps(value)};"
+        " c.dispatchEvent(new Event('input')); })()"
+    )
+
+
+def test_the_reader_filters_all_samples_of_the_run(browser: Chromium, page: Path, run: RunFolder) -> None:
+    browser.open(page)
+    stored = [record for step in run.steps() for record in run.samples(step)]
+    held = [record for step in run.steps("eval") for record in run.samples(step, "eval")]
+    assert counted(browser).startswith(f"{len(stored) + len(held)} of {len(stored) + len(held)} samples")
+    choose(browser, "split", "training")
+    assert counted(browser).startswith(f"{len(stored)} of ")
+    choose(browser, "outcome", "no_answer")
+    no_answer = [record for record in stored if record.outcome == "no_answer"]
+    assert counted(browser).startswith(f"{len(no_answer)} of ")
+    choose(browser, "step", "7")
+    assert counted(browser).startswith(f"{sum(r.step == 7 for r in no_answer)} of ")
+    choose(browser, "step", "")
+    choose(browser, "outcome", "")
+    choose(browser, "reason", "too_long")
+    too_long = [r for r in stored if any(v.reason == "too_long" for v in r.verdicts.values())]
+    assert counted(browser).startswith(f"{len(too_long)} of ")
+    choose(browser, "row", "row3-1")
+    assert counted(browser).startswith(f"{sum('row3-1' in r.row for r in too_long)} of ")
+    choose(browser, "row", "")
+    choose(browser, "reason", "")
+    choose(browser, "search", "日本語")
+    wanted = [r for r in stored if "日本語" in r.prompt[-6000:] + "\n" + r.completion[-6000:]]
+    assert counted(browser).startswith(f"{len(wanted)} of ")
+    assert browser.run("document.querySelector('.reader mark').textContent") == "日本語"
+    browser.run("document.querySelector('.reader .by-whole').click()")
+    assert counted(browser).startswith(f"{len(wanted)} of ")
+    assert browser.run("window.hacked") is None
+    assert browser.errors == []
+
+
+def test_a_group_shows_its_samples_by_advantage(browser: Chromium, page: Path) -> None:
+    browser.open(page)
+    choose(browser, "split", "training")
+    facts = browser.run(
+        "[...document.querySelectorAll('.reader .group[open] .sample > .facts:first-child')].map((f) => f.textContent)"
+    )
+    assert len(facts) == 4
+    found = [re.search(r"advantage (-?[\d.]+)", fact) for fact in facts]
+    values = [float(match[1]) for match in found if match]
+    assert values == sorted(values, reverse=True) and len(values) == 4
+
+
+def test_an_episode_is_shown_turn_by_turn(browser: Chromium, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "episodes", steps=1, hostile=False)
+    turns = [
+        {"text": "<act>left</act>", "observation": "a wall", "tokens": 5, "reward": 0.0, "valid": False},
+        {"text": "<act>up</act>", "observation": "<b>the door</b>", "tokens": 6, "reward": 1.0, "milestone": "door", "advantage": 0.7},
+    ]  # fmt: skip
+    folder.write_samples(
+        2, [SampleRecord(2, "room", 0, "go", "<act>left</act>", reward=1.0, tokens=11, turns=turns)]
+    )
+    page = write_report(arms_of([collect(folder)]), tmp_path / "episodes.html")
+    browser.open(page)
+    choose(browser, "row", "room")
+    shown = browser.run("[...document.querySelectorAll('.reader .turns li')].map((turn) => turn.innerText)")
+    assert len(shown) == 2
+    assert "not valid" in shown[0] and "a wall" in shown[0]
+    assert "milestone door" in shown[1] and "advantage 0.700" in shown[1] and "<b>the door</b>" in shown[1]
+
+
+def test_the_whole_folder_can_be_opened_where_the_page_holds_a_part(
+    browser: Chromium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run(tmp_path, "long", hostile=False)
+    monkeypatch.setattr("grpo_cli.jobs.report.page.MOST_PACKED", 4000)
+    browser.open(write_report(arms_of([collect(folder)]), tmp_path / "long.html"))
+    assert "sample files are on this page" in counted(browser)
+    document = browser.send("DOM.getDocument")["root"]["nodeId"]
+    node = browser.send("DOM.querySelector", nodeId=document, selector=".reader .by-folder")["nodeId"]
+    browser.send("DOM.setFileInputFiles", nodeId=node, files=[str(folder.path)])
+    browser.wait("document.querySelector('.reader .count').textContent.includes('all of this folder')")
+    assert counted(browser).startswith(f"{20 * 16 + 5 * 32} of ")
+    assert browser.errors == []
+
+
+def test_dense_curves_are_smoothed_until_told_not_to(browser: Chromium, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "dense", steps=130, hostile=False)
+    browser.open(write_report(arms_of([collect(folder)]), tmp_path / "dense.html"))
+    draw_all(browser)
+    path = "document.querySelectorAll('[data-figure=reward] path[stroke]')[0].getAttribute('d')"
+    smooth = browser.run(path)
+    browser.run(
+        "(() => { const c = document.getElementById('smooth'); c.value = 'off'; c.dispatchEvent(new Event('change')); })()"
+    )
+    measured = browser.run(path)
+    assert smooth != measured and measured.count("L") == smooth.count("L") == 129
 
 
 def test_the_theme_follows_the_system_and_the_button(browser: Chromium, page: Path) -> None:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from grpo_cli.jobs.report.arms import arms_table
 from grpo_cli.jobs.report.findings import FindingGroup, grouped_findings
 from grpo_cli.jobs.report.outcome import AlarmAct, Setup, acts_of, setup_of, tiles_of, verdict
 from grpo_cli.jobs.report.overlays import held_out, overlay
+from grpo_cli.jobs.report.packing import MOST_PACKED, Pack, pack_samples
 from grpo_cli.jobs.report.pictures import (
     groups,
     histogram,
@@ -40,7 +41,7 @@ from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
 from grpo_cli.text import Json, visible
 
-SCRIPTS = ("plot.js", "report.js")
+SCRIPTS = ("plot.js", "reader.js", "report.js")
 OVERLAYS = (
     ("reward/total/mean", "reward-all", "Reward", "Mean reward of each step.", "reward", False, False),
     (
@@ -78,6 +79,7 @@ class RunPart:
     acts: list[AlarmAct]
     setup: Setup
     reading: Reading
+    pack: Pack
 
 
 def write_report(arms: Sequence[Arm], target: Path) -> Path:
@@ -106,12 +108,13 @@ def build_page(arms: Sequence[Arm]) -> str:
             for key, id, title, says, y, share, log in OVERLAYS
         ]
     shown = [figure for figure in first if figure is not None]
-    parts = [_run_part(run, i, is_single) for i, run in enumerate(runs)]
+    parts = [_run_part(run, i, len(runs)) for i, run in enumerate(runs)]
     figures = [*shown, *(figure for part in parts for _, drawn in part.parts for figure in drawn)]
     axes: dict[tuple[Any, ...], int] = {}
     data: dict[str, Json] = {
         "figures": [_safe(figure.as_json(axes)) for figure in figures],
         "axes": [_safe(list(axis)) for axis in axes],
+        "packs": [asdict(part.pack) for part in parts],
         "readings": [_reading_json(part.reading) for part in parts],
     }
     assets = resources.files("grpo_cli.jobs.report") / "assets"
@@ -130,10 +133,19 @@ def build_page(arms: Sequence[Arm]) -> str:
     )
 
 
-def _run_part(run: RunData, index: int, is_single: bool) -> RunPart:
+def _run_part(run: RunData, index: int, count: int) -> RunPart:
     reading = read_samples(run.folder)
-    figures = run_figures(run, reading, "" if is_single else f"{index}-")
-    return RunPart(run, index, figures, grouped_findings(run), acts_of(run), setup_of(run), reading)
+    figures = run_figures(run, reading, "" if count == 1 else f"{index}-")
+    return RunPart(
+        run,
+        index,
+        figures,
+        grouped_findings(run),
+        acts_of(run),
+        setup_of(run),
+        reading,
+        pack_samples(run.folder, MOST_PACKED // count),
+    )
 
 
 def run_figures(run: RunData, reading: Reading, prefix: str) -> list[tuple[str, list[Figure]]]:

@@ -47,6 +47,12 @@ class Figure:
     traces: list[Trace]
     panels: Sequence[Panel] = (Panel(),)
 
+    @property
+    def height(self) -> int:
+        """Pixels that it will take about, so that the page does not jump when it is drawn."""
+        rows = sum((panel.height + 40) / (2 if panel.half else 1) for panel in self.panels)
+        return round(rows + 50)
+
     def as_json(self, axes: dict[tuple[Any, ...], int]) -> dict[str, Any]:
         """What the page hands to its script; `axes` collects every list of x values once, and traces name them by number."""
         traces = [

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_cli.jobs.report.packing import packed_line, spread
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean, percentile
@@ -68,15 +69,6 @@ def read_samples(folder: RunFolder) -> Reading:
     reading.surprises = [entry | {"kind": kind} for kind, ranked in found.items() for _, entry in ranked]
     _held_out(folder, reading)
     return reading
-
-
-def spread(values: Sequence[int], most: int) -> list[int]:
-    """At most this many, evenly spread, the first and the last among them."""
-    if len(values) <= most:
-        return list(values)
-    if most < 2:
-        return list(values[-1:])
-    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
 def surprises_of(group: Sequence[tuple[int, SampleRecord]]) -> list[tuple[str, float, int, SampleRecord]]:
@@ -167,24 +159,8 @@ def _rate(samples: Sequence[tuple[int, SampleRecord]]) -> float | None:
 
 
 def _shown(folder: RunFolder, step: int, split: Split, line: int, sample: SampleRecord) -> dict[str, Any]:
-    cut = len(sample.completion) > MOST_CHARS
-    verdicts = [
-        {
-            "name": name,
-            "outcome": v.outcome.value,
-            "score": v.score,
-            "extracted": v.answer,
-            "reason": v.reason,
-            "detail": v.detail[:300],
-        }
-        for name, v in sample.verdicts.items()
-    ]
-    return {
-        "step": step, "row": sample.row, "prompt": sample.prompt[-MOST_CHARS:], "expected": _expected(sample),
-        "completion": ("…" if cut else "") + sample.completion[-MOST_CHARS:], "outcome": sample.outcome.value if sample.outcome else "no verdict",
-        "reward": sample.reward, "advantage": sample.advantage, "tokens": sample.tokens, "verdicts": verdicts,
-        "place": f"{folder.sample_path(step, split).relative_to(folder.path)}:{line}",
-    }  # fmt: skip
+    path = folder.sample_path(step, split).relative_to(folder.path).as_posix()
+    return packed_line(sample) | {"place": f"{path}:{line}"}
 
 
 def _expected(sample: SampleRecord) -> str:

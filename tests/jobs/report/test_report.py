@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +20,13 @@ from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
 from grpo_cli.jobs.report.findings import grouped_findings
 from grpo_cli.jobs.report.outcome import verdict
+from grpo_cli.jobs.report.packing import pack_samples, packed_line, spread
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
 from grpo_cli.jobs.report.pictures import groups, rewards
-from grpo_cli.jobs.report.reading import probes, read_samples, spread, surprises_of
+from grpo_cli.jobs.report.reading import probes, read_samples, surprises_of
 from grpo_cli.jobs.report.templates import environment
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.records import SampleRecord
 from tests.builders.report_runs import HOSTILE, make_run, sample
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -109,6 +114,34 @@ def test_a_number_that_is_not_finite_is_a_gap(tmp_path: Path) -> None:
 def test_spread_keeps_the_ends() -> None:
     assert spread(list(range(100)), 5) == [0, 25, 50, 74, 99]
     assert spread([1, 2], 5) == [1, 2]
+
+
+def test_a_short_run_is_packed_whole_and_a_long_one_by_whole_steps(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "a")
+    pack = pack_samples(folder)
+    lines = [json.loads(line) for line in gzip.decompress(base64.b64decode(pack.text)).decode().splitlines()]
+    assert (pack.steps, pack.all_steps) == (25, 25)
+    assert len(lines) == pack.samples == 20 * 16 + 5 * 32
+    for line in lines:
+        name, number = line["place"].rsplit(":", 1)
+        stored = RunFolder.open(folder.path).path.joinpath(name).read_text(errors="surrogatepass").split("\n")
+        assert json.loads(stored[int(number) - 1])["row"] == line["row"]
+    small = pack_samples(folder, 9000)
+    assert 0 < small.steps < 25 and len(small.text) <= 9000
+    kept = [json.loads(line) for line in gzip.decompress(base64.b64decode(small.text)).decode().splitlines()]
+    sizes = Counter((line["place"].split(":")[0]) for line in kept)
+    assert all(n == (32 if name.startswith("eval/") else 16) for name, n in sizes.items())
+    assert pack_samples(folder, 10).samples == 0
+
+
+def test_a_row_column_named_like_ours_does_not_take_its_place(tmp_path: Path) -> None:
+    record = SampleRecord(
+        1, "r", 0, "p" * 7000, "c", {"prompt": "the row's own", "answer": {"x": 1}, "note": "long"}
+    )
+    line = packed_line(record)
+    assert line["prompt"] == "…" + "p" * 6000
+    assert line["answer"] == '{"x": 1}'
+    assert "note" not in line
 
 
 def test_surprises_are_the_lone_ones_the_longest_and_the_failures() -> None:

@@ -27,23 +27,6 @@ setTheme(wantsDark.matches ? "dark" : "light");
 wantsDark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
 document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
 
-function number(value) {
-  return value === null || value === undefined ? "—" : Number(value).toPrecision(3);
-}
-
-function sampleBox(sample) {
-  const box = element("div", null, `sample ${sample.outcome}`);
-  const facts = element("div", null, "facts");
-  facts.append(element("b", sample.outcome.replace("_", " "), "outcome"), ` reward ${number(sample.reward)} · ${sample.tokens} tokens`);
-  if (sample.advantage !== null) facts.append(` · advantage ${number(sample.advantage)}`);
-  facts.append(` · ${sample.place}`);
-  box.append(facts, element("pre", sample.completion));
-  const said = sample.verdicts.map((v) => `${v.name}: ${v.outcome}${v.reason ? ` (${v.reason})` : ""}${v.extracted === null ? "" : `, extracted ${v.extracted}`}${v.detail ? `, ${v.detail}` : ""}`);
-  if (sample.expected) said.push(`expected ${sample.expected}`);
-  box.append(element("div", said.join(" · "), "facts"));
-  return box;
-}
-
 for (const place of document.querySelectorAll(".browser")) {
   const prompts = data.readings[Number(place.dataset.browser)].prompts;
   const controls = element("div", null, "controls"), choice = element("select"), view = element("div");
@@ -58,7 +41,7 @@ for (const place of document.querySelectorAll(".browser")) {
     const prompt = prompts[i], moments = element("div", null, "moments");
     for (const moment of prompt.moments) {
       const column = element("div", null, "moment");
-      column.append(element("b", `step ${moment.step} · ${moment.rate === null ? "no verdict" : `${Math.round(100 * moment.rate)}% right`}`), ...moment.samples.map(sampleBox));
+      column.append(element("b", `step ${moment.step} · ${moment.rate === null ? "no verdict" : `${Math.round(100 * moment.rate)}% right`}`), ...moment.samples.map((line) => sampleBox(sampleOf(line))));
       moments.append(column);
     }
     view.replaceChildren(element("pre", prompt.prompt), element("p", `expected ${prompt.expected} · ${prompt.change}`, "note"), moments);
@@ -79,8 +62,10 @@ for (const place of document.querySelectorAll(".surprises")) {
   for (const [kind, samples] of kinds) {
     const details = element("details");
     details.append(element("summary", `${kind} (${samples.length})`));
-    for (const sample of samples) details.append(element("p", `step ${sample.step} · ${sample.prompt.replace(/\s+/g, " ").slice(-200)}`, "note"), sampleBox(sample));
+    for (const sample of samples) details.append(element("p", `step ${sample.step} · ${sample.prompt.replace(/\s+/g, " ").slice(-200)}`, "note"), sampleBox(sampleOf(sample)));
     place.append(details);
   }
 }
-document.body.dataset.ready = "yes";
+
+const readers = [...document.querySelectorAll(".reader")].map((place) => new Reader(place, data.packs[Number(place.dataset.reader)]).start());
+Promise.all(readers).then(() => { document.body.dataset.ready = "yes"; });
