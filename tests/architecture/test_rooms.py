@@ -32,7 +32,9 @@ FLOORS = (
 """Rooms from the roof down; no arrow goes up, nor to a neighbour on the same floor."""
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}
 JOBS_FLOORS = (
-    "train probe pairs verify check audit report runs doctor explain evaluate export init chat",
+    "sweep",
+    "train probe pairs verify check audit runs doctor explain evaluate export init chat",
+    "report",
     "workplace",
     "rows",
 )

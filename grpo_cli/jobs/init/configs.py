@@ -275,7 +275,7 @@ def _method(rest: Config, made: Converted) -> None:
         made.put("train.loss", "grpo")
 
 
-TRACKERS = ("tensorboard", "wandb", "trackio")
+TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
 
 
 def _run(rest: Config, made: Converted) -> None:

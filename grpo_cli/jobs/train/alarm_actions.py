@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.display.protocol import Display
+from grpo_cli.display.webhook import tell_webhook
 from grpo_cli.findings.alarms import MONITORS, Alarms, ConstantParts
 from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
@@ -37,7 +38,7 @@ class AlarmActions:
 
     def __init__(self, recipe: Recipe, run: RunFolder, display: Display, *, looks: bool) -> None:
         self.run, self.display, self.looks = run, display, looks
-        self.actions = recipe.monitor.on_alarm
+        self.actions, self.webhook = recipe.monitor.on_alarm, recipe.run.webhook
         parts = {n: spec.right_at for n, spec in recipe.verify.items() if spec.weight and not spec.primary}
         self.alarms, self.health = Alarms(parts), Health()
         self.constant = ConstantParts([name for name, spec in recipe.verify.items() if spec.weight])
@@ -113,6 +114,9 @@ class AlarmActions:
         path = self.run.write_alarm(finding.step, finding.code, found)
         hint = f"{finding.hint}; evidence in {path}  [{finding.code}]"
         self.display.note("warn", f"step {finding.step}: {finding.text}", hint)
+        more: dict[str, Json] = {"code": finding.code, "step": finding.step, "evidence": str(path)}
+        text = f"{self.run.name}: {finding.code} at step {finding.step}: {finding.text}"
+        tell_webhook(self.webhook, "alarm", self.run, self.display, text, more)
         if self._stops(finding):
             self.raised.append(finding)
 

@@ -6,16 +6,21 @@ import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from grpo_cli.display.protocol import Display
+from grpo_cli.display.webhook import tell_webhook
 from grpo_cli.errors import Exit, TrainingError, UserError
 from grpo_cli.findings.gold import trusted_score
+from grpo_cli.findings.run_data import arms_of, collect
+from grpo_cli.jobs.report.page import write_report
 from grpo_cli.jobs.train.alarm_actions import best_saved, best_valid_gold, roll_back
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import Running
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Status
 from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.text import Json
+from grpo_cli.text import Json, score
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.running import RunTrainer
@@ -26,8 +31,8 @@ def resume_hint(run: RunFolder) -> str:
     return f"grpo train --resume {shlex.quote(str(run.path))}"
 
 
-def mark_failed(run: RunFolder, err: UserError, *, tells: bool) -> None:
-    """Leave word in the run's folder; where this process `tells`, say in the error how to go on from the last checkpoint."""
+def mark_failed(run: RunFolder, err: UserError, recipe: Recipe, display: Display, *, tells: bool) -> None:
+    """Leave word in the run's folder; where this process `tells`, tell the webhook, and say in the error how to go on."""
     with suppress(UserError):  # a full disk: what stopped the run is told, not this
         run.log("error", err.render())
         run.update_manifest(status="failed", reason=str(err))
@@ -35,6 +40,9 @@ def mark_failed(run: RunFolder, err: UserError, *, tells: bool) -> None:
     if saved and tells:
         last = f"{saved[-1].path.name} is saved; with the cause mended `{resume_hint(run)}` goes on from it"
         err.hint = f"{err.hint}\n      {last}" if err.hint else last
+    if tells:
+        text = f"{run.name}: failed: {err}"
+        tell_webhook(recipe.run.webhook, "failed", run, display, text, {"reason": str(err)})
 
 
 def note_phases(run: RunFolder, stopwatch: Stopwatch, trainer: RunTrainer | None, *, resumes: bool) -> None:
@@ -112,7 +120,11 @@ def _ended(running: Running, step: int, status: Status, next_: str, action: str,
 
 
 def finish(running: Running, status: Status, next_: str, **more: str) -> None:
-    """Show the end card."""
+    """Write the report, tell the webhook, show the end card."""
+    if running.ranks.is_main:
+        if running.recipe.run.report and status != "interrupted":  # who sent the signal may not wait
+            write_own_report(running.folder, running.display)
+        _tell_end(running, status)
     run, stopwatch = running.folder, running.stopwatch
     for name, lines in running.printed().items():
         running.display.note("info", f"`verify.{name}` printed {lines:,} lines: they are in train.log")
@@ -130,6 +142,26 @@ def finish(running: Running, status: Status, next_: str, **more: str) -> None:
             seconds={phase: s for phase, s in stopwatch.of(run).items() if phase != "total"},
         )
     )
+
+
+def write_own_report(run: RunFolder, display: Display) -> None:
+    """The page of a run in its folder; what hinders it is said, and the run has ended all the same."""
+    try:
+        page = write_report(arms_of([collect(run)]), run.path / "report.html")
+    except UserError as err:
+        display.note("warn", f"no report was written: {err}", f"grpo report {shlex.quote(str(run.path))}")
+    else:
+        display.note("info", f"report {page}")
+
+
+def _tell_end(running: Running, status: Status) -> None:
+    run, seen = running.folder, running.evaluations
+    scores = [e.get("eval/pass@1") for e in (*seen[:1], *seen[-1:])]
+    said = f", held-out pass@1 {score(scores[0])} → {score(scores[1])}" if len(seen) > 1 else ""
+    more: dict[str, Json] = {"status": status, "before": scores[0] if scores else None}
+    more["after"] = scores[-1] if len(seen) > 1 else None
+    text = f"{run.name}: {status}{said}"
+    tell_webhook(running.recipe.run.webhook, "end", run, running.display, text, more)
 
 
 def _best(running: Running) -> checkpoint.Checkpoint | None:

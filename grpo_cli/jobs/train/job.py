@@ -235,7 +235,7 @@ class Job:
 
     def _mark_failed(self, err: UserError) -> None:
         if self.folder is not None:
-            ending.mark_failed(self.folder, err, tells=self.ranks.is_main)
+            ending.mark_failed(self.folder, err, self.recipe, self.display, tells=self.ranks.is_main)
 
     def _give_up(self, err: UserError) -> None:
         """End this process from a thread: a wait for a machine or a server that is lost cannot be left."""

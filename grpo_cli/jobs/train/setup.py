@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.display.protocol import Display
+from grpo_cli.display.webhook import hook_url
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import RecipeError, UserError
@@ -61,6 +62,8 @@ def connect(recipe: Recipe, ranks: Ranks) -> None:
         mode = recipe.sample.vllm.get("mode", "colocate")
         check_vllm(mode, ranks.world, pick_device(ranks.local).type)
     check_trackers(recipe.run.track)
+    if recipe.run.webhook is not None:
+        hook_url(recipe.run.webhook)
     require(trainer_needs(recipe))
     set_threads(recipe.run.threads)
     ranks.connect()

@@ -19,6 +19,7 @@ import torch
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError, Exit
+from grpo_cli.jobs.train.ending import write_own_report
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
@@ -161,7 +162,8 @@ class Chain:
         display = self.display()
         for one in self.done:
             display.note("good", one.line())
-        display.note("info", f"next: grpo report {whole.path}")
+        if self.recipe.run.report and self.done and status != "interrupted":
+            write_own_report(whole, display)
         display.close()
         first, last = self.done[:1], self.done[-1:]
         return replace(

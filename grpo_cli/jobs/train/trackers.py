@@ -24,7 +24,12 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
 
 PROJECT = "grpo"
-PACKAGES = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",), "trackio": ("trackio",)}
+PACKAGES = {
+    "tensorboard": ("tensorboard", "tensorboardX"),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
+    "mlflow": ("mlflow",),
+}
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -56,7 +61,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         self._begun = (args, state, control, model)
         if hasattr(self.inner, "logging_dir") and self.inner.logging_dir is None:
             self.inner.logging_dir = str(self.folder / "tensorboard")
-        with _stdout_to_stderr(), _environment(wandb_settings(self.folder)):
+        with _stdout_to_stderr(), _environment(wandb_settings(self.folder) | mlflow_settings(self.folder)):
             self.inner.on_train_begin(args, state, control, model=model, **more)
         for metrics in self._waiting:
             self.send(metrics)
@@ -120,6 +125,12 @@ def wandb_settings(folder: Path) -> dict[str, str]:
         netrc.is_file() and "wandb" in netrc.read_text(errors="replace")
     )
     return settings if has_key else settings | {"WANDB_MODE": "offline"}
+
+
+def mlflow_settings(folder: Path) -> dict[str, str]:
+    """What mlflow reads where a person said nothing: without a server its files lie in the run's folder."""
+    store = (folder / "mlruns").resolve().as_uri()
+    return {"MLFLOW_TRACKING_URI": store, "MLFLOW_EXPERIMENT_NAME": PROJECT, "MLFLOW_FLATTEN_PARAMS": "TRUE"}
 
 
 def _is_number(value: object) -> bool:

@@ -125,8 +125,12 @@ class Run(Section):
     """Steps between checkpoints; left out, every five minutes. The last step is always saved."""
     keep: Whole = 2
     """Checkpoints kept."""
-    track: list[Literal["tensorboard", "wandb", "trackio"]] = Field(default_factory=list)
-    """Trackers that get the same numbers."""
+    track: list[Literal["tensorboard", "wandb", "trackio", "mlflow"]] = Field(default_factory=list)
+    """Trackers that get the same numbers; mlflow writes `@` in a name as `_`."""
+    report: bool = True
+    """Write `report.html` into the run folder as the run ends (`grpo report`)."""
+    webhook: Annotated[str, Field(pattern=r"^(https?://[^\s/]+\S*|env:[A-Za-z_]\w*)$")] | None = None
+    """Address that gets a POST of JSON when the run ends, fails or raises an alarm; `env:NAME` reads it from a variable."""
     threads: Whole | None = None
     """CPU threads; left out, what the machine grants."""
     deadline: Annotated[str, Field(pattern=r"^\d+(\.\d+)?[smhd]?(\d+(\.\d+)?[smhd])*$")] | None = None

@@ -1,0 +1,80 @@
+"""`run.webhook`: one POST of JSON when the run ends or an alarm is raised. A hook that fails is said; the run goes on.
+
+{"schema": 1, "event": "end" | "alarm" | "failed", "run": NAME, "path": FOLDER, "text": …, …}
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from grpo_cli.display.protocol import Display
+from grpo_cli.errors import SetupError
+from grpo_cli.run.folder import RunFolder
+from grpo_cli.text import Json, strict_json
+
+SCHEMA = 1
+FROM_ENVIRONMENT = "env:"
+TIMEOUT_S = 5.0
+"""Seconds for the connection, and for each answer of the other side."""
+PATIENCE_S = 10.0
+"""Seconds after which the run goes on, whatever the hook is at: a name server may hang too."""
+
+
+def hook_url(named: str) -> str:
+    """The address, read from the environment where the recipe says `env:NAME`: a secret address stays out of run folders.
+
+    Raises:
+        SetupError: the variable is not set, or holds no address.
+    """
+    if not named.startswith(FROM_ENVIRONMENT):
+        return named
+    variable = named.removeprefix(FROM_ENVIRONMENT)
+    found = os.environ.get(variable, "")
+    if not found.startswith(("http://", "https://")):
+        said = "is not set" if not found else "holds no http:// or https:// address"
+        raise SetupError(f"`run.webhook` names the variable {variable}, which {said}", place="run.webhook")
+    return found
+
+
+def tell_webhook(
+    named: str | None, event: str, run: RunFolder, display: Display, text: str, more: Mapping[str, Json]
+) -> None:
+    """Post what happened and wait for the answer, `PATIENCE_S` at most; without a hook, nothing."""
+    if named is None:
+        return
+    try:
+        url = hook_url(named)
+    except SetupError as err:  # what is being told of must not be lost for it
+        display.note("warn", f"{event}: {err}", "")
+        return
+    body = {"schema": SCHEMA, "event": event, "run": run.name, "path": str(run.path), "text": text, **more}
+    failure = post(url, strict_json(body).encode())
+    if failure:
+        where = urlsplit(url).hostname or "the webhook"
+        display.note("warn", f"`run.webhook` was not told of `{event}`: {where} {failure}", "")
+
+
+def post(url: str, body: bytes) -> str:
+    """Send it as JSON; what went wrong, in words, or nothing."""
+    said = [f"does not answer within {PATIENCE_S:.0f} s"]
+
+    def send() -> None:
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S):
+                said[0] = ""
+        except urllib.error.HTTPError as err:
+            said[0] = f"answers {err.code}"
+        except (OSError, ValueError, http.client.HTTPException) as err:
+            said[0] = f"cannot be reached: {getattr(err, 'reason', None) or err}"
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    return said[0]
