@@ -26,6 +26,7 @@ from grpo_cli.commands.work.check import check
 from grpo_cli.commands.work.eval import evaluate
 from grpo_cli.commands.work.pairs import pairs
 from grpo_cli.commands.work.probe import probe
+from grpo_cli.commands.work.sweep import sweep
 from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
@@ -57,6 +58,7 @@ def _root(
 
 # in the order of `grpo --help`: commands/work, then look, then files
 app.command()(train)
+app.command()(sweep)
 app.command("eval")(evaluate)
 app.command()(verify)
 app.command()(probe)

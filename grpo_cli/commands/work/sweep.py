@@ -1,0 +1,85 @@
+"""`grpo sweep`: parse, call, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from grpo_cli.commands import options
+from grpo_cli.text import strict_json
+
+
+def sweep(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe file or the name of a shipped recipe; none with --resume.")
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=V1,V2", help="Values of one key; several keys are combined."),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100, help="Runs of each combination, seeds counted up.")
+    ] = 1,
+    name: Annotated[str | None, typer.Option(help="The sweep's name, in front of its runs' names.")] = None,
+    dir: Annotated[str | None, typer.Option(help="Where the runs lie; default the recipe's run.dir.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Runs at the same time; default one for each GPU.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="[SWEEP]", help="Go on with this sweep, or the newest.")
+    ] = None,
+    display: options.Face = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Name the runs, start none.")] = False,
+    as_json: options.SummaryAsJson = False,
+) -> None:
+    """Train a recipe with several values and seeds, then compare them with intervals.
+
+    \b
+    Examples:
+      grpo sweep quickstart --seeds 5
+      grpo sweep my.yaml --seeds 3 --set train.lr=1e-6,3e-6 --set sample.group=8,16
+      grpo sweep --resume
+    """
+    from grpo_cli.distributed.launch import gpu_count
+    from grpo_cli.errors import UsageError
+    from grpo_cli.jobs.sweep import plan as plans
+    from grpo_cli.jobs.sweep.outcome import as_object, outcomes, table_of
+    from grpo_cli.jobs.sweep.running import run_all, seats_of
+
+    if (recipe is None) == (resume is None) or (resume is not None and (sets or seeds > 1 or name)):
+        hint = "grpo sweep RECIPE --seeds 3, or grpo sweep --resume NAME"
+        raise UsageError("either a recipe to begin with, or a sweep to go on with", hint=hint)
+    if resume is not None:
+        plan = plans.read_plan(resume, dir or "runs")
+    else:
+        plan = plans.make_plan(str(recipe), sets or [], seeds, name, dir)
+    if dry_run:
+        print(strict_json(plans.as_object(plan)) if as_json else "\n".join(run.name for run in plan.runs))
+        return
+    if resume is None:
+        if plan.path.exists():
+            raise UsageError(
+                f"the sweep `{plan.name}` exists already",
+                place="--name",
+                hint=f"grpo sweep --resume {plan.name}",
+            )
+        plan.write()
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    tell(f"sweep {plan.name}: {len(plan.runs)} runs in {plan.dir}")
+    ended = run_all(
+        plan, seats_of(gpu_count(), at_once, os.environ.get("CUDA_VISIBLE_DEVICES")), display, tell
+    )
+    if as_json:
+        print(strict_json(as_object(plan, ended.codes)))
+    else:
+        print("\n".join(table_of(outcomes(plan))))
+    where = "" if plan.dir == "runs" else f" --dir {plan.dir}"
+    if ended.code > 1:
+        tell(f"next: grpo sweep --resume {plan.name}{where}")
+    raise typer.Exit(int(ended.code))

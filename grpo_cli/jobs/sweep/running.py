@@ -1,0 +1,165 @@
+"""The runs of a sweep, each a process of its own: one after the other, or one for each GPU. What is done is not run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+
+from grpo_cli.errors import Exit
+from grpo_cli.jobs.sweep.plan import Plan, PlannedRun
+from grpo_cli.run.folder import RunFolder
+
+OVER = ("done", "stopped")
+"""States after which a run is not begun again."""
+STOPS = (Exit.INTERRUPTED, Exit.TERMINATED)
+MOST_TOLD = 20
+"""Last lines of a failed run that are repeated."""
+
+
+@dataclass
+class Ended:
+    """How the runs of a sweep ended: exit codes by run name; those that were over before have none."""
+
+    codes: dict[str, int] = field(default_factory=dict)
+    signal: int | None = None
+
+    @property
+    def code(self) -> Exit:
+        """A signal's code, else the first that says that a run failed, else whether some run missed its bar."""
+        if self.signal is not None:
+            return Exit.TERMINATED if self.signal == signal.SIGTERM else Exit.INTERRUPTED
+        failed = [code for code in self.codes.values() if code > Exit.BAR_MISSED]
+        return (
+            Exit(failed[0])
+            if failed and failed[0] in list(Exit)
+            else Exit(min(1, max(self.codes.values(), default=0)))
+        )
+
+
+def state_of(plan: Plan, run: PlannedRun) -> str:
+    """`new`, or what the run's folder says."""
+    path = Path(plan.dir) / run.name
+    if not (path / "run.json").is_file():
+        return "new"
+    return str(RunFolder(path).manifest().get("status"))
+
+
+def command_of(plan: Plan, run: PlannedRun, state: str, display: str) -> list[str]:
+    """The command that begins the run, or goes on with it."""
+    sets = [word for text in run.sets for word in ("--set", text)]
+    resume = [] if state == "new" else ["--resume", str(Path(plan.dir) / run.name)]
+    return [sys.executable, "-m", "grpo_cli", "train", plan.recipe, *sets, *resume, "--display", display]
+
+
+def run_all(plan: Plan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]) -> Ended:
+    """Run what is not over, one in each seat (the variables that a process there gets); a failed run does not stop the others."""
+    ended, free, count = Ended(), SimpleQueue[Mapping[str, str]](), len(plan.runs)
+    for seat in seats:
+        free.put(seat)
+    living: set[subprocess.Popen[bytes]] = set()
+    guard = threading.Lock()
+
+    def one(number: int, run: PlannedRun) -> None:
+        state = state_of(plan, run)
+        if state in OVER:
+            tell(f"run {number} of {count}  {run.name}  {state} already")
+            return
+        seat = free.get()
+        try:
+            with guard:
+                if ended.signal is not None:
+                    return
+                tell(f"run {number} of {count}  {run.name}{'' if state == 'new' else f'  goes on ({state})'}")
+                process = _start(plan, run, state, display, seat, is_alone=len(seats) == 1)
+                living.add(process)
+            _, said = process.communicate()
+            with guard:
+                living.discard(process)
+                ended.codes[run.name] = (
+                    process.returncode if process.returncode >= 0 else 128 - process.returncode
+                )
+            _tell_end(run, ended.codes[run.name], said, tell)
+        finally:
+            free.put(seat)
+
+    def stop(number: int, _: FrameType | None) -> None:
+        ended.signal = number
+        for process in list(living):
+            # Ctrl-C reaches the processes of a terminal by itself; a second one would end them in the middle of a step
+            if number == signal.SIGTERM or not _is_in_front():
+                process.send_signal(number)
+
+    with _signals(stop), ThreadPoolExecutor(len(seats)) as pool:
+        for done in [pool.submit(one, i, run) for i, run in enumerate(plan.runs, 1)]:
+            done.result()
+    if ended.signal is None and any(code in STOPS for code in ended.codes.values()):
+        ended.signal = signal.SIGINT
+    return ended
+
+
+def seats_of(gpus: int, at_once: int | None, visible: str | None) -> list[Mapping[str, str]]:
+    """One seat for each GPU that may be used, else one; `at_once` is how many are wanted."""
+    names = (
+        [part.strip() for part in visible.split(",") if part.strip()]
+        if visible
+        else [str(i) for i in range(gpus)]
+    )
+    if gpus > 1 and at_once != 1:
+        return [{"CUDA_VISIBLE_DEVICES": name} for name in names[: at_once or gpus]]
+    return [{} for _ in range(at_once or 1)]
+
+
+def _start(
+    plan: Plan, run: PlannedRun, state: str, display: str, seat: Mapping[str, str], *, is_alone: bool
+) -> subprocess.Popen[bytes]:
+    """A run alone has the terminal; several at once would draw over each other and are heard at their end."""
+    command = command_of(plan, run, state, display if is_alone else "plain")
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **seat},
+        stdin=subprocess.DEVNULL if not is_alone else None,
+        stdout=subprocess.DEVNULL,
+        stderr=None if is_alone else subprocess.PIPE,
+    )
+
+
+def _is_in_front() -> bool:
+    """Whether a terminal's Ctrl-C goes to this process and those it started."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _tell_end(run: PlannedRun, code: int, said: bytes | None, tell: Callable[[str], None]) -> None:
+    if code <= Exit.BAR_MISSED:
+        return
+    tell(f"{run.name} ended with exit code {code}")
+    for line in (said or b"").decode(errors="replace").splitlines()[-MOST_TOLD:]:
+        tell(f"    {line}")
+
+
+@contextmanager
+def _signals(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
