@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,18 +18,33 @@ def export(
         str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")
     ] = None,
     force: Annotated[bool, typer.Option(help="Write into a folder that exists.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Push into a repository that exists without asking.")
+    ] = False,
 ) -> None:
-    """Write a plain Hugging Face folder: LoRA merged into its base, tokenizer and recipe beside it."""
+    """Write a plain Hugging Face folder: LoRA merged into its base, with tokenizer, recipe and model card.
+
+    \b
+    Examples:
+      grpo export last my-model
+      grpo export runs/1127-my-k3f9 my-model --push me/my-model
+    """
     if out.exists() and not force:
         raise UsageError(f"`{out}` exists", hint="give another folder, or `--force`")
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 
     quiet_libraries()
     pin_one_gpu()
-    from grpo_cli.jobs.export.folder import push_folder, write_folder
+    from grpo_cli.jobs.export.folder import is_there, push_folder, write_folder
 
-    policy = write_folder(checkpoint, out)
+    if push and is_there(push) and not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"`{push}` exists on the hub", place="--push", hint="say --yes to overwrite it")
+        if not typer.confirm(f"`{push}` exists on the hub; overwrite its files?"):
+            print("nothing was exported")
+            return
+    write_folder(checkpoint, out)
     print(out)
     if push:
-        push_folder(policy, push)
+        push_folder(out, push)
         print(push)

@@ -8,13 +8,16 @@ from pathlib import Path
 import torch
 
 from grpo_cli.errors import SetupError
+from grpo_cli.jobs.export.card import card_of
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.resilience.opened import find_place, open_model
 
+HUB_HINT = "is `hf auth login` done and the hub reachable?"
+
 
 def write_folder(checkpoint: str, out: Path) -> Policy:
-    """Write the model of a checkpoint or run, LoRA merged into its base, with tokenizer and recipe; return what was written.
+    """Write the model of a checkpoint or run, LoRA merged into its base, with tokenizer, recipe and model card; return what was written.
 
     Raises:
         SetupError: no such checkpoint, or the folder cannot be written.
@@ -26,22 +29,39 @@ def write_folder(checkpoint: str, out: Path) -> Policy:
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
-        (out / "recipe.yaml").write_text(to_yaml(place.recipe))
+        (out / "recipe.yaml").write_text(to_yaml(place.recipe), encoding="utf-8")
+        (out / "README.md").write_text(card_of(place.recipe, place.folder), encoding="utf-8")
     except OSError as err:
         raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
     return policy
 
 
-def push_folder(policy: Policy, repository: str) -> None:
-    """Send model and tokenizer to a repository of the hub.
+def is_there(repository: str) -> bool:
+    """Whether the hub has this repository, as far as one may see.
 
     Raises:
-        SetupError: the hub does not take them.
+        SetupError: the hub cannot be asked.
     """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
     try:
-        policy.model.push_to_hub(repository)
-        policy.tokenizer.push_to_hub(repository)
-    except OSError as err:
-        raise SetupError(
-            f"cannot push to `{repository}`: {err}", hint="is `hf auth login` done and the hub reachable?"
-        ) from err
+        return HfApi().repo_exists(repository)
+    except (HfHubHTTPError, OSError, ValueError) as err:
+        raise SetupError(f"cannot ask for `{repository}`: {err}", hint=HUB_HINT) from err
+
+
+def push_folder(folder: Path, repository: str) -> None:
+    """Send an exported folder to a repository of the hub, which is made where it is not there.
+
+    Raises:
+        SetupError: the hub does not take it.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        HfApi().create_repo(repository, exist_ok=True)
+        HfApi().upload_folder(repo_id=repository, folder_path=folder)
+    except (HfHubHTTPError, OSError, ValueError) as err:
+        raise SetupError(f"cannot push to `{repository}`: {err}", hint=HUB_HINT) from err
