@@ -10,14 +10,31 @@ from typing import Annotated, Literal
 
 import typer
 
+from grpo_cli.commands import completing
+
 RecipePlace = Annotated[
-    str, typer.Argument(help="A recipe file, the name of a shipped recipe, or - for stdin.")
+    str,
+    typer.Argument(
+        help="A recipe file, the name of a shipped recipe, or - for stdin.", autocompletion=completing.recipes
+    ),
 ]
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override one key; may be repeated.",
+        autocompletion=completing.settings,
+    ),
 ]
 RecipeSets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key of the recipe.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override one key of the recipe.",
+        autocompletion=completing.settings,
+    ),
 ]
 Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
@@ -26,7 +43,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout
 RecipeOrOwn = Annotated[
     str | None,
     typer.Argument(
-        help="A recipe file, the name of a shipped recipe, or - for stdin; with --resume RUN the run's own."
+        help="A recipe file, the name of a shipped recipe, or - for stdin; with --resume RUN the run's own.",
+        autocompletion=completing.recipes,
     ),
 ]
 Resume = Annotated[
@@ -35,6 +53,7 @@ Resume = Annotated[
         "--resume",
         metavar="[RUN]",
         help="Continue this run (a folder or a name under runs/); without one the recipe's newest.",
+        autocompletion=completing.runs,
     ),
 ]
 ResumeAnyway = Annotated[
@@ -44,7 +63,10 @@ SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print one summary o
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what `grpo check` says, stop.")]
 
 # eval
-ModelPlace = Annotated[str, typer.Argument(help="A checkpoint, a run, a model folder or a hub id.")]
+ModelPlace = Annotated[
+    str,
+    typer.Argument(help="A checkpoint, a run, a model folder or a hub id.", autocompletion=completing.runs),
+]
 MeasuringRecipe = Annotated[
     str | None, typer.Option(help="The recipe to measure with; a checkpoint brings its own.")
 ]
@@ -77,7 +99,10 @@ ProbeOut = Annotated[Path | None, typer.Option(help="Write the samples here, as 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILE|-", help="JSON lines, plain, .gz or .zst; `-` is stdin.")
 ]
-VerifyRecipe = Annotated[str | None, typer.Option("--recipe", help="Use the verifiers of this recipe.")]
+VerifyRecipe = Annotated[
+    str | None,
+    typer.Option("--recipe", help="Use the verifiers of this recipe.", autocompletion=completing.recipes),
+]
 Math = Annotated[bool, typer.Option("--math", help="Compare the boxed answer with the gold.")]
 Code = Annotated[bool, typer.Option("--code", help="Run the program against the row's tests.")]
 Regex = Annotated[list[str] | None, typer.Option("--regex", metavar="PATTERN", help="Search for a pattern.")]

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from grpo_cli.commands import completing
 from grpo_cli.errors import UsageError
 
 
 def export(
-    checkpoint: Annotated[str, typer.Argument(help="A checkpoint or a run.")],
+    checkpoint: Annotated[str, typer.Argument(help="A checkpoint or a run.", autocompletion=completing.runs)],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     push: Annotated[
         str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")

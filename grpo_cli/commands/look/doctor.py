@@ -6,9 +6,14 @@ from typing import Annotated
 
 import typer
 
+from grpo_cli.commands import completing
+
 
 def doctor(
-    run: Annotated[str | None, typer.Argument(help="A run folder, a name under --dir, or `last`.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(help="A run folder, a name under --dir, or `last`.", autocompletion=completing.runs),
+    ] = None,
     least: Annotated[
         str, typer.Option(help="The least sandbox that will do: namespaces, landlock, weak.")
     ] = "landlock",

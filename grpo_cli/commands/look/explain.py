@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from grpo_cli.commands import options
+from grpo_cli.commands import completing, options
 from grpo_cli.text import strict_json
 
 
 def explain(
-    name: Annotated[str | None, typer.Argument(help="A name; without one the names are listed.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A name; without one the names are listed.", autocompletion=completing.subjects),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Say what a verifier does, with examples judged now, what an algorithm computes, what a key of the recipe means.

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
+from grpo_cli.commands import completing
+
 
 def report(
-    runs: Annotated[list[str], typer.Argument(help="Run folders, names under --dir, or `last`.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run folders, names under --dir, or `last`.", autocompletion=completing.runs),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(

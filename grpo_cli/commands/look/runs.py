@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
-from grpo_cli.commands import options
+from grpo_cli.commands import completing, options
 from grpo_cli.text import strict_json
 
 Dir = Annotated[str, typer.Option("--dir", help="The folder that holds the runs.")]
-Run = Annotated[str, typer.Argument(help="A run folder, a run's name under --dir, or `last`.")]
+Run = Annotated[
+    str,
+    typer.Argument(help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs),
+]
 
 runs = typer.Typer(
     invoke_without_command=True, help="List runs; show, compare and remove them.", rich_markup_mode=None
@@ -78,7 +81,11 @@ def show(run: Run = "last", dir: Dir = "runs", as_json: options.AsJson = False) 
 def compare(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="RUN RUN…", help="Two runs or more; each is held against the first."),
+        typer.Argument(
+            metavar="RUN RUN…",
+            help="Two runs or more; each is held against the first.",
+            autocompletion=completing.runs,
+        ),
     ],
     dir: Dir = "runs",
     as_json: options.AsJson = False,
@@ -109,7 +116,12 @@ def compare(
 
 @runs.command()
 def remove(
-    names: Annotated[list[str], typer.Argument(metavar="RUN…", help="Run folders or names under --dir.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…", help="Run folders or names under --dir.", autocompletion=completing.runs
+        ),
+    ],
     dir: Dir = "runs",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also a run that seems to be running.")] = False,

@@ -6,11 +6,18 @@ from typing import Annotated, Literal
 
 import typer
 
+from grpo_cli.commands import completing
+
 Face = Literal["auto", "live", "plain", "json"]
 
 
 def watch(
-    run: Annotated[str, typer.Argument(help="A run folder, a run's name under --dir, or `last`.")] = "last",
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs
+        ),
+    ] = "last",
     once: Annotated[bool, typer.Option("--once", help="Print the frame once and stop; for pipes.")] = False,
     display: Annotated[Face, typer.Option(help="auto: live on a terminal, else one line a step.")] = "auto",
     dir: Annotated[str, typer.Option(help="Where names are looked up.")] = "runs",

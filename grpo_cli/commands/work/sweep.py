@@ -8,17 +8,26 @@ from typing import Annotated
 
 import typer
 
-from grpo_cli.commands import options
+from grpo_cli.commands import completing, options
 from grpo_cli.text import strict_json
 
 
 def sweep(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe file or the name of a shipped recipe; none with --resume.")
+        str | None,
+        typer.Argument(
+            help="A recipe file or the name of a shipped recipe; none with --resume.",
+            autocompletion=completing.recipes,
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=V1,V2", help="Values of one key; several keys are combined."),
+        typer.Option(
+            "--set",
+            metavar="KEY=V1,V2",
+            help="Values of one key; several keys are combined.",
+            autocompletion=completing.settings,
+        ),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, max=100, help="Runs of each combination, seeds counted up.")
