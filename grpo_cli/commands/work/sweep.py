@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from grpo_cli.commands import completing, options
+from grpo_cli.errors import Exit
 from grpo_cli.text import strict_json
+
+if TYPE_CHECKING:
+    from grpo_cli.jobs.sweep.plan import SweepPlan
 
 
 def sweep(
@@ -52,11 +57,8 @@ def sweep(
       grpo sweep my.yaml --seeds 3 --set train.lr=1e-6,3e-6 --set sample.group=8,16
       grpo sweep --resume
     """
-    from grpo_cli.distributed.launch import gpu_count
     from grpo_cli.errors import UsageError
     from grpo_cli.jobs.sweep import plan as plans
-    from grpo_cli.jobs.sweep.outcome import as_object, outcomes, table_of
-    from grpo_cli.jobs.sweep.running import run_all, seats_of
 
     if (recipe is None) == (resume is None) or (resume is not None and (sets or seeds > 1 or name)):
         hint = "grpo sweep RECIPE --seeds 3, or grpo sweep --resume NAME"
@@ -70,25 +72,30 @@ def sweep(
         return
     if resume is None:
         if plan.path.exists():
-            raise UsageError(
-                f"the sweep `{plan.name}` exists already",
-                place="--name",
-                hint=f"grpo sweep --resume {plan.name}",
-            )
+            hint = f"grpo sweep --resume {plan.name}"
+            raise UsageError(f"the sweep `{plan.name}` exists already", place="--name", hint=hint)
         plan.write()
+    raise typer.Exit(_run(plan, at_once, display, as_json=as_json))
 
-    def tell(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
-    tell(f"sweep {plan.name}: {len(plan.runs)} runs in {plan.dir}")
-    ended = run_all(
-        plan, seats_of(gpu_count(), at_once, os.environ.get("CUDA_VISIBLE_DEVICES")), display, tell
-    )
+def _run(plan: SweepPlan, at_once: int | None, display: str, *, as_json: bool) -> int:
+    """Run what is not over, print what it came to, say how to go on; the exit code."""
+    from grpo_cli.distributed.launch import gpu_count
+    from grpo_cli.jobs.sweep.outcome import as_object, outcomes, table_of
+    from grpo_cli.jobs.sweep.running import run_all, seats_of
+
+    _tell(f"sweep {plan.name}: {len(plan.runs)} runs in {plan.dir}")
+    seats = seats_of(gpu_count(), at_once, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    ended = run_all(plan, seats, display, _tell)
     if as_json:
         print(strict_json(as_object(plan, ended.codes)))
     else:
         print("\n".join(table_of(outcomes(plan))))
-    where = "" if plan.dir == "runs" else f" --dir {plan.dir}"
-    if ended.code > 1:
-        tell(f"next: grpo sweep --resume {plan.name}{where}")
-    raise typer.Exit(int(ended.code))
+    if ended.code > Exit.BAR_MISSED:
+        where = "" if plan.dir == "runs" else f" --dir {shlex.quote(plan.dir)}"
+        _tell(f"next: grpo sweep --resume {plan.name}{where}")
+    return int(ended.code)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

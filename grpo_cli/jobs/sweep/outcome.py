@@ -12,7 +12,7 @@ from grpo_cli.errors import DataError
 from grpo_cli.findings.run_data import Arm, RunData, collect
 from grpo_cli.jobs.report.arms import Difference, final_difference, final_score
 from grpo_cli.jobs.runs.listing import table
-from grpo_cli.jobs.sweep.plan import SCHEMA, Plan
+from grpo_cli.jobs.sweep.plan import SCHEMA, SweepPlan
 from grpo_cli.jobs.sweep.running import state_of
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.estimate import Interval, across_seeds
@@ -45,7 +45,7 @@ class ArmOutcome:
         }
 
 
-def outcomes(plan: Plan) -> list[ArmOutcome]:
+def outcomes(plan: SweepPlan) -> list[ArmOutcome]:
     """The arms in the order of the sweep; the first that was measured is what the others are held against."""
     found: list[ArmOutcome] = []
     base: Arm | None = None
@@ -77,7 +77,7 @@ def table_of(found: Sequence[ArmOutcome]) -> list[str]:
     return table(HEADER, rows)
 
 
-def as_object(plan: Plan, codes: dict[str, int]) -> dict[str, Any]:
+def as_object(plan: SweepPlan, codes: dict[str, int]) -> dict[str, Any]:
     """The one object of `--json`; `code` is null where a run was over before this sweep came to it."""
     runs = [
         {

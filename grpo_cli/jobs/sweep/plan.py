@@ -35,7 +35,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SweepPlan:
     """A sweep. `recipe` is an absolute path; `dir` is where its runs lie."""
 
     name: str
@@ -66,7 +66,7 @@ class Plan:
 
 def make_plan(
     recipe: str, sets: Sequence[str], seeds: int, name: str | None = None, dir: str | None = None
-) -> Plan:
+) -> SweepPlan:
     """The runs of every combination of listed values and `seeds` seeds; each recipe is loaded, so all mistakes come first.
 
     Raises:
@@ -103,10 +103,10 @@ def make_plan(
         raise UsageError(
             "two runs of the sweep would have the same name", place="--set", hint="is a value given twice?"
         )
-    return Plan(sweep, str(find(recipe).resolve()), folder, tuple(runs))
+    return SweepPlan(sweep, str(find(recipe).resolve()), folder, tuple(runs))
 
 
-def read_plan(named: str, dir: str = "runs") -> Plan:
+def read_plan(named: str, dir: str = "runs") -> SweepPlan:
     """The sweep of this name under `dir`, its file, or the newest (`last`).
 
     Raises:
@@ -123,7 +123,7 @@ def read_plan(named: str, dir: str = "runs") -> Plan:
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         runs = tuple(PlannedRun(**(run | {"sets": tuple(run["sets"])})) for run in kept["runs"])
-        return Plan(kept["name"], kept["recipe"], str(path.parent), runs)
+        return SweepPlan(kept["name"], kept["recipe"], str(path.parent), runs)
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise DataError(f"is no sweep's file: {err}", place=str(path)) from err
 
@@ -165,7 +165,7 @@ def _tag(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", f"{key.rsplit('.', 1)[-1]}{value}").strip("_")[:32]
 
 
-def as_object(plan: Plan) -> dict[str, Any]:
+def as_object(plan: SweepPlan) -> dict[str, Any]:
     """For `--dry-run --json`."""
     return {
         "schema": SCHEMA,

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from types import FrameType
 
 from grpo_cli.errors import Exit
-from grpo_cli.jobs.sweep.plan import Plan, PlannedRun
+from grpo_cli.jobs.sweep.plan import PlannedRun, SweepPlan
 from grpo_cli.run.folder import RunFolder
 
 OVER = ("done", "stopped")
@@ -46,7 +46,7 @@ class Ended:
         )
 
 
-def state_of(plan: Plan, run: PlannedRun) -> str:
+def state_of(plan: SweepPlan, run: PlannedRun) -> str:
     """`new`, or what the run's folder says."""
     path = Path(plan.dir) / run.name
     if not (path / "run.json").is_file():
@@ -54,14 +54,16 @@ def state_of(plan: Plan, run: PlannedRun) -> str:
     return str(RunFolder(path).manifest().get("status"))
 
 
-def command_of(plan: Plan, run: PlannedRun, state: str, display: str) -> list[str]:
+def command_of(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> list[str]:
     """The command that begins the run, or goes on with it."""
     sets = [word for text in run.sets for word in ("--set", text)]
     resume = [] if state == "new" else ["--resume", str(Path(plan.dir) / run.name)]
     return [sys.executable, "-m", "grpo_cli", "train", plan.recipe, *sets, *resume, "--display", display]
 
 
-def run_all(plan: Plan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]) -> Ended:
+def run_all(
+    plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]
+) -> Ended:
     """Run what is not over, one in each seat (the variables that a process there gets); a failed run does not stop the others."""
     ended, free, count = Ended(), SimpleQueue[Mapping[str, str]](), len(plan.runs)
     for seat in seats:
@@ -120,7 +122,7 @@ def seats_of(gpus: int, at_once: int | None, visible: str | None) -> list[Mappin
 
 
 def _start(
-    plan: Plan, run: PlannedRun, state: str, display: str, seat: Mapping[str, str], *, is_alone: bool
+    plan: SweepPlan, run: PlannedRun, state: str, display: str, seat: Mapping[str, str], *, is_alone: bool
 ) -> subprocess.Popen[bytes]:
     """A run alone has the terminal; several at once would draw over each other and are heard at their end."""
     command = command_of(plan, run, state, display if is_alone else "plain")

@@ -14,7 +14,7 @@ import pytest
 from grpo_cli.errors import DataError, Exit, RecipeError, UsageError
 from grpo_cli.jobs.sweep import running
 from grpo_cli.jobs.sweep.outcome import as_object, outcomes, table_of
-from grpo_cli.jobs.sweep.plan import Plan, PlannedRun, make_plan, read_plan, split_values
+from grpo_cli.jobs.sweep.plan import PlannedRun, SweepPlan, make_plan, read_plan, split_values
 from grpo_cli.jobs.sweep.running import command_of, run_all, seats_of, state_of
 from grpo_cli.run.folder import RunFolder
 from tests.builders.report_runs import make_run
@@ -93,15 +93,15 @@ def test_a_plan_is_found_again_by_name_file_or_last(tmp_path: Path) -> None:
         read_plan("kept", str(tmp_path))
 
 
-def small_plan(folder: Path, names: Sequence[str]) -> Plan:
+def small_plan(folder: Path, names: Sequence[str]) -> SweepPlan:
     runs = tuple(PlannedRun(name, name[0], i, (f"run.name={name}",)) for i, name in enumerate(names))
-    return Plan("s", "recipe.yaml", str(folder), runs)
+    return SweepPlan("s", "recipe.yaml", str(folder), runs)
 
 
 def played(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
     """Each run is a Python process that does this with the run's name."""
 
-    def command(plan: Plan, run: PlannedRun, state: str, display: str) -> list[str]:
+    def command(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> list[str]:
         return [
             sys.executable,
             "-c",
