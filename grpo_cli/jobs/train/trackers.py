@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from torch import nn
@@ -61,7 +62,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         self._begun = (args, state, control, model)
         if hasattr(self.inner, "logging_dir") and self.inner.logging_dir is None:
             self.inner.logging_dir = str(self.folder / "tensorboard")
-        with _stdout_to_stderr(), _environment(wandb_settings(self.folder) | mlflow_settings(self.folder)):
+        with _stdout_to_stderr(), _environment(wandb_settings(self.folder)), self._mlflow():
             self.inner.on_train_begin(args, state, control, model=model, **more)
         for metrics in self._waiting:
             self.send(metrics)
@@ -87,8 +88,12 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         at = copy.copy(state)
         at.global_step = int(metrics.get("step") or 0)
         numbers = {key: value for key, value in metrics.items() if key != "step" and _is_number(value)}
-        with _stdout_to_stderr(), _names_kept():
+        with _stdout_to_stderr(), _names_kept(), self._mlflow():
             self.inner.on_log(args, at, control, logs=numbers, model=model)
+
+    def _mlflow(self) -> AbstractContextManager[None]:
+        """Its settings: mlflow asks for its store anew at every call."""
+        return _environment(mlflow_settings(self.folder))
 
     def close(self) -> None:
         """Flush and finish."""
@@ -96,7 +101,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
             return
         args, state, control, model = self._begun
         self._begun = None
-        with _stdout_to_stderr():
+        with _stdout_to_stderr(), self._mlflow():
             self.inner.on_train_end(args, state, control, model=model)
             wandb = getattr(self.inner, "_wandb", None)
             if wandb is not None and wandb.run is not None:
@@ -128,9 +133,16 @@ def wandb_settings(folder: Path) -> dict[str, str]:
 
 
 def mlflow_settings(folder: Path) -> dict[str, str]:
-    """What mlflow reads where a person said nothing: without a server its files lie in the run's folder."""
-    store = (folder / "mlruns").resolve().as_uri()
-    return {"MLFLOW_TRACKING_URI": store, "MLFLOW_EXPERIMENT_NAME": PROJECT, "MLFLOW_FLATTEN_PARAMS": "TRUE"}
+    """What mlflow reads where a person said nothing: without a server its files lie in the run's folder.
+
+    mlflow 3 takes such a store only where that is allowed by name.
+    """
+    return {
+        "MLFLOW_TRACKING_URI": (folder / "mlruns").resolve().as_uri(),
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_EXPERIMENT_NAME": PROJECT,
+        "MLFLOW_FLATTEN_PARAMS": "TRUE",
+    }
 
 
 def _is_number(value: object) -> bool:

@@ -96,3 +96,20 @@ def test_a_tracker_that_is_not_installed_is_refused_with_its_extra(monkeypatch: 
         check_trackers(["wandb"])
     assert "grpo-cli[wandb]" in caught.value.render()
     assert "wandb" not in sys.modules
+
+
+def test_mlflow_finds_its_store_at_every_call_and_none_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    seen: list[str | None] = []
+
+    class Asking(Inner):
+        def on_log(self, *args: Any, **more: Any) -> None:
+            seen.append(os.environ.get("MLFLOW_TRACKING_URI"))
+
+    tracker = Tracker(Asking(), tmp_path)
+    tracker.on_train_begin(None, SimpleNamespace(global_step=0), None, model=None)
+    tracker.send({"step": 1, "kl": 0.1})
+    assert seen == [(tmp_path / "mlruns").resolve().as_uri()]
+    assert "MLFLOW_TRACKING_URI" not in os.environ
