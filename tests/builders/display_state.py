@@ -74,4 +74,7 @@ def run_state(steps: int = 142, view: SampleView | None = None) -> RunState:
 
 
 def full_state() -> FrameState:
-    return run_state(view=view()).snapshot(BEGAN + 4357)
+    """A run in its middle whose keys are read, as in a terminal."""
+    state = run_state(view=view())
+    state.allow_keys()
+    return state.snapshot(BEGAN + 4357)

@@ -71,7 +71,7 @@ def _held_out(state: FrameState, width: int, now_at: int, start_at: int, curve_a
     key = "eval/pass@1" if last.get("eval/pass@1") is not None else "eval/greedy"
     columns = len(spark_of(TOTAL, state.curve(TOTAL), width - curve_at, state.info.steps))
     points = points_of(state.evaluations, key, *state.steps_shown, columns)
-    curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else "─" for at in range(columns))
+    curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else " " for at in range(columns))
     value = f"{score(last.get(key))} {half(last.get(f'{key}/half'))}"
     return line(
         width,

@@ -23,6 +23,7 @@ from grpo_cli.display.frame.state import FrameState, RunState
 from grpo_cli.run.info import RewardSource
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import step_stats, timing_stats
+from grpo_cli.text import ASCII_BLOCKS, BLOCKS
 from grpo_verifiers.verdict import Outcome, right, wrong
 from tests.builders.display_state import BEGAN, INFO, full_state, run_state, step_metrics, view
 
@@ -242,8 +243,20 @@ def test_the_help_page_comes_and_goes_and_fits() -> None:
 
 
 def test_the_keys_stand_at_the_foot_of_eighty_columns() -> None:
-    foot = drawn(replace(full_state(), keys=True), 80, 24).splitlines()[-1]
+    foot = drawn(full_state(), 80, 24).splitlines()[-1]
     assert foot == " ? keys   n group   p pause   s save   e evaluate   ctrl-c: finish, save, stop"
+
+
+def test_keys_that_are_not_read_are_not_named() -> None:
+    foot = drawn(replace(full_state(), keys=False), 80, 24).splitlines()[-1]
+    assert "?" not in foot and foot.startswith(" ctrl-c: finish this step, save, stop  ")
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+def test_the_held_out_row_draws_nothing_between_its_evaluations(ascii: bool) -> None:
+    bars = ASCII_BLOCKS if ascii else BLOCKS
+    row = next(text for text in drawn(full_state(), 80, 24, ascii).splitlines() if "held-out" in text)
+    assert row[48:].replace(" ", "") == bars[1] + bars[3]
 
 
 def test_the_last_known_kl_stays_with_its_step() -> None:
