@@ -113,4 +113,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.architecture.source import ROOT
 from tests.conftest import TARGETS
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 CI = (ROOT / ".ci" / "run").read_text()
+WORKFLOWS = "".join(file.read_text() for file in (ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 def test_every_folder_that_has_a_target_is_there() -> None:
@@ -21,6 +24,7 @@ def test_what_make_test_leaves_out_has_a_target_which_ci_runs() -> None:
         assert f" and not {name}" in rule
         assert f"\ntest-{name}:" in MAKEFILE
         assert f"make test-{name}" in CI
+        assert re.search(rf"\btest-{name}\b", WORKFLOWS)
 
 
 def test_every_check_is_run_by_a_target() -> None:
