@@ -27,9 +27,7 @@ def audit_kinds(kinds: Sequence[str]) -> list[VerifierAudit]:
     names = list(ROWS) if list(kinds) == ["all"] else list(dict.fromkeys(kinds))
     for name in names:
         if name not in ROWS:
-            known = f"known: {', '.join(sorted(ROWS))}, all"
-            hint = "audit it with `--recipe FILE`, on its own rows" if name in KINDS else known
-            raise UsageError(f"no built-in rows for `{name}`", hint=hint)
+            raise UsageError(f"no built-in rows for `{name}`", hint=_instead(name))
     plan = ScoringPlan({name: ScoringEntry(name, OPTIONS.get(name, {})) for name in names}, "")
     return _audited(plan, {name: ROWS[name] for name in names})
 
@@ -52,6 +50,17 @@ def audit_recipe(source: str, sets: Sequence[str], most: int, gold: str | None =
     plan = from_recipe(source, sets)
     filled = [{**row.fields, "prompt": row.prompt, **_good(gold, row.fields)} for row in rows]
     return _audited(plan, dict.fromkeys(plan.entries, filled))
+
+
+def _instead(name: str) -> str:
+    """What to type for a name that has no built-in rows."""
+    from grpo_cli.recipe.reading.load import shipped_recipes
+
+    if name in KINDS:
+        return "audit it with `--recipe FILE`, on its own rows"
+    if name in shipped_recipes() or Path(name).suffix in (".yaml", ".yml"):
+        return f"the verifiers of a recipe are audited by `--recipe {name}`"
+    return f"known: {', '.join(sorted(ROWS))}, all"
 
 
 def _good(template: str | None, fields: Mapping[str, Any]) -> dict[str, str]:

@@ -66,3 +66,10 @@ def test_counts_and_intervals_are_in_the_object() -> None:
 def test_an_unknown_kind_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no built-in rows for `mth`"):
         audit_kinds(["mth"])
+
+
+@pytest.mark.parametrize("named", ["quickstart", "mine/recipe.yaml", "other.yml"])
+def test_a_recipe_in_the_place_of_a_kind_is_told_its_option(named: str) -> None:
+    with pytest.raises(UsageError) as told:
+        audit_kinds([named])
+    assert told.value.hint == f"the verifiers of a recipe are audited by `--recipe {named}`"
