@@ -165,6 +165,21 @@ def _replace(value: object, old: str, new: str) -> str:
     return as_text(value).replace(old, new)
 
 
+def _lower(value: object) -> str:
+    """The text in lower case."""
+    return as_text(value).lower()
+
+
+def _upper(value: object) -> str:
+    """The text in upper case."""
+    return as_text(value).upper()
+
+
+def _strip(value: object) -> str:
+    """The text without outer white space."""
+    return as_text(value).strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """A filter: the function, and how few and how many arguments it takes."""
@@ -186,9 +201,9 @@ FILTERS: dict[str, Filter] = {
     "json": Filter(_json, 0, 1),
     "last_line": Filter(_last_line),
     "letter": Filter(_letter),
-    "lower": Filter(lambda value: as_text(value).lower()),
+    "lower": Filter(_lower),
     "number": Filter(_number),
     "replace": Filter(_replace, 2, 2),
-    "strip": Filter(lambda value: as_text(value).strip()),
-    "upper": Filter(lambda value: as_text(value).upper()),
+    "strip": Filter(_strip),
+    "upper": Filter(_upper),
 }

@@ -17,7 +17,9 @@ def explain(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say what a verifier does, with examples judged now, what an algorithm computes, what a key of the recipe means.
+    """Say what a name means: a verifier, an algorithm, a key, a finding.
+
+    Verifiers come with examples judged now, keys with a line that is valid, findings with what to do about them.
 
     \b
     Examples:
@@ -25,6 +27,8 @@ def explain(
       grpo explain math
       grpo explain dapo
       grpo explain train.prune
+      grpo explain filters
+      grpo explain W20
       grpo explain math --json
     """
     from grpo_cli.jobs.explain.subjects import SUBJECTS, find
@@ -34,6 +38,10 @@ def explain(
         lines = [f"{s.title}: {s.brief or ', '.join(listed[s.title])}" for s in SUBJECTS]
         print(strict_json(listed) if as_json else "\n".join(lines))
         return
-    subject = find(name)
-    described = subject.describe(name)
-    print(strict_json(described, ensure_ascii=False) if as_json else subject.render(described))
+    found = find(name)
+    described = [subject.describe(name) for subject in found]
+    if as_json:
+        also = {"also": described[1:]} if described[1:] else {}
+        print(strict_json(described[0] | also, ensure_ascii=False))
+    else:
+        print("\n\n".join(subject.render(said) for subject, said in zip(found, described, strict=True)))

@@ -1,1 +1,1 @@
-"""What `grpo explain` says: verifiers, algorithms, selectors, keys, findings."""
+"""What `grpo explain` says: verifiers, algorithms, selectors, rows, keys, findings."""

@@ -8,6 +8,7 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+from grpo_cli.jobs.explain.examples import example_of
 from grpo_cli.recipe.schema import recipe_schema
 
 Schema = dict[str, Any]
@@ -26,7 +27,7 @@ def key_names() -> dict[str, str]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Path, meaning, values and default of a key, and the keys inside it."""
+    """Path, meaning, values, default and an example of a key, and the keys inside it."""
     path = key_names()[name]
     field = _fields()[path]
     inside = {p: f for p, f in _fields().items() if p.rpartition(".")[0] == path}
@@ -36,6 +37,7 @@ def describe(name: str) -> dict[str, Any]:
         "summary": " ".join(dict.fromkeys(text for text in about if text)),
         "values": " | ".join(dict.fromkeys(_value(form) for form in _forms(field))),
         "default": field.get("default"),
+        "example": example_of(path, next(iter(_forms(field)), {}), field.get("default")),
         "keys": {p: f.get("description", "") for p, f in inside.items()},
     }
 
@@ -49,16 +51,21 @@ def render(described: dict[str, Any]) -> str:
         )
     if described["default"] is not None and not described["keys"]:
         lines.append(f"default  {json.dumps(described['default'])}")
+    lines += textwrap.indent(described["example"], " " * 9).replace(" " * 9, "example  ", 1).splitlines()
     for path, about in described["keys"].items():
         lines += textwrap.wrap(f"{path}  {about}", WIDTH, initial_indent="  ", subsequent_indent="      ")
     return "\n".join(lines).rstrip()
 
 
 @cache
+def _schema() -> Schema:
+    return recipe_schema()
+
+
+@cache
 def _fields() -> dict[str, Schema]:
-    schema = recipe_schema()
     found: dict[str, Schema] = {}
-    _walk(schema, "", found)
+    _walk(_schema(), "", found)
     return found
 
 
@@ -80,7 +87,7 @@ def _walk(schema: Schema, path: str, found: dict[str, Schema]) -> None:
 def _forms(field: Schema) -> list[Schema]:
     """The alternatives a field may have, `null` left out, with references followed."""
     if "$ref" in field:
-        return _forms(recipe_schema()["$defs"][field["$ref"].rsplit("/", 1)[-1]])
+        return _forms(_schema()["$defs"][field["$ref"].rsplit("/", 1)[-1]])
     if "anyOf" in field or "oneOf" in field:
         every = [form for one in field.get("anyOf") or field["oneOf"] for form in _forms(one)]
         return [form for form in every if form.get("type") != "null"]

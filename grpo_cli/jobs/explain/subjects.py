@@ -212,6 +212,27 @@ def render_key(described: dict[str, Any]) -> str:
     return render(described)
 
 
+def row_pages() -> Iterable[str]:
+    """Templates, filters and chat rows, and each filter."""
+    from grpo_cli.jobs.explain.rows import names
+
+    return names()
+
+
+def describe_rows(name: str) -> dict[str, Any]:
+    """How rows become prompts and golds, with examples worked now."""
+    from grpo_cli.jobs.explain.rows import describe
+
+    return describe(name)
+
+
+def render_rows(described: dict[str, Any]) -> str:
+    """The text form of `describe_rows`."""
+    from grpo_cli.jobs.explain.rows import render
+
+    return render(described)
+
+
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
@@ -221,20 +242,20 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("sampling", sampling_names, describe_sampling, render_sampling),
     Subject("strategies", strategy_names, describe_strategy, render_strategy),
     Subject("findings", finding_codes, describe_finding, render_finding),
+    Subject("rows", row_pages, describe_rows, render_rows),
     Subject("keys", recipe_keys, describe_key, render_key, "of the recipe, as `train.prune` or `prune`"),
 )
-"""What can be explained, the first that knows a name; metrics join by adding a line."""
+"""What can be explained, in the order in which several things of one name are."""
 
 
-def find(name: str) -> Subject:
-    """The first kind of thing that knows the name.
+def find(name: str) -> list[Subject]:
+    """The kinds of things that know the name, at least one: `json` is a verifier and a filter.
 
     Raises:
         UsageError: nothing is called so; the hint holds the nearest names.
     """
-    for subject in SUBJECTS:
-        if name in subject.names():
-            return subject
+    if found := [subject for subject in SUBJECTS if name in subject.names()]:
+        return found
     known = [one for subject in SUBJECTS for one in subject.names()]
     near = [one for one in known if one.endswith(f".{name}")] or [n for n in [nearest(name, known)] if n]
     raise UsageError(

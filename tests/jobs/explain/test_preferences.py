@@ -17,7 +17,7 @@ def test_every_loss_of_a_recipe_is_explained() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_a_name_leads_here_and_not_to_a_key(name: str) -> None:
-    subject = find(name)
+    subject = find(name)[0]
     assert subject.title == "preferences"
     said = subject.render(subject.describe(name))
     assert said == render(describe(name)) and said.startswith(f"{name}\n")

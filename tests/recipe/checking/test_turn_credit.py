@@ -74,5 +74,5 @@ def test_each_method_is_explained() -> None:
     from grpo_cli.jobs.explain.subjects import find
 
     for name in CREDITS:
-        subject = find(name)
+        subject = find(name)[0]
         assert subject.title == "credit" and f"train.credit: {name}" in subject.render(subject.describe(name))
