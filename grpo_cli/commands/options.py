@@ -82,6 +82,14 @@ Against = Annotated[
 EvalOut = Annotated[
     Path | None, typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint.")
 ]
+EvalBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by",
+        metavar="COLUMN",
+        help="Success by kind of row, as this column says; without it by `kind` and `difficulty`, where rows have them.",
+    ),
+]
 EvalSeed = Annotated[int, typer.Option(help="Seed of sampling.")]
 PassFloor = Annotated[float | None, typer.Option(help="Exit 1 if pass@1 is below this.")]
 

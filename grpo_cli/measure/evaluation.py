@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.episodes import episode_stats
+from grpo_cli.statistics.episodes import episode_stats, turns_by_outcome
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
 from grpo_cli.statistics.groups import GroupCounts
 from grpo_cli.statistics.step import mean
@@ -33,7 +33,7 @@ class Measured:
     seconds: float
     records: list[SampleRecord]
     episodes: dict[str, float | int | None] = field(default_factory=dict)
-    """Turns and invalid actions, where samples are episodes."""
+    """Turns, those of right and wrong episodes too, and invalid actions, where samples are episodes."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     counts = [GroupCounts.of(record.outcome for record in group) for group in groups]
     judged = [[r for r in group if r.is_judged] for group in groups]
-    n_judged, n_right = sum(c.judged for c in counts), sum(c.right for c in counts)
+    n_judged = sum(c.judged for c in counts)
     pass_k, maj_k = {}, {}
     for k in ks:
         full = [group for group in judged if len(group) >= k]
@@ -91,9 +91,7 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
             maj_at_k([r.answer for r in group], [r.is_right for r in group], k) for group in full
         )
     return Measured(
-        pass_1=wilson(n_right, n_judged)
-        if samples == 1
-        else clustered([[float(r.is_right) for r in group] for group in judged if group]),
+        pass_1=_pass_1(judged, samples),
         pass_k=pass_k,
         maj_k=maj_k,
         think=mean([float(has_thought(r.completion)) for r in records]),
@@ -102,5 +100,22 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
         without_verdict=len(records) - n_judged,
         seconds=seconds,
         records=list(records),
-        episodes=episode_stats(records),
+        episodes=episode_stats(records) | turns_by_outcome(records),
     )
+
+
+def _pass_1(judged: Sequence[Sequence[SampleRecord]], samples: int) -> Interval:
+    """Share of right ones over prompts, of which the judged samples are given; prompts without any leave the mean."""
+    rights = [[float(r.is_right) for r in group] for group in judged if group]
+    if samples == 1:
+        return wilson(sum(group[0] == 1.0 for group in rights), len(rights))
+    return clustered(rights)
+
+
+def pass_1_of(records: Sequence[SampleRecord]) -> Interval:
+    """pass@1 of records in any order, with an interval that is clustered by row where rows have several."""
+    rows: dict[str, list[SampleRecord]] = {}
+    for record in records:
+        rows.setdefault(record.row, []).append(record)
+    samples = max((len(group) for group in rows.values()), default=0)
+    return _pass_1([[r for r in group if r.is_judged] for group in rows.values()], samples)

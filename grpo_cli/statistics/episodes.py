@@ -31,6 +31,25 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
     }
 
 
+def turns_by_outcome(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:
+    """`turns/right` and `turns/wrong`: mean turns of the episodes that are right, and of those that are not; None of none.
+
+    Nothing where no sample is an episode; one without a verdict counts in neither.
+    """
+    episodes = [sample for sample in samples if sample.turns]
+    if not episodes:
+        return {}
+    of = {
+        is_right: [float(len(e.turns)) for e in episodes if e.is_judged and e.is_right is is_right]
+        for is_right in (True, False)
+    }
+    return {"turns/right": _mean(of[True]), "turns/wrong": _mean(of[False])}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
 def in_one_line(sample: SampleRecord) -> str:
     """An episode for a screen: `e → k0x1y0 · n → k0x1y1`; any other sample is its text."""
     if not sample.turns:

@@ -15,6 +15,7 @@ def evaluate(
     sets: options.EvalSets = None,
     against: options.Against = None,
     out: options.EvalOut = None,
+    by: options.EvalBy = None,
     seed: options.EvalSeed = 0,
     fail_under: options.PassFloor = None,
     display: options.Face = "auto",
@@ -37,6 +38,7 @@ def evaluate(
     pin_one_gpu()
     with loading("eval"):
         from grpo_cli.jobs.evaluate.compare import compare
+        from grpo_cli.jobs.evaluate.kinds import by_kind
         from grpo_cli.jobs.evaluate.run import measure_place
         from grpo_cli.jobs.evaluate.text import as_object, comparison, table
         from grpo_cli.resilience.opened import find_place
@@ -46,7 +48,7 @@ def evaluate(
     path = out or (place.folder / "eval.jsonl" if place.folder else None)
     shown = make_display(display)
     try:
-        found = measure_place(place, shown, seed)
+        found = measure_place(place, shown, seed, by=by or [])
         reference = measure_place(other, shown, seed, "evaluate other") if other else None
     finally:
         shown.close()
@@ -60,11 +62,11 @@ def evaluate(
                 f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`"
             ) from err
     paired = compare(reference, found) if reference else None
+    kinds = by_kind(found.sampled, by or [])
     if as_json:
-        print(strict_json(as_object(checkpoint, found, against, reference, paired)))
+        print(strict_json(as_object(checkpoint, found, against, reference, paired, kinds)))
     else:
-        print(
-            "\n".join(table(found, path) + (comparison(against or "", reference, paired) if paired else []))
-        )
+        compared = comparison(against or "", reference, paired) if paired else []
+        print("\n".join(table(found, path, kinds) + compared))
     if fail_under is not None and found.sampled.pass_1.mean < fail_under:
         raise typer.Exit(int(Exit.BAR_MISSED))

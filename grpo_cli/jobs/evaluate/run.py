@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 
 import torch
 
 from grpo_cli.display.protocol import Display
+from grpo_cli.jobs.evaluate.kinds import columns_of
 from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
@@ -14,20 +16,24 @@ from grpo_cli.resilience.opened import Place, open_model
 from grpo_cli.rollout.engine import SamplingSettings
 
 
-def measure_place(place: Place, display: Display, seed: int, noun: str = "evaluate") -> Evaluation:
-    """Load, sample and judge; the model is given back before this returns. `noun` names the progress.
+def measure_place(
+    place: Place, display: Display, seed: int, noun: str = "evaluate", by: Sequence[str] = ()
+) -> Evaluation:
+    """Load, sample and judge; the model is given back before this returns. `noun` names the progress, `by` columns that the
+    rows must have.
 
     Raises:
+        UsageError: no row has one of them.
         RecipeError, DataError, SetupError: as `grpo train` would on these rows and this model.
     """
-    found = _measure(place, display, seed, noun)
+    found = _measure(place, display, seed, noun, by)
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return found
 
 
-def _measure(place: Place, display: Display, seed: int, noun: str) -> Evaluation:
+def _measure(place: Place, display: Display, seed: int, noun: str, by: Sequence[str]) -> Evaluation:
     recipe = place.recipe
     with open_workplace(
         recipe,
@@ -37,6 +43,7 @@ def _measure(place: Place, display: Display, seed: int, noun: str) -> Evaluation
         load=lambda device, accept: open_model(place, device, accept),
     ) as opened:
         assert opened.held_out is not None
+        columns_of([row.fields for row in opened.held_out.rows], by)
         sampling = SamplingSettings.measuring(recipe.sample, seed)
         evaluator = Evaluator(
             recipe.eval,

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.jobs.evaluate.compare import Paired
+from grpo_cli.jobs.evaluate.kinds import Kinds, lines_of
 from grpo_cli.measure.evaluation import Evaluation, Measured
 from grpo_cli.statistics.estimate import Interval
+from grpo_cli.text import number
 
 SCHEMA = 1
 
@@ -19,6 +21,7 @@ def as_object(
     against: str | None,
     reference: Evaluation | None,
     paired: Paired | None,
+    kinds: Kinds | None = None,
 ) -> dict[str, Any]:
     """The one object of `--json`."""
     out: dict[str, Any] = {
@@ -35,6 +38,11 @@ def as_object(
         "think": found.sampled.think,
         "seconds": round(found.sampled.seconds, 3),
         **({"episodes": found.sampled.episodes} if found.sampled.episodes else {}),
+        **(
+            {"by": {c: {v: kind.as_json() for v, kind in found.items()} for c, found in kinds.items()}}
+            if kinds
+            else {}
+        ),
         "compare": None,
     }
     if paired is not None and reference is not None:
@@ -54,7 +62,7 @@ def as_object(
     return out
 
 
-def table(found: Evaluation, path: Path | None) -> list[str]:
+def table(found: Evaluation, path: Path | None, kinds: Kinds | None = None) -> list[str]:
     """What a person reads."""
     s = found.sampled
     lines = [f"pass@1   {_pm(s.pass_1)}   n {s.pass_1.n} prompts, sampled"]
@@ -67,7 +75,7 @@ def table(found: Evaluation, path: Path | None) -> list[str]:
         lines.append(_episodes(s))
     if path is not None:
         lines.append(f"samples  {path}")
-    return lines
+    return lines + lines_of(kinds or {})
 
 
 def comparison(against: str, reference: Evaluation | None, paired: Paired) -> list[str]:
@@ -107,7 +115,11 @@ def _pm(interval: Interval) -> str:
 def _episodes(s: Measured) -> str:
     turns, invalid = s.episodes["turns/mean"] or 0.0, s.episodes["env/invalid"] or 0.0
     most, cut = s.episodes["turns/max"], s.episodes["turns/cut"] or 0.0
-    return f"turns    {turns:.1f}, at most {most}   invalid {invalid:.1%} of them   cut {cut:.1%} of the episodes"
+    split = f"right {number(s.episodes['turns/right'])}   wrong {number(s.episodes['turns/wrong'])}"
+    return (
+        f"turns    {turns:.1f}, at most {most}   {split}   invalid {invalid:.1%} of them"
+        f"   cut {cut:.1%} of the episodes"
+    )
 
 
 def _tail(s: Measured) -> str:
