@@ -21,6 +21,7 @@ from grpo_cli.errors import DataError, Mistake
 if TYPE_CHECKING:
     from grpo_cli.measure.evaluation import Evaluation
     from grpo_cli.recipe.sections.recipe import Recipe
+    from grpo_cli.reward.plan import ScoringPlan
     from grpo_verifiers import Outcome, Verdict
 
 __all__ = ["ScoredCompletion", "evaluate", "load_recipe", "train", "verify"]
@@ -115,8 +116,8 @@ def verify(
         UserError: unknown kinds or options, or a verifier that cannot run here.
     """
     from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
-    from grpo_verifiers.combine import Term, combine, judges_of, outcome
-    from grpo_verifiers.verdict import Outcome
+    from grpo_verifiers.combine import Term, judges_of
+    from grpo_verifiers.kinds.environment import recorded
     from grpo_verifiers.verifier import BadGold, Sample
 
     if not len(completions) == len(rows) == len(prompts or rows):
@@ -140,7 +141,8 @@ def verify(
                 except BadGold as err:
                     mistakes.append(Mistake(f"rows[{i}]", f"verifier `{name}`: {err}"))
                     continue
-                samples.append(Sample(completions[i], gold, prompts[i] if prompts else ""))
+                prompt = prompts[i] if prompts else ""
+                samples.append(Sample(completions[i], gold, prompt, played=recorded(rows[i], name)))
             if mistakes:
                 raise DataError(mistakes)
             for i, verdict in zip(mine, verifier.judge(samples) if samples else [], strict=True):
@@ -148,14 +150,15 @@ def verify(
     finally:
         for verifier in started.values():
             verifier.close()
-    return [
-        ScoredCompletion(
-            one,
-            outcome(one, plan.terms, plan.rule) or Outcome.ERROR,
-            combine(one, plan.terms, None, plan.rule),
-        )
-        for one in held
-    ]
+    return [_scored(one, plan) for one in held]
+
+
+def _scored(verdicts: dict[str, Verdict], plan: ScoringPlan) -> ScoredCompletion:
+    from grpo_verifiers.combine import combine, outcome
+    from grpo_verifiers.verdict import Outcome
+
+    found = outcome(verdicts, plan.terms, plan.rule) or Outcome.ERROR
+    return ScoredCompletion(verdicts, found, combine(verdicts, plan.terms, None, plan.rule))
 
 
 def _checked(

@@ -66,3 +66,48 @@ def test_functions_of_a_run_are_found_where_its_recipe_came_from(tmp_path: Path)
     (samples / "step-000001.jsonl").write_text(line("4") + line("5"))
     got = run(str(samples / "step-000001.jsonl"))
     assert got.returncode == 0 and outcomes(got.stdout) == ["right", "wrong"]
+
+
+def episode(score: float | None, name: str, **more: object) -> str:
+    """A line as a run writes it of an episode."""
+    verdict = {"outcome": "right", "score": score, "reason": ""}
+    turns = [{"text": "n", "observation": "k0x0y1", "valid": True}, {"text": "done", "observation": ""}]
+    said = "[assistant] n\n[environment] k0x0y1\n[assistant] done"
+    own = {"completion": said, "turns": turns, "env_tokens": 6, "verdicts": {name: verdict}}
+    return json.dumps({"row": "a", "group": "1/0", "prompt": "p", **own, **more}) + "\n"
+
+
+GAME = RECIPE.format(
+    "environment: environments:keydoor\n"
+    "verify:\n  game: {kind: environment, right_at: 0.5, primary: true}\n  ends: {kind: regex, pattern: done$}"
+)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_of_episodes_the_text_is_judged_again_and_the_outcome_taken(tmp_path: Path, jobs: str) -> None:
+    (tmp_path / "r.yaml").write_text(GAME)
+    lines = episode(0.75, "game") + episode(0.25, "game") + episode(None, "game")
+    done = run("-", "--recipe", "r.yaml", "-j", jobs, stdin=lines, cwd=tmp_path)
+    assert outcomes(done.stdout) == ["right", "wrong", "error"]
+    assert [json.loads(one)["verdicts"]["ends"]["outcome"] for one in done.stdout.splitlines()] == [
+        "right"
+    ] * 3
+    assert "episodes 3   `ends`: what was said, judged again" in done.stderr
+    assert "`game`: the outcome on record, no world is played again" in done.stderr
+    told = json.loads(run("-", "--recipe", "r.yaml", "--json", stdin=lines, cwd=tmp_path).stdout)
+    assert told["episodes"] == {"n": 3, "recorded": ["game"], "judged_again": ["ends"]}
+
+
+def test_an_episode_whose_outcome_is_not_on_record_has_no_verdict_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(GAME)
+    done = run("-", "--recipe", "r.yaml", stdin=episode(1.0, "other") + episode(1.0, "game"), cwd=tmp_path)
+    assert outcomes(done.stdout) == ["error", "right"]
+    assert "the line has turns, and no outcome of them under `verdicts.game`" in done.stderr
+
+
+def test_episodes_judged_without_their_world_are_said(tmp_path: Path) -> None:
+    done = run("-", "--regex", "done$", stdin=episode(0.0, "game"), cwd=tmp_path)
+    assert outcomes(done.stdout) == ["right"]
+    assert "what their worlds made of them is left out: no verifier `environment`" in done.stderr
+    plain = run("-", "--regex", "4", "--json", stdin=line("4", turns=3))
+    assert "episodes" not in json.loads(plain.stdout)

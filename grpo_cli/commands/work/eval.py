@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import typer
 
 from grpo_cli.commands import options
 from grpo_cli.errors import Exit, SetupError
 from grpo_cli.text import strict_json
+
+if TYPE_CHECKING:
+    from grpo_cli.measure.evaluation import Evaluation
 
 
 def evaluate(
@@ -32,7 +38,6 @@ def evaluate(
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
-    from grpo_cli.run.lines import write_records
 
     quiet_libraries()
     pin_one_gpu()
@@ -53,14 +58,7 @@ def evaluate(
     finally:
         shown.close()
     if path is not None:
-        try:
-            write_records(path, found.sampled.records)
-            if found.greedy is not None:
-                write_records(path.with_suffix(".greedy.jsonl"), found.greedy.records)
-        except OSError as err:
-            raise SetupError(
-                f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`"
-            ) from err
+        _write(path, found)
     paired = compare(reference, found) if reference else None
     kinds = by_kind(found.sampled, by or [])
     if as_json:
@@ -70,3 +68,16 @@ def evaluate(
         print("\n".join(table(found, path, kinds) + compared))
     if fail_under is not None and found.sampled.pass_1.mean < fail_under:
         raise typer.Exit(int(Exit.BAR_MISSED))
+
+
+def _write(path: Path, found: Evaluation) -> None:
+    from grpo_cli.run.lines import write_records
+
+    try:
+        write_records(path, found.sampled.records)
+        if found.greedy is not None:
+            write_records(path.with_suffix(".greedy.jsonl"), found.greedy.records)
+    except OSError as err:
+        raise SetupError(
+            f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`"
+        ) from err

@@ -28,7 +28,7 @@ NONE = DASH
 
 
 @dataclass(frozen=True)
-class Kind:
+class RowKind:
     """The rows with one value of a column; `pass_1` is over those with a verdict, `rows` counts all."""
 
     pass_1: Interval
@@ -42,7 +42,7 @@ class Kind:
         return {**out, **self.turns}
 
 
-Kinds = Mapping[str, Mapping[str, Kind]]
+Kinds = Mapping[str, Mapping[str, RowKind]]
 """By column, then by value as text."""
 
 
@@ -65,7 +65,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[
 
 def by_kind(measured: Measured, asked: Sequence[str]) -> Kinds:
     """The kinds of each column to group by, in the order of their values."""
-    out: dict[str, dict[str, Kind]] = {}
+    out: dict[str, dict[str, RowKind]] = {}
     for column in columns_of([record.fields for record in measured.records], asked):
         of: dict[str, list[SampleRecord]] = {}
         for record in measured.records:
@@ -87,8 +87,8 @@ def lines_of(kinds: Kinds) -> list[str]:
     return lines
 
 
-def _kind(records: Sequence[SampleRecord]) -> Kind:
-    return Kind(
+def _kind(records: Sequence[SampleRecord]) -> RowKind:
+    return RowKind(
         pass_1_of(records),
         len({record.row for record in records}),
         sum(not record.is_judged for record in records),
@@ -96,7 +96,7 @@ def _kind(records: Sequence[SampleRecord]) -> Kind:
     )
 
 
-def _said(kind: Kind) -> str:
+def _said(kind: RowKind) -> str:
     one = kind.pass_1
     has_score = math.isfinite(one.mean)
     parts = [f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" if has_score else DASH, f"n {one.n}"]

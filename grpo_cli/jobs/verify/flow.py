@@ -162,6 +162,7 @@ def packed(scored: ScoredLines) -> bytes:
         "problems": scored.problems,
         "counts": [counts.outcomes, counts.reasons, counts.score_sum, counts.score_n],
         "failure": counts.failure,
+        "episodes": counts.episodes,
         "pairs": [[*names, *astuple(sums)] for names, sums in counts.pairs.items()],
     }
     head = json.dumps(header).encode()
@@ -184,6 +185,7 @@ def unpacked(data: bytes) -> ScoredLines:
         score_n,
         {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
         header["failure"],
+        header["episodes"],
     )
     return ScoredLines(
         out, [tuple(one) for one in header["samples"]], [tuple(p) for p in header["problems"]], counts

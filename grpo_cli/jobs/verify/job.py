@@ -76,7 +76,9 @@ class VerifyJob:
         self._settings = settings
         self._sink = sink
         self._tally = Tally(settings.order)
-        self._report = VerifyReport(plan.primary, list(plan.entries), "", self._tally.totals)
+        self._report = VerifyReport(
+            plan.primary, {name: entry.kind for name, entry in plan.entries.items()}, "", self._tally.totals
+        )
         writes_lines = not settings.as_json and settings.out is None
         self._progress = _Progress(settings.quiet, writes_lines)
         self._rows = None if settings.rows is None else GoldRows(settings.rows)

@@ -33,6 +33,7 @@ from grpo_verifiers.combine import (
     outcome,
     without_skipped,
 )
+from grpo_verifiers.kinds.environment import is_episode, recorded
 from grpo_verifiers.shaping import Shaped, shape
 from grpo_verifiers.verdict import Outcome, Verdict, floored
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
@@ -53,6 +54,8 @@ class Counts:
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     failure: str = ""
     """Why the first sample without a verdict has none."""
+    episodes: int = 0
+    """Lines with the turns of an episode."""
 
     def add(self, name: str, verdict: Verdict) -> None:
         """Count one verdict."""
@@ -78,6 +81,7 @@ class Counts:
             self.score_sum[name] = self.score_sum.get(name, 0.0) + total
             self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
         self.failure = self.failure or other.failure
+        self.episodes += other.episodes
         for names, sums in other.pairs.items():
             self.pairs.setdefault(names, PairSums()).merge(sums)
 
@@ -168,7 +172,7 @@ class Scorer:
 
     def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
         samples = [
-            Sample(text, read.golds[name], read.prompt, begun=read.begun)
+            Sample(text, read.golds[name], read.prompt, played=recorded(read.value, name), begun=read.begun)
             for read in reads
             for text in read.completions
         ]
@@ -179,6 +183,7 @@ class Scorer:
 
     def _finish(self, read: _Read, scored: ScoredLines) -> bytes:
         added: list[dict[str, Any]] = []
+        scored.counts.episodes += is_episode(read.value)
         for i, verdicts in enumerate(read.verdicts):
             found = outcome(verdicts, self._terms, self._plan.rule) or Outcome.ERROR
             one: dict[str, Any] = {

@@ -13,6 +13,7 @@ from typing import Any
 from grpo_cli.jobs.verify.scorer import Counts
 from grpo_cli.jobs.verify.tally import BYTES_A_GROUP, Totals
 from grpo_cli.statistics.estimate import Interval, clustered, wilson
+from grpo_verifiers.kinds.environment import NAME as ENVIRONMENT
 from grpo_verifiers.verdict import Outcome
 
 SCHEMA = 1
@@ -23,12 +24,41 @@ PREDICTED = (4, 8, 16)
 WIDTH = 78
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedEpisodes:
+    """What of `n` episodes was judged again by verifiers of these kinds, and what is as it was recorded."""
+
+    n: int
+    kinds: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of `--json`."""
+        return {"n": self.n, "recorded": self._named(True), "judged_again": self._named(False)}
+
+    def lines(self) -> list[str]:
+        """What a person reads; nothing where there were none."""
+        if not self.n:
+            return []
+        again, kept = (", ".join(f"`{name}`" for name in self._named(of)) for of in (False, True))
+        parts = [f"{again}: what was said, judged again"] if again else []
+        parts.append(
+            f"{kept}: the outcome on record, no world is played again"
+            if kept
+            else "what their worlds made of them is left out: no verifier `environment`"
+        )
+        return [row("episodes", f"{self.n:,}   {parts[0]}"), *(row("", one) for one in parts[1:])]
+
+    def _named(self, are_recorded: bool) -> list[str]:
+        return [name for name, kind in self.kinds.items() if (kind == ENVIRONMENT) is are_recorded]
+
+
 @dataclass(slots=True)
 class VerifyReport:
     """All that one pass over the input found."""
 
     primary: str
-    names: Sequence[str]
+    kinds: Mapping[str, str]
+    """The verifiers by name, each with its kind."""
     grouping: str
     totals: Totals
     counts: Counts = field(default_factory=Counts)
@@ -38,6 +68,16 @@ class VerifyReport:
     is_scattered: bool = False
     is_inexact: bool = False
     warnings: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The verifiers, the primary's among them, in the order of the recipe."""
+        return list(self.kinds)
+
+    @property
+    def episodes(self) -> JudgedEpisodes:
+        """What was done to those among the lines."""
+        return JudgedEpisodes(self.counts.episodes, self.kinds)
 
     @property
     def samples(self) -> int:
@@ -95,6 +135,7 @@ class VerifyReport:
         return {
             "schema": SCHEMA,
             "n": self.samples,
+            **({"episodes": self.episodes.as_json()} if self.episodes.n else {}),
             "outcomes": outcomes,
             "mean_score": self.mean_score,
             "mean_reward": self.mean_reward,
@@ -145,7 +186,7 @@ class VerifyReport:
             reasons = ", ".join(f"{reason or '?'} {count:,}" for reason, count in self._reasons(name)[:5])
             label = "score" if name == self.names[0] else ""
             out.append(row(label, f"{name} {shown(self.score_of(name))}   {reasons}"))
-        return out
+        return out + self.episodes.lines()
 
     def _group_lines(self) -> list[str]:
         totals, size = self.totals, self.totals.usual_size()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import Outcome, build
+from grpo_verifiers.kinds.environment import recorded
 from grpo_verifiers.verifier import Played, Sample
 
 
@@ -42,3 +43,21 @@ def test_a_line_of_an_episode_is_judged_by_what_was_recorded() -> None:
     line["verdicts"]["environment"] = {"score": "NaN"}
     assert verdict(None, line).score is None
     assert verdict(Played(1.0), line).score == 1.0
+
+
+def test_the_outcome_is_looked_for_under_the_name_of_the_verifier() -> None:
+    line: dict[str, Any] = {
+        "turns": [{"text": "n"}],
+        "verdicts": {"game": {"score": 1.0}, "environment": {"score": 0.0}},
+    }
+    assert recorded(line, "game") == Played(1.0)
+    assert recorded(line) == Played(0.0)
+    missing = recorded(line, "world")
+    assert missing is not None
+    assert (missing.outcome, missing.reason) == (None, "not_recorded")
+    assert "`verdicts.world`" in missing.problem
+
+
+@pytest.mark.parametrize("turns", [None, 3, "n", [], ["n"], {"text": "n"}])
+def test_a_column_that_is_called_turns_makes_no_episode(turns: Any) -> None:
+    assert recorded({"turns": turns, "verdicts": {"environment": {"score": 1.0}}}) is None

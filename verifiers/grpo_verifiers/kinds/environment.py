@@ -14,6 +14,9 @@ from grpo_verifiers.answers import Example
 from grpo_verifiers.verdict import Verdict, error, right, wrong
 from grpo_verifiers.verifier import Played, Sample, Verifier
 
+NAME = "environment"
+"""What a recipe calls it that gives it no other name."""
+
 
 @dataclass(frozen=True)
 class EnvironmentOptions:
@@ -34,7 +37,7 @@ class EnvironmentVerifier(Verifier):
 
     def compile(self, row: Mapping[str, Any]) -> Played | bool:
         """Every row will do: it is the world's to read. A line of an episode that was played says how that ended."""
-        return _recorded(row) or True
+        return recorded(row) or True
 
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order; an error where a sample was no episode, or its world gave no verdict."""
@@ -55,14 +58,25 @@ class EnvironmentVerifier(Verifier):
         return [Example("north", {}, "a text without an episode has no verdict")]
 
 
-def _recorded(row: Mapping[str, Any]) -> Played | None:
-    """What the line of a sample file says of its episode: the outcome that was recorded, for a world is not played again."""
-    verdicts = row.get("verdicts")
-    if not row.get("turns") or not isinstance(verdicts, Mapping):
+def is_episode(line: Mapping[str, Any]) -> bool:
+    """Whether the line of a sample file is that of an episode: it has turns."""
+    turns = line.get("turns")
+    return isinstance(turns, list) and bool(turns) and all(isinstance(turn, Mapping) for turn in turns)
+
+
+def recorded(line: Mapping[str, Any], name: str = NAME) -> Played | None:
+    """How the line of an episode says that it ended, under the verifier of this name; None where it is no episode's line.
+
+    A world is not played again: what was not recorded is no verdict.
+    """
+    if not is_episode(line):
         return None
-    found = verdicts.get("environment")
+    verdicts = line.get("verdicts")
+    found = verdicts.get(name) if isinstance(verdicts, Mapping) else None
     if not isinstance(found, Mapping):
-        return None
+        return Played(
+            None, "not_recorded", f"the line has turns, and no outcome of them under `verdicts.{name}`"
+        )
     score = found.get("score")
     if isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score):
         return Played(float(score))
