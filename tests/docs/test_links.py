@@ -55,3 +55,9 @@ def test_every_page_is_reached_from_the_readme() -> None:
         targets = [(page.parent / link.split("#")[0]).resolve() for link in links(page) if "://" not in link]
         ahead += [target for target in targets if target.suffix == ".md" and target.exists()]
     assert {page for page in pages() if ".github" not in page.parts} <= seen
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = {(page.parent / link).resolve() for page in pages() for link in links(page) if "://" not in link}
+    drawn = {file for kind in ("png", "svg") for file in (ROOT / "docs").rglob(f"*.{kind}")}
+    assert drawn and drawn <= shown
