@@ -22,12 +22,17 @@ from grpo_verifiers.names import nearest
 
 @dataclass(frozen=True, slots=True)
 class RecipeFinding:
-    """A mistake by recipe path, before it has a place in a file."""
+    """A mistake by recipe path, before it has a place in a file.
+
+    `idle` is a key that is a mistake only because it is written down: it is none where the recipe means the same without it, as
+    in the `recipe.yaml` of a run, which says everything.
+    """
 
     path: Path
     message: str
     hint: str = ""
     at_key: bool = False
+    idle: Path | None = None
 
 
 KINDS = {

@@ -42,7 +42,11 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         if said(("train", key)):
             hint = "say `prefer.epochs`" if key == "inner_epochs" else f"leave `train.{key}` out"
             yield RecipeFinding(
-                ("train", key), f"`train.{key}` has no effect with `method: prefer`", hint, at_key=True
+                ("train", key),
+                f"`train.{key}` has no effect with `method: prefer`",
+                hint,
+                at_key=True,
+                idle=("train", key),
             )
     for name in recipe.train.trl:
         if name != "chat_template_kwargs":

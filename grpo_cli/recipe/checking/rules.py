@@ -344,7 +344,10 @@ def _schedule(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
         )
     if "lr_scheduler_type" in t.trl and said(("train", "schedule")):
         yield RecipeFinding(
-            ("train", "trl", "lr_scheduler_type"), "`train.schedule` is said too", "leave one of the two out"
+            ("train", "trl", "lr_scheduler_type"),
+            "`train.schedule` is said too",
+            "leave one of the two out",
+            idle=("train", "schedule"),
         )
 
 

@@ -113,6 +113,7 @@ def _keys(spec: TurnCredit, said: Callable[[Path], bool]) -> Iterator[RecipeFind
                 (*CREDIT, key),
                 f"`train.credit.{key}` has no effect with `method: {spec.method}`",
                 f"it belongs to {others}",
+                idle=(*CREDIT, key),
             )
     if spec.weight == 0:
         yield RecipeFinding(

@@ -26,7 +26,7 @@ _Representer.add_representer(str, _Representer.represent_str)
 def to_yaml(recipe: Recipe) -> str:
     """YAML of everything, defaults and presets written out; loading it gives an equal recipe.
 
-    Every field but `extends` is said; verifier options stand beside the verifier's own keys.
+    Every field but `extends` is said (and an environment's `role`, where it is that of tools); verifier options stand beside the verifier's own keys.
     """
     data = plain(recipe)
     out = StringIO()
@@ -46,9 +46,11 @@ def recipe_sha(recipe: Recipe) -> str:
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as the mapping a user would write, everything said."""
+    """The recipe as the mapping a user would write, everything said but the role of an environment whose calls fill it."""
     data: dict[str, Any] = recipe.model_dump(by_alias=True, mode="json")
     data.pop("extends")
+    if recipe.environment is not None and recipe.environment.has_calls:
+        data["environment"].pop("role")
     for section in ("verify", "shaping"):
         for one in data[section].values():
             one |= one.pop("options")

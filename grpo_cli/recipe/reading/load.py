@@ -72,12 +72,26 @@ def check(layers: Layers) -> tuple[Recipe | None, list[RecipeFinding]]:
     if recipe is not None:
         # a rule would judge the stand-in of a wrong value
         wrong = {path[:1] for path in cut}
-        found += [f for f in check_rules(recipe, layers.is_said) if f.path[:1] not in wrong]
+        found += [
+            one
+            for one in check_rules(recipe, layers.is_said)
+            if one.path[:1] not in wrong and (one.idle is None or _matters(one.idle, layers.data, recipe))
+        ]
         if not found:
             found += [
                 one for at in range(len(recipe.stages or ())) for one in _check_stage(recipe, at, layers)
             ]
     return recipe, list(dict.fromkeys(found))
+
+
+def _matters(path: Path, data: dict[str, Any], recipe: Recipe) -> bool:
+    """Whether the recipe of this data would be another one if it did not say this key."""
+    without = deepcopy(data)
+    _cut(without, path, missing=False)
+    try:
+        return Recipe.model_validate(complete(without)) != recipe
+    except ValidationError:
+        return True
 
 
 def _check_stage(recipe: Recipe, at: int, layers: Layers) -> list[RecipeFinding]:

@@ -94,3 +94,43 @@ def test_an_infinite_option_is_still_infinite_when_the_resolved_recipe_is_loaded
     recipe = load(tmp_path / "r.yaml")
     (tmp_path / "again.yaml").write_text(to_yaml(recipe))
     assert load(tmp_path / "again.yaml") == recipe
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["train.method=prefer"],
+        ["train.method=sft", "sft={data: run:a, steps: 3, lr: 1e-4}"],
+        ["train.credit=gigpo", "environment=environments:keydoor"],
+        ["train.credit={method: milestones, patterns: {a: b}}"],
+        ["train.credit=planner", "environment=environments:keydoor"],
+        ["train.trl.lr_scheduler_type=cosine_with_restarts"],
+        ["environment={tools: [python]}"],
+        ["train.algorithm=ppo"],
+    ],
+    ids=" ".join,
+)
+def test_the_recipe_of_a_run_which_says_every_key_loads_as_the_one_it_was_written_of(
+    tmp_path: Path, sets: list[str]
+) -> None:
+    recipe = load("quickstart", sets)
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe))
+    assert load(tmp_path / "recipe.yaml") == recipe
+
+
+@pytest.mark.parametrize(
+    ("sets", "key"),
+    [
+        (["train.method=prefer"], "train.loss=grpo"),
+        (["train.credit=gigpo", "environment=environments:keydoor"], "train.credit.reward=2"),
+        (["train.trl.lr_scheduler_type=cosine_with_restarts"], "train.schedule=constant"),
+    ],
+)
+def test_a_key_without_effect_is_a_mistake_in_the_recipe_of_a_run_too(
+    tmp_path: Path, sets: list[str], key: str
+) -> None:
+    (tmp_path / "recipe.yaml").write_text(to_yaml(load("quickstart", sets)))
+    with pytest.raises(RecipeError) as refused:
+        load(tmp_path / "recipe.yaml", [key])
+    (mistake,) = refused.value.mistakes
+    assert key.partition("=")[0] in mistake.message
