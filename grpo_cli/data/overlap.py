@@ -124,14 +124,19 @@ class Corpus:
         return best
 
 
+def held_out_among(rows: Sequence[Row], held_out: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """The rows that are held-out ones, each with that one; read without case and white space."""
+    kept_back = {words(row.prompt): row for row in held_out}
+    return [(one, row) for one in rows if (row := kept_back.get(words(one.prompt))) is not None]
+
+
 def refuse_held_out(rows: Sequence[Row], held_out: Sequence[Row], place: str) -> None:
     """Refuse rows to learn from that are held-out ones, read without case and white space.
 
     Raises:
         DataError: with the first such row.
     """
-    kept_back = {words(row.prompt): row for row in held_out}
-    found = {row.id: row for one in rows if (row := kept_back.get(words(one.prompt))) is not None}
+    found = {row.id: row for _, row in held_out_among(rows, held_out)}
     if found:
         first = next(iter(found.values()))
         raise DataError(

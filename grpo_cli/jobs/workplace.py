@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from grpo_cli.policy.coldstart import ColdStart
     from grpo_cli.policy.model import Accept
     from grpo_cli.policy.warmup import WarmupText
+    from grpo_cli.train.prefer.pair_set import PairSet
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Workplace:
     policy: Policy
     canary: Split | None = None
     """The rows of `monitor.canary`, where a run has some; not yet fitted."""
+    pairs: PairSet | None = None
+    """The pairs of `prefer.data`, where a run learns from a file."""
 
     @property
     def train(self) -> Split:

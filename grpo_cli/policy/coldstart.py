@@ -205,19 +205,16 @@ def demonstrations(
     except TemplateError as err:
         raise RecipeError(str(err), place="`warmup.demonstration`") from err
     weights = [d.weight for d in phase.demonstration]
-    draw, tokenizer = random.Random(seed + 5), policy.tokenizer
-    end = tokenizer.eos_token_id or min(policy.end_ids)
-    found = []
+    draw, found = random.Random(seed + 5), []
     for row in rows[: phase.limit]:
         template = draw.choices(templates, weights)[0]
         try:
             text = template.fill(row.fields)
         except FillError as err:
             raise DataError(f"`warmup.demonstration`: {err}", place=row.place) from err
-        completion = list(tokenizer(text, add_special_tokens=False).input_ids)
         if id(row) not in encoded:
             encoded[id(row)] = policy.encode(row)
-        found.append(WarmupText(encoded[id(row)], [*completion, end]))
+        found.append(WarmupText(encoded[id(row)], policy.encode_answer(text)))
     return found
 
 

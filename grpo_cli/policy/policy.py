@@ -84,6 +84,13 @@ class Policy:
         """The token ids of a row's prompt."""
         return encode(self.tokenizer, row, self.chat)
 
+    def encode_answer(self, text: str, stop: Sequence[str] = ()) -> list[int]:
+        """The token ids of a whole answer: of its text, and the token that ends it, where none of the texts `stop` does."""
+        ids = [*self.tokenizer(text, add_special_tokens=False).input_ids]
+        if any(text.endswith(one) for one in stop):
+            return ids
+        return [*ids, self.tokenizer.eos_token_id or min(self.end_ids)]
+
     @property
     def prompts(self) -> Prompts:
         """How rows become prompts."""

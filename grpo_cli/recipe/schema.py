@@ -91,7 +91,8 @@ def _short_forms(top: Schema, defs: Schema) -> None:
     data, warmup = defs["Data"]["properties"], defs["WarmupPhase"]["properties"]
     _open(data, "train", *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
     _open(data, "eval", NOTHING, *source["anyOf"], {"type": "array", "items": source, "minItems": 1})
-    _open(warmup, "data", NOTHING, *source["anyOf"])
+    for section in (warmup, defs["Prefer"]["properties"]):
+        _open(section, "data", NOTHING, *source["anyOf"])
     _open(warmup, "demonstration", *shown["anyOf"], {"type": "array", "items": shown, "minItems": 1})
 
 

@@ -50,24 +50,9 @@ class SupervisedTrainer(RoundTrainer):
 
             def note(step: int, loss: float, plan: Phase = plan, count: int = len(shown)) -> None:
                 last.clear()
-                last.update(self._record(loss, plan.lr * schedule(step - 1, plan), count))
+                rate = plan.lr * schedule(step - 1, plan)
+                last.update(self._record({"loss": loss, "lr": rate, "sft/demonstrations": count}))
 
             with lifted(policy.model):
                 supervise(policy.model, shown, plan, seed=seed + i, pad_id=pad_id, on_step=note)
         return last
-
-    def _record(self, loss: float, lr: float, count: int) -> dict[str, Any]:
-        loop = self.loop
-        loop.generation += 1
-        phases, whole = loop.clock.split()
-        metrics = {
-            "step": loop.generation,
-            "loss": loss,
-            "lr": lr,
-            "sft/demonstrations": count,
-            "time/update": phases["update"],
-            "time/step": whole,
-        }
-        loop.run.write_metrics(metrics)
-        loop.display.step(metrics)
-        return metrics

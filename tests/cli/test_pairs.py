@@ -169,6 +169,27 @@ def test_lines_that_are_no_judged_samples_are_named_with_their_place(
         assert any(f"bad.jsonl:{number}" in line and why in line for line in err.splitlines())
 
 
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_said_to_be_one(
+    recipe: Recipe, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    Path("empty.jsonl").write_text(text)
+    code, out, err = pairs(capsys, "empty.jsonl", "--out", "p.jsonl")
+    assert (code, out) == (3, "") and not Path("p.jsonl").exists()
+    assert err.startswith("error: empty.jsonl: there are no samples\n") and "`grpo verify FILE" in err
+
+
+def test_a_run_that_learned_from_pairs_gives_its_own(
+    recipe: Recipe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = load_rows(recipe.data, "train")[0]
+    run_of(
+        load("small.yaml", ["train.method=prefer"]),
+        {1: [sample(row, "2 1", RIGHT), sample(row, "2 2", WRONG)]},
+    )
+    assert pairs(capsys, "one")[0] == 0 and len(lines("runs/one/pairs.jsonl")) == 1
+
+
 @pytest.mark.parametrize("named", ["nowhere.jsonl", "nowhere", "nowhere.yaml", "runs/nowhere"])
 def test_what_is_not_there_is_named(recipe: Recipe, capsys: pytest.CaptureFixture[str], named: str) -> None:
     code, out, err = pairs(capsys, named)

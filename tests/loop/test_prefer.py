@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from grpo_cli.data.rows import load_rows
+from grpo_cli.recipe.reading.load import load
+from tests.loop.program import start
 from tests.loop.recipes import small_recipe
 from tests.loop.test_resume import finish, kill_after, train, what
 
@@ -92,6 +95,69 @@ def test_the_placebo_learns_from_other_pairs_of_the_same_samples(tmp_path: Path)
         assert [s[key] for s in plain] == [s[key] for s in placebo]
     assert [s["advantage"] for s in plain] != [s["advantage"] for s in placebo]
     assert any(s["advantage"] < 0 and s["outcome"] == "right" for s in placebo)
+
+
+SPELT = (
+    "warmup.0.steps=60",
+    "sample.top_k=12",
+    "sample.off_policy_ok=true",
+    "sample.group=16",
+    "sample.prompts=16",
+)
+"""Samples that are text: bytes that spell none are not the same when they are read back."""
+
+
+def run_of_pairs(folder: Path, *more: str) -> tuple[Path, list[str]]:
+    """A round that is done, and what a run says that learns from its file of pairs."""
+    finish(train(small_recipe(folder, steps=1, save_every=1), folder / "first", *sets(*SPELT)))
+    file = folder / "pairs.jsonl"
+    args = ["pairs", str(folder / "first/run"), "--length-gap", "0.5", "--out", str(file)]
+    finish(start(args, folder / "first"))
+    own = [one for one in PREFER if "length_gap" not in one]
+    return file, [part for one in (*own, *SPELT, f"prefer.data={file}", *more) for part in ("--set", one)]
+
+
+def test_a_file_of_a_rounds_pairs_teaches_what_the_round_learned(tmp_path: Path) -> None:
+    file, pairs = run_of_pairs(tmp_path)
+    finish(train(tmp_path / "small.yaml", tmp_path / "second", *pairs))
+    first, second = tmp_path / "first/run", tmp_path / "second/run"
+    weights = [(run / "checkpoints/step-000001/model.safetensors").read_bytes() for run in (first, second)]
+    assert weights[0] == weights[1]
+    (drawn, read) = ([line for line in lines(run) if "loss" in line] for run in (first, second))
+    same = ("loss", "grad_norm", "prefer/pairs", "prefer/rows", "chosen/logps", "prefer/margin", "updates")
+    assert [{key: line[key] for key in same} for line in drawn] == [
+        {key: line[key] for key in same} for line in read
+    ]
+    assert (
+        read[0]["prefer/pairs"] == len(file.read_text().splitlines()) and "reward/total/mean" not in read[0]
+    )
+    assert not list((second / "samples").glob("step-*"))
+    assert [line["step"] for line in lines(second) if "eval/pass@1" in line] == [0, 1]
+
+
+def test_a_killed_run_over_a_file_of_pairs_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    _, pairs = run_of_pairs(tmp_path, "prefer.loss=kto", "train.steps=6")
+    recipe = tmp_path / "small.yaml"
+    finish(train(recipe, tmp_path / "straight", *pairs))
+    kill_after(train(recipe, tmp_path / "broken", *pairs), tmp_path / "broken/run/checkpoints/step-000002")
+    assert "resuming run from step-00000" in finish(train(recipe, tmp_path / "broken", *pairs, "--resume"))
+    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
+    assert what(straight) == what(broken)
+    weights = [(run / "checkpoints/step-000006/model.safetensors").read_bytes() for run in (straight, broken)]
+    assert weights[0] == weights[1]
+
+
+def test_a_held_out_row_in_the_file_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=1)
+    held_out = load_rows(load(str(recipe)).data, "eval")[0]
+    line = {"row": held_out.id, "prompt": held_out.prompt, "chosen": "1", "rejected": "2"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(line) + "\n")
+    more = ["--set", "train.method=prefer", "--set", "prefer.data=pairs.jsonl", "--display", "none"]
+    process = train(recipe, tmp_path / "runs", *more)
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 3, out
+    assert "error: pairs.jsonl:1: 1 of 1 pairs are of held-out rows" in out and "Traceback" not in out
+    assert not [*(tmp_path / "runs").glob("*/run.json")]
 
 
 @pytest.mark.parametrize(

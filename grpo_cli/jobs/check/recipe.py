@@ -28,6 +28,7 @@ from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_m
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
+from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
@@ -90,6 +91,7 @@ class RecipeCheck:
         if self._train is not None:
             self.sample_row = self._train.rows[0]
         yield from self._warmup()
+        yield from _pairs(self.recipe, self.base, self._train, self._held_out)
 
     def _read(self, which: Which) -> Generator[CheckFinding, None, Read | None]:
         try:
@@ -259,3 +261,22 @@ def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -
             except FillError as err:
                 return CheckFinding(check, Level.FAIL, f"{row.place}: `{shown}`: {err}")
     return CheckFinding(check, Level.OK, f"demonstrations can be filled from {len(rows):,} rows")
+
+
+def _pairs(
+    recipe: Recipe, base: Path | None, train: Read | None, held_out: Read | None
+) -> Iterator[CheckFinding]:
+    """The file of `prefer.data`, held against the rows where all of them were looked at."""
+    if recipe.prefer is None or recipe.prefer.data is None or train is None:
+        return
+    try:
+        lines = read_pair_lines(recipe.prefer.data, base)
+        if not train.is_sample:
+            pairs_of_rows(lines, train.rows, held_out.rows if held_out else [])
+    except UserError as err:
+        yield failed("prefer.data", err)
+        return
+    said = f"{len(lines):,} pairs of {len({line.prompt for line in lines}):,} rows"
+    if train.is_sample:
+        said += f"; whether they are training rows is unknown of {len(train.rows):,} rows looked at"
+    yield CheckFinding("prefer.data", Level.UNKNOWN if train.is_sample else Level.OK, said)

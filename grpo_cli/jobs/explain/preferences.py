@@ -63,7 +63,7 @@ iterated preference learning.
 
 Pairs: winners are right, losers wrong by a verdict; both whole, of distinct texts, their lengths at most `prefer.length_gap`
 apart; likest lengths first, each sample in at most 2 pairs, at most `prefer.pairs_a_row` a row. `grpo pairs` makes the same of a
-finished run.
+finished run. `prefer.data: pairs.jsonl` learns from such a file and draws nothing; `kto` takes both halves of its pairs.
 
 A run keeps what every run keeps: samples, evaluations, checkpoints between steps, exact resume. `train.control: shuffled` is the
 placebo: labels are dealt out anew inside each row."""

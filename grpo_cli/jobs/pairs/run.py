@@ -112,6 +112,8 @@ def _lines(rows: Sequence[RowPairs], unpaired: bool) -> Iterable[dict[str, Any]]
 
 
 def _hint(summary: PairSummary) -> str:
+    if not summary.rows:
+        return "`grpo train` and `grpo verify FILE --out SCORED` write judged samples"
     if not summary.right and summary.wrong:
         return "the model must be right sometimes: see `grpo probe RECIPE`"
     if not summary.wrong and summary.right:

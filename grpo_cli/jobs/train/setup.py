@@ -45,6 +45,7 @@ from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import Batching, batching, check_hooks, grpo_config
 
 if TYPE_CHECKING:
+    from grpo_cli.train.prefer.pair_set import PairSet
     from grpo_cli.train.prefer.rounds import RoundTrainer
 
 MOST_SEEN = 2000
@@ -98,7 +99,30 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     needs_positions(policy.model)  # what padding would spoil is refused here
     canary = load_canary(rows)
     place = furnish(rows, policy, server.context if server is not None else None)
-    return replace(place, recipe=with_steps(recipe, len(place.train.rows)), canary=canary), server
+    recipe = with_steps(recipe, len(place.train.rows))
+    return replace(place, recipe=recipe, canary=canary, pairs=load_pairs(place)), server
+
+
+def load_pairs(place: Workplace) -> PairSet | None:
+    """The pairs of `prefer.data`; None where the recipe names none.
+
+    Raises:
+        DataError: as `PairSet.of_file`.
+    """
+    recipe = place.recipe
+    if recipe.prefer is None or recipe.prefer.data is None:
+        return None
+    from grpo_cli.train.prefer.pair_set import PairSet
+
+    return PairSet.of_file(
+        recipe.prefer.data,
+        place.base,
+        place.policy,
+        place.train.rows,
+        place.held_out.rows if place.held_out else (),
+        recipe.sample.stop,
+        lambda text: place.display.note("warn", text),
+    )
 
 
 @dataclass(frozen=True)
@@ -227,8 +251,10 @@ def make_trainer(
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     recipe = place.recipe
     if recipe.train.method == "prefer":
-        from grpo_cli.train.prefer.rounds import PairRounds
+        from grpo_cli.train.prefer.rounds import PairPasses, PairRounds
 
+        if place.pairs is not None:
+            return PairPasses(parts.loop, place.policy, partial, callbacks, on_checkpoint, place.pairs)
         return PairRounds(parts.loop, place.policy, partial, callbacks, on_checkpoint)
     if recipe.train.method == "sft":
         from grpo_cli.policy.coldstart import phase_rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from grpo_cli.recipe.checking.mistakes import RecipeFinding
-from grpo_cli.recipe.paths import Path
-from grpo_cli.recipe.sections.recipe import Prefer, Recipe
+from grpo_cli.recipe.paths import Path, dotted
+from grpo_cli.recipe.sections.recipe import Prefer, Recipe, Source
 
 RL_ONLY = (
     "algorithm",
@@ -22,6 +22,16 @@ RL_ONLY = (
     "credit",
 )
 """Keys of `train` that shape advantages or their loss."""
+DRAWN_ONLY: dict[Path, str] = {
+    ("prefer", "pairs_a_row"): "`grpo pairs --pairs-a-row` says it",
+    ("prefer", "length_gap"): "`grpo pairs --length-gap` says it",
+    ("train", "epochs"): "say `train.steps` and `prefer.epochs`",
+    ("train", "select"): "leave `train.select` out",
+    ("train", "dead_groups"): "leave `train.dead_groups` out",
+    ("train", "control"): "the placebo deals out labels among newly drawn samples: leave `prefer.data` out",
+    ("sample", "reuse"): "leave `sample.reuse` out",
+}
+"""Keys that say how a step draws samples and makes pairs of them, and what helps where pairs come from a file."""
 LEAST_SIMPO_BETA = 0.5
 
 
@@ -38,6 +48,8 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         return
     assert recipe.prefer is not None
     yield from _section(recipe.prefer)
+    if recipe.prefer.data is not None:
+        yield from _from_file(recipe.prefer.data, said)
     for key in (*RL_ONLY, "reward_combine", "inner_epochs", "mini_batches"):
         if said(("train", key)):
             hint = "say `prefer.epochs`" if key == "inner_epochs" else f"leave `train.{key}` out"
@@ -81,6 +93,25 @@ def check_prefer(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         yield RecipeFinding(
             ("launch", key), "`method: prefer` runs in one process", f"leave `launch.{key}` out"
         )
+
+
+def _from_file(data: Source, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
+    if data.source.startswith("run:"):
+        name = data.source.removeprefix("run:")
+        yield RecipeFinding(
+            ("prefer", "data"),
+            f"`{data.source}` gives single answers, and `prefer.data` takes pairs",
+            f"`grpo pairs {name}` writes them into a file to name here",
+        )
+    for path, hint in DRAWN_ONLY.items():
+        if said(path):
+            yield RecipeFinding(
+                path,
+                f"`{dotted(path)}` has no effect with `prefer.data`: nothing is drawn",
+                hint,
+                at_key=True,
+                idle=path,
+            )
 
 
 def _section(prefer: Prefer) -> Iterator[RecipeFinding]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from grpo_cli.recipe.sections.ads import AdsSpec
 from grpo_cli.recipe.sections.critic import CriticSpec
 from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words
+from grpo_cli.recipe.sections.inputs import Source
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
 Estimator = Literal["k1_loss", "k1_reward", "k1_token", "k2", "k3", "k3_corrected"]
@@ -129,6 +130,9 @@ class TurnCredit(Section):
 class Prefer(Section):
     """Learning from pairs of a right and a wrong answer, with `train.method: prefer`. See `grpo explain prefer`."""
 
+    data: Source | None = None
+    """A file as `grpo pairs` writes it, learned from instead of newly drawn samples: a step goes `epochs` times over it. Left out,
+    a step draws samples and makes pairs of them."""
     loss: Preference = "dpo"
     """Which loss, see `grpo explain NAME`. `kto` takes single answers, the others pairs."""
     beta: Above0 | None = None
@@ -144,7 +148,7 @@ class Prefer(Section):
     micro_batch: Whole | None = None
     """Pairs in one forward and backward; left out, all at once on a CPU and found on a GPU."""
     pairs_a_row: Whole = 4
-    """Most pairs of one row: easy rows do not crowd out hard ones."""
+    """Most pairs of one row, where a step makes them: easy rows do not crowd out hard ones."""
     length_gap: Share = 0.2
     """How far the lengths of a pair may differ, as a share of the longer one. Raising it gives more pairs and teaches length."""
 

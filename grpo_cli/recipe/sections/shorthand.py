@@ -46,6 +46,8 @@ def widen(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(out.get("sft"), list | dict):
         phases = out["sft"] if isinstance(out["sft"], list) else [out["sft"]]
         out["sft"] = [_phase(SHOWN | p if isinstance(p, dict) else p) for p in phases]
+    if isinstance(out.get("prefer"), dict) and "data" in out["prefer"]:
+        out["prefer"] = out["prefer"] | {"data": _sources(out["prefer"]["data"])}
     if isinstance(out.get("stages"), list):
         out["stages"] = [widen(stage) if isinstance(stage, dict) else stage for stage in out["stages"]]
     for section in ("sample", "eval", "monitor", "stop", "run", "launch", "shaping", "combine"):

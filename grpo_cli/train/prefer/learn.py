@@ -13,7 +13,6 @@ from torch import nn
 from grpo_cli.errors import TrainingError
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.policy import Policy
-from grpo_cli.preference.pairs import RowPairs
 from grpo_cli.preference.summary import PairSummary, why_no_pairs
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
@@ -25,10 +24,9 @@ from grpo_cli.train.prefer.examples import (
     LabelledExample,
     in_order,
     keep_rows_apart,
-    labelled_examples,
-    pair_examples,
 )
 from grpo_cli.train.prefer.method import PairMethod
+from grpo_cli.train.prefer.pair_set import PairSet
 from grpo_cli.train.prefer.trainers import Heard, make_pair_trainer
 
 RENAMED = {
@@ -73,8 +71,15 @@ class PairLearner:
             TrainingError: no pair in the first step, or a loss that is not finite.
         """
         found = [self.method.pairs(group) for group in groups]
-        summary = PairSummary.of(found)
-        examples = self._examples(at, groups, found)
+        return self.learn_from(at, PairSet.of_groups(groups, found), on_update)
+
+    def learn_from(self, at: int, pairs: PairSet, on_update: Callable[[int, int], None]) -> dict[str, float]:
+        """The same with pairs that are made.
+
+        Raises:
+            TrainingError: as `learn`.
+        """
+        summary, examples = pairs.summary, self._examples(at, pairs)
         if not examples:
             if at == 0:
                 raise TrainingError(why_no_pairs(summary), hint=NO_PAIRS)
@@ -86,15 +91,14 @@ class PairLearner:
             self._train(at, examples, heard)
         return {**summary_metrics(summary), **update_metrics(heard.updates)}
 
-    def _examples(self, at: int, groups: Sequence[Group], found: Sequence[RowPairs]) -> list[Example]:
+    def _examples(self, at: int, pairs: PairSet) -> list[Example]:
         prefer, seed = self.recipe.prefer, step_seed(self.recipe.train.seed, at + 1)
         assert prefer is not None
         if prefer.loss != "kto":
-            return [*in_order(pair_examples(groups, found), prefer.epochs, prefer.batch, seed)]
-        labelled = labelled_examples(groups, found)
-        if len({one.label for one in labelled}) < 2:  # of one kind there is nothing to prefer
+            return [*in_order(pairs.pairs, prefer.epochs, prefer.batch, seed)]
+        if len({one.label for one in pairs.answers}) < 2:  # of one kind there is nothing to prefer
             return []
-        ordered = in_order(labelled, prefer.epochs, prefer.batch, seed)
+        ordered = in_order(pairs.answers, prefer.epochs, prefer.batch, seed)
         width = max(one.width for one in ordered)
         micro = update_of(prefer, len(ordered), width, self.policy.device).micro
         return [*keep_rows_apart(ordered, micro)]

@@ -5,7 +5,7 @@ transformers' `Trainer` is here for what surrounds a step alone: callbacks, savi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_b
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.learn import PairLearner
+from grpo_cli.train.prefer.pair_set import PairSet
 from grpo_cli.train.step import Learned
 
 if TYPE_CHECKING:
@@ -83,6 +84,17 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         """Go on by one step, or by several with a line of metrics each; the metrics of the last."""
         raise NotImplementedError
 
+    def _record(self, measured: Mapping[str, Any]) -> dict[str, Any]:
+        """Count a step that drew no samples, write what it measured, show it; the step's metrics."""
+        loop = self.loop
+        loop.generation += 1
+        phases, whole = loop.clock.split()
+        times = {"time/update": phases["update"], "time/step": whole}
+        metrics = {"step": loop.generation, **measured, **times}
+        loop.run.write_metrics(metrics)
+        loop.display.step(metrics)
+        return metrics
+
     def catch_up(self) -> None:
         """Nothing to do: the engine reads the weights in place."""
 
@@ -125,6 +137,30 @@ class PairRounds(RoundTrainer):
             before.step, before.groups, lambda n, total: loop.display.phase("update", n, total)
         )
         return loop.close(before, Learned({**update, "skipped_steps": self.guard.skipped}))
+
+
+class PairPasses(RoundTrainer):
+    """`train.method: prefer` with `prefer.data`: each step goes over the pairs of a file, and draws nothing."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        policy: Policy,
+        folder: Path,
+        callbacks: list[TrainerCallback],
+        on_checkpoint: Callable[[RoundTrainer, Path], None],
+        pairs: PairSet,
+    ) -> None:
+        super().__init__(loop, policy, folder, callbacks, on_checkpoint)
+        self.learner, self.pairs = PairLearner(loop.recipe, policy, folder, self.guard), pairs
+
+    def _step(self) -> dict[str, Any]:
+        display = self.loop.display
+        display.phase("update")
+        update = self.learner.learn_from(
+            self.loop.generation, self.pairs, lambda n, total: display.phase("update", n, total)
+        )
+        return self._record({**update, "skipped_steps": self.guard.skipped})
 
 
 def _arguments(steps: int, folder: Path, track: list[str], on_cpu: bool) -> TrainingArguments:

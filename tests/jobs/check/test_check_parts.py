@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data.rows import Row
+from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
 from grpo_cli.jobs.check.cost import check_memory
 from grpo_cli.jobs.check.findings import CheckFinding, Level, exit_code, failed
@@ -16,20 +16,45 @@ from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.reading import read_rows
+from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.check.sizes import read_sizes
 from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.recipe.arithmetic import plan
+from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 from grpo_verifiers import Outcome, Sample, Verdict, Verifier
 from tests.builders.data_builders import Data, Source, question, write_lines
+from tests.loop.recipes import small_recipe
 
 TINY = Model(path="builtin:tiny")
 
 
 def finding(level: Level, code: Exit = Exit.DATA) -> CheckFinding:
     return CheckFinding("x", level, "", code=code)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "level", "said"),
+    [
+        (None, Level.OK, "1 pairs of 1 rows"),
+        (
+            "What is that?",
+            Level.FAIL,
+            "pairs.jsonl:1: 1 of 1 pairs are of rows that the recipe does not train on",
+        ),
+    ],
+)
+def test_a_file_of_pairs_is_held_against_the_rows(
+    tmp_path: Path, prompt: str | None, level: Level, said: str
+) -> None:
+    recipe = load(str(small_recipe(tmp_path)), ["train.method=prefer", "prefer.data=pairs.jsonl"])
+    first = load_rows(recipe.data, "train")[0]
+    line = {"prompt": prompt or first.prompt, "chosen": "1", "rejected": "2"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(line))
+    (found,) = [one for one in RecipeCheck(recipe, tmp_path).findings() if one.check == "prefer.data"]
+    assert found.level is level and said in found.message, found.message
 
 
 def row(text: str, **fields: Any) -> Row:

@@ -9,6 +9,7 @@ BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify:
 
 
 PREFER = ("train.method=prefer",)
+PAIRS = (*PREFER, "prefer.data=pairs.jsonl")
 KEEP = ("train.dead_groups=keep",)
 NORMALISED = ("train.reward_combine=normalise_then_sum", "verify.w={kind: exact, weight: 0.5}")
 
@@ -42,6 +43,12 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         ([*PREFER, "prefer.micro_batch=5"], "does not divide `prefer.batch` 32"),
         ([*PREFER, "prefer.loss=kto", "prefer.micro_batch=1"], "it needs two"),
         ([*PREFER, "prefer.loss=best"], "must be"),
+        ([*PAIRS, "prefer.length_gap=0.3"], "`prefer.length_gap` has no effect with `prefer.data`"),
+        ([*PAIRS, "prefer.pairs_a_row=2"], "`prefer.pairs_a_row` has no effect with `prefer.data`"),
+        ([*PAIRS, "train.control=shuffled"], "`train.control` has no effect with `prefer.data`"),
+        ([*PAIRS, "train.select=mopps"], "`train.select` has no effect with `prefer.data`"),
+        ([*PREFER, "prefer.data=run:first"], "`run:first` gives single answers"),
+        ([*PREFER, "prefer.data=3"], "must be"),
         (["train.std_floor=0"], "must be above 0"),
         (["train.algorithm=dapo", "shaping.overlong={}"], "a penalty for long answers too"),
         (["train.overlong=0.3", "shaping.overlong={cache: 0.5}"], "a penalty for long answers too"),

@@ -100,6 +100,7 @@ def test_an_infinite_option_is_still_infinite_when_the_resolved_recipe_is_loaded
     "sets",
     [
         ["train.method=prefer"],
+        ["train.method=prefer", "prefer.data=pairs.jsonl"],
         ["train.method=sft", "sft={data: run:a, steps: 3, lr: 1e-4}"],
         ["train.credit=gigpo", "environment=environments:keydoor"],
         ["train.credit={method: milestones, patterns: {a: b}}"],
@@ -122,6 +123,7 @@ def test_the_recipe_of_a_run_which_says_every_key_loads_as_the_one_it_was_writte
     ("sets", "key"),
     [
         (["train.method=prefer"], "train.loss=grpo"),
+        (["train.method=prefer", "prefer.data=pairs.jsonl"], "prefer.pairs_a_row=2"),
         (["train.credit=gigpo", "environment=environments:keydoor"], "train.credit.reward=2"),
         (["train.trl.lr_scheduler_type=cosine_with_restarts"], "train.schedule=constant"),
     ],

@@ -1,0 +1,117 @@
+"""A file of pairs as `grpo pairs` writes it, read back: every line with its place, and held against the rows of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_cli.data.files import Record
+from grpo_cli.data.overlap import held_out_among
+from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import SourceLike, broken_lines, load_source
+from grpo_cli.errors import DataError, Mistake
+
+KEY = "prefer.data"
+TEXTS = ("prompt", "chosen", "rejected")
+WRITES = "`grpo pairs RUN` writes such lines"
+
+
+@dataclass(frozen=True, slots=True)
+class PairLine:
+    """One line: a winner and a loser that answer `prompt`; `row` is the id of its row, empty where the line has none."""
+
+    row: str
+    prompt: str
+    chosen: str
+    rejected: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilePair:
+    """A winner and a loser that answer the training row at index `row`."""
+
+    row: int
+    chosen: str
+    rejected: str
+
+
+def read_pair_lines(source: SourceLike, base: Path | None) -> list[PairLine]:
+    """The lines of a source, whose name counts from `base`, then from here.
+
+    Raises:
+        DataError: no such file, an empty one, and every line that is no pair, or calls a text a loser that an earlier line of
+            the same prompt calls a winner, or the other way round.
+    """
+    loaded = load_source(source, "train", base, KEY)
+    if loaded.broken:
+        raise broken_lines(loaded.broken)
+    lines: list[PairLine] = []
+    mistakes: list[Mistake] = []
+    called: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for record in loaded.records:
+        line = _line(record)
+        if isinstance(line, Mistake):
+            mistakes.append(line)
+            continue
+        for kind, text in (("a winner", line.chosen), ("a loser", line.rejected)):
+            before, place = called.setdefault((line.row, line.prompt, text), (kind, line.place))
+            if before != kind:
+                mistakes.append(Mistake(line.place, f"{kind} of this line is {before} in {place}"))
+        lines.append(line)
+    if mistakes:
+        raise DataError(mistakes, hint=WRITES)
+    return lines
+
+
+def _line(record: Record) -> PairLine | Mistake:
+    fields = record.fields
+    if "label" in fields and "chosen" not in fields:
+        return Mistake(record.place, "no pair but a single answer: `grpo pairs --unpaired` wrote it")
+    for key in TEXTS:
+        if not isinstance(fields.get(key), str):
+            return Mistake(
+                record.place, f"no pair: {f'`{key}` must be text' if key in fields else f'no `{key}`'}"
+            )
+    if fields["chosen"] == fields["rejected"]:
+        return Mistake(record.place, "no pair: `chosen` and `rejected` are the same text")
+    row = fields.get("row")
+    row_id = row if isinstance(row, str) else ""
+    return PairLine(row_id, fields["prompt"], fields["chosen"], fields["rejected"], record.place)
+
+
+def pairs_of_rows(lines: Sequence[PairLine], rows: Sequence[Row], held_out: Sequence[Row]) -> list[FilePair]:
+    """The pairs with the training rows that they answer; a line belongs to a row by its prompt, word for word, and among rows of
+    the same prompt by the row's id.
+
+    Raises:
+        DataError: pairs of held-out rows, or of rows that are none of these.
+    """
+    asked = [Row(line.row, line.prompt, None, {}, line.place) for line in lines]
+    if kept_back := held_out_among(asked, held_out):
+        first, row = kept_back[0]
+        raise DataError(
+            f"{len(kept_back):,} of {len(lines):,} pairs are of held-out rows, first row `{row.id}` ({row.place}):"
+            " what is measured must not be learned from",
+            place=first.place,
+            hint="take these lines out, or make the pairs anew with `grpo pairs`",
+        )
+    by_prompt: dict[str, int] = {}
+    for index, row in enumerate(rows):
+        by_prompt.setdefault(row.prompt, index)
+    by_id = {(row.id, row.prompt): index for index, row in enumerate(rows)}
+    places = [by_id.get((line.row, line.prompt), by_prompt.get(line.prompt)) for line in lines]
+    strange = [line for line, index in zip(lines, places, strict=True) if index is None]
+    if strange:
+        raise DataError(
+            f"{len(strange):,} of {len(lines):,} pairs are of rows that the recipe does not train on, first row"
+            f" `{strange[0].row or strange[0].prompt[:60]}`: pairs of another recipe",
+            place=strange[0].place,
+            hint="a pair belongs to a row by its prompt, word for word: `data` must be what the samples were drawn with",
+        )
+    return [
+        FilePair(index, line.chosen, line.rejected)
+        for line, index in zip(lines, places, strict=True)
+        if index is not None
+    ]

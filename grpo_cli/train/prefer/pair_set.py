@@ -1,0 +1,115 @@
+"""What one step of preference learning learns from: made of a step's groups, or read from a file of pairs. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import SourceLike
+from grpo_cli.errors import DataError
+from grpo_cli.preference.file import KEY, FilePair, pairs_of_rows, read_pair_lines
+from grpo_cli.preference.pairs import AnswerPair, JudgedAnswer, RowPairs
+from grpo_cli.preference.summary import PairSummary
+from grpo_cli.reward.group import Group
+from grpo_cli.train.prefer.examples import LabelledExample, PairExample, labelled_examples, pair_examples
+
+if TYPE_CHECKING:
+    from grpo_cli.policy.policy import Policy
+
+
+UNSPELT = "\ufffd"
+"""What decoders put where tokens spell no text; it is tokenised as itself."""
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs as token ids, every answer in them that is usable alone, and what they are worth."""
+
+    summary: PairSummary
+    pairs: Sequence[PairExample]
+    answers: Sequence[LabelledExample]
+
+    @classmethod
+    def of_groups(cls, groups: Sequence[Group], found: Sequence[RowPairs]) -> PairSet:
+        """What `found` has of these groups, with the ids that were sampled."""
+        return cls(PairSummary.of(found), pair_examples(groups, found), labelled_examples(groups, found))
+
+    @classmethod
+    def of_file(
+        cls,
+        source: SourceLike,
+        base: Path | None,
+        policy: Policy,
+        rows: Sequence[Row],
+        held_out: Sequence[Row],
+        stop: Sequence[str],
+        note: Callable[[str], None],
+    ) -> PairSet:
+        """The pairs of a file, whose texts are tokenised anew.
+
+        Args:
+            source: the file, whose name counts from `base`.
+            policy: whose tokens they become; pairs that do not fit its context are left out, and `note` hears how many.
+            rows: training rows, which the pairs must be of.
+            held_out: rows that they must not be of.
+            stop: texts that end an answer without an end token.
+
+        Raises:
+            DataError: as `read_pair_lines` and `pairs_of_rows`, and where no pair fits the model.
+        """
+        pairs = pairs_of_rows(read_pair_lines(source, base), rows, held_out)
+        by_row: dict[int, list[FilePair]] = {}
+        for pair in pairs:
+            by_row.setdefault(pair.row, []).append(pair)
+        made = [_RowSet.of(of, policy, rows[row], stop) for row, of in by_row.items()]
+        kept = [one for one in made if one.pairs]
+        left_out = len(pairs) - sum(len(one.pairs) for one in kept)
+        if not kept:
+            raise DataError(
+                f"no pair of `{source.source}` fits the model's {policy.context} tokens", place=KEY
+            )
+        broken = sum(UNSPELT in pair.chosen + pair.rejected for pair in pairs)
+        if broken:
+            note(
+                f"{broken:,} of {len(pairs):,} pairs hold U+FFFD, as bytes do that spell no text: what is learned is not what"
+                " was drawn"
+            )
+        if left_out:
+            note(
+                f"left out {left_out:,} of {len(pairs):,} pairs longer than the model's {policy.context} tokens"
+            )
+        return cls(
+            PairSummary.of([one.found for one in kept]),
+            [pair for one in kept for pair in one.pairs],
+            [answer for one in kept for answer in one.answers],
+        )
+
+
+@dataclass(frozen=True)
+class _RowSet:
+    found: RowPairs
+    pairs: list[PairExample]
+    answers: list[LabelledExample]
+
+    @classmethod
+    def of(cls, pairs: Sequence[FilePair], policy: Policy, row: Row, stop: Sequence[str]) -> _RowSet:
+        """The pairs of one row that fit the policy's context; each text is one answer, in however many pairs it stands."""
+        index, prompt, ids = pairs[0].row, policy.encode(row), dict[str, list[int]]()
+        for text in dict.fromkeys(text for pair in pairs for text in (pair.chosen, pair.rejected)):
+            ids[text] = policy.encode_answer(text, stop)
+        room = None if policy.context is None else policy.context - len(prompt)
+        fits = [p for p in pairs if room is None or max(len(ids[p.chosen]), len(ids[p.rejected])) <= room]
+        labels = {p.chosen: True for p in fits} | {p.rejected: False for p in fits}
+        answers = {
+            text: JudgedAnswer(place, text, label, len(ids[text]))
+            for place, (text, label) in enumerate(labels.items())
+        }
+        found = [AnswerPair(answers[p.chosen], answers[p.rejected]) for p in fits]
+        return cls(
+            RowPairs(row.id, (), list(answers.values()), found),
+            [PairExample(index, prompt, ids[p.chosen], ids[p.rejected]) for p in fits],
+            [LabelledExample(index, prompt, ids[text], label) for text, label in labels.items()],
+        )
