@@ -43,7 +43,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W44": ("right", "reward/total/mean"),
     "W45": ("reward/total/mean", "reward/std_in_group"),
     "W46": ("env/invalid", "turns/mean"),
-    "W47": ("credit/milestone_without_success", "right"),
+    "W47": ("credit/milestone_without_success", "env/milestones", "env/milestones_again", "right"),
     "W48": ("credit/anchor_share", "credit/step_share"),
     "W49": ("right", "reward/total/mean"),
     "W50": ("grad_norm", "loss"),
@@ -143,6 +143,11 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
         )
     if code == "W20":
         return _again(run, f"sample.max_tokens={2 * int(run.recipe.get('sample.max_tokens') or 512)}")
+    if code == "W47":
+        pays = run.recipe.get("train.credit.reward")
+        if isinstance(pays, int | float):
+            return _again(run, f"train.credit.reward={pays / 2:g}")
+        return f"grpo report {shlex.quote(str(run.folder.path))}"
     if code in ("W43", "W44", "W45"):
         names = [n for n in run.names("reward/", "/mean") if n != "total"]
         other = next((n for n in names if not run.recipe.get(f"verify.{n}.primary")), names[-1])

@@ -65,6 +65,8 @@ class Limits:
     slow_verify_steps: int = 5
     invalid_actions: float = 0.2
     farmed_milestones: float = 0.5
+    repeated_milestones: float = 0.3
+    more_milestones: float = 0.25
     anchors: float = 0.3
     untrusted: float = 0.05
     broken_steps: int = 5

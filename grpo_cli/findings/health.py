@@ -291,18 +291,31 @@ def invalid_actions(history: History, limits: Limits) -> Finding | None:
 
 
 def farmed_milestones(history: History, limits: Limits) -> Finding | None:
-    """W47: most episodes that reach a milestone do not end in success."""
-    shares = all_of_last(history, "credit/milestone_without_success", limits.flat_steps)
-    if shares is None or (share := mean(shares[-limits.window :]) or 0.0) <= limits.farmed_milestones:
+    """W47: milestones are farmed: episodes reach the same one again and again, or more of them without more success."""
+    if len(history) < limits.window:
         return None
-    before = mean(shares[: limits.window]) or 0.0
-    if share < before + limits.rise:
+    repeated = math.fsum(measured(history[-limits.window :], "env/milestones_again")) / limits.window
+    shares = all_of_last(history, "credit/milestone_without_success", limits.flat_steps) or [0.0]
+    ends, ended = mean(shares[-limits.window :]) or 0.0, mean(shares[: limits.window]) or 0.0
+    reached, before = two_medians(history, "env/milestones", limits.flat_steps, limits.window)
+    right, was_right = two_medians(history, "right", limits.flat_steps, limits.window)
+    if repeated > limits.repeated_milestones:
+        text = f"{repeated:.0%} of the milestones in {limits.window} steps had been reached in the same episode before"
+    elif ends > limits.farmed_milestones and ends >= ended + limits.rise:
+        text = f"{ends:.0%} of the episodes that reach a milestone end without success, {ended:.0%} {limits.flat_steps} steps ago"
+    elif (
+        None not in (reached, before, right, was_right)
+        and (reached or 0.0) >= (before or 0.0) + limits.more_milestones
+        and (right or 0.0) < min((was_right or 0.0) + limits.right_gain, limits.full)
+    ):
+        text = f"episodes reach {reached:.2g} milestones, {before:.2g} {limits.flat_steps} steps ago, and {right:.0%} are right, {was_right:.0%} then"
+    else:
         return None
     return finding_at(
         "W47",
         history,
-        f"{share:.0%} of the episodes that reach a milestone end without success, {before:.0%} {limits.flat_steps} steps ago",
-        "milestones may be farmed: lower `train.credit.reward`, or name fewer of them",
+        text,
+        "milestones may be farmed: pay each once and less than success (the environment's `reward`, `train.credit.reward`), or name fewer",
     )
 
 

@@ -9,6 +9,7 @@ from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.reasons import UNTRUSTED
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.episodes import again
 from grpo_cli.statistics.groups import GroupCounts, Kind, group_samples
 from grpo_cli.statistics.step import repetition
 from grpo_verifiers.verdict import Outcome
@@ -103,6 +104,12 @@ def _lowest(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     return sorted((r for r in records if r.reward is not None), key=lambda r: (r.reward or 0.0, -r.tokens))
 
 
+def _most_milestones(records: Sequence[SampleRecord]) -> list[SampleRecord]:
+    """Episodes that reach one again most often first, then those that reach any and are not right."""
+    found = [r for r in records if any(turn.get("milestone") is not None for turn in r.turns)]
+    return sorted(found, key=lambda r: (-again(r), r.is_right))
+
+
 def _fooling(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     """Right by the primary verifier, and not right by another one."""
     return [
@@ -125,6 +132,7 @@ PICKS: dict[str, Pick] = {
     "W41": lambda records: sorted(records, key=lambda r: -sum(v.seconds for v in r.verdicts.values())),
     "W49": lambda records: [r for r in records if any(v.reason == UNTRUSTED for v in r.verdicts.values())],
     "W46": lambda records: sorted(records, key=lambda r: -sum(not t.get("valid", True) for t in r.turns)),
+    "W47": _most_milestones,
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],
     "W70": _fooling,

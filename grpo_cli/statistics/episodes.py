@@ -16,11 +16,15 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
 
     `turns/mean` and `turns/max` over episodes; `turns/cut` the share of them that the token budget ended; `env/invalid` the
     share of all turns that their environments called invalid; `env/no_verdict` the share of episodes without an outcome.
+    `env/milestones` is how many milestones an episode reaches, each counted once; `env/milestones_again` the share of the
+    turns that name a milestone whose episode had reached that one before, None where no turn names any.
     """
     episodes = [sample for sample in samples if sample.turns]
     if not episodes:
         return {}
     turns = [len(sample.turns) for sample in episodes]
+    named = [_milestones(sample) for sample in episodes]
+    every, distinct = sum(map(len, named)), sum(len(set(names)) for names in named)
     invalid = sum(not turn.get("valid", True) for sample in episodes for turn in sample.turns)
     return {
         "turns/mean": sum(turns) / len(turns),
@@ -28,7 +32,19 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
         "turns/cut": math.fsum(sample.truncated for sample in episodes) / len(episodes),
         "env/invalid": invalid / sum(turns),
         "env/no_verdict": math.fsum(map(_has_no_verdict, episodes)) / len(episodes),
+        "env/milestones": distinct / len(episodes),
+        "env/milestones_again": (every - distinct) / every if every else None,
     }
+
+
+def again(sample: SampleRecord) -> int:
+    """How many turns of an episode reach a milestone that it had reached before."""
+    names = _milestones(sample)
+    return len(names) - len(set(names))
+
+
+def _milestones(sample: SampleRecord) -> list[str]:
+    return [str(name) for turn in sample.turns if (name := turn.get("milestone")) is not None]
 
 
 def turns_by_outcome(samples: Sequence[SampleRecord]) -> dict[str, float | int | None]:

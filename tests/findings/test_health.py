@@ -87,6 +87,8 @@ def after(start: int, **values: Any) -> Change:
         ("W41", after(60, time__verify=20.0)),
         ("W46", after(60, env__invalid=0.4)),
         ("W47", after(40, credit__milestone_without_success=lambda s: min(0.9, 0.3 + 0.02 * (s - 40)))),
+        ("W47", after(60, env__milestones=1.0, env__milestones_again=0.5)),
+        ("W47", after(0, env__milestones=lambda s: min(0.9, 0.01 * s), right=0.2)),
         ("W48", after(0, credit__anchor_share=0.1)),
         ("W49", after(60, verify__code__reason__untrusted_objects=0.3)),
         ("W50", lambda step, m: m.update(grad_norm=50.0) if step == 70 else None),
@@ -95,6 +97,47 @@ def after(start: int, **values: Any) -> Change:
 )
 def test_a_planted_trouble_is_found(code: str, change: Change) -> None:
     assert code in codes(run(change=change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        after(0, env__milestones=lambda s: min(0.9, 0.01 * s), right=lambda s: min(0.8, 0.008 * s)),
+        after(0, env__milestones=0.9, env__milestones_again=0.0, right=0.2),
+        after(0, env__milestones=2.0, env__milestones_again=0.2, right=0.2),
+        after(0, env__milestones=lambda s: min(4.0, 0.05 * s), right=0.97),
+        after(60, env__milestones=1.0, right=0.2),
+        after(0, credit__milestone_without_success=0.9),
+        lambda step, m: m.update({"env/milestones_again": 1.0}) if step % 10 == 0 else None,
+    ],
+    ids=[
+        "success rises too",
+        "as ever",
+        "seldom again",
+        "all right",
+        "from an older version",
+        "at first too",
+        "now and then",
+    ],
+)
+def test_milestones_that_are_not_farmed_are_silent(change: Change) -> None:
+    assert "W47" not in codes(run(change=change))
+
+
+def test_farmed_milestones_say_which_way() -> None:
+    texts = {
+        finding.text
+        for change in (
+            after(60, env__milestones=1.0, env__milestones_again=0.5),
+            after(0, env__milestones=lambda s: 0.1 if s < 60 else 0.8, right=0.2),
+        )
+        for finding in over_run(run(change=change))
+        if finding.code == "W47"
+    }
+    assert any(
+        "of the milestones in 10 steps had been reached in the same episode before" in t for t in texts
+    )
+    assert "episodes reach 0.45 milestones, 0.1 30 steps ago, and 20% are right, 20% then" in texts
 
 
 def test_a_lasting_trouble_is_said_again_after_fifty_steps_only() -> None:

@@ -32,8 +32,22 @@ def test_shares_are_over_episodes_and_over_turns() -> None:
         "turns/cut": 0.25,
         "env/invalid": 3 / 8,
         "env/no_verdict": 0.25,
+        "env/milestones": 0.0,
+        "env/milestones_again": None,
     }
     assert step_stats(samples, 4)["turns/mean"] == 2.0
+
+
+def reaching(*milestones: str | None) -> SampleRecord:
+    turns = [{"text": "n", "valid": True, "milestone": name} for name in milestones]
+    return replace(episode(True), turns=turns)
+
+
+def test_a_milestone_counts_once_an_episode_and_what_comes_again_is_a_share() -> None:
+    found = episode_stats([reaching("key", None, "door"), reaching("key", "key", "key"), reaching(None)])
+    assert (found["env/milestones"], found["env/milestones_again"]) == (1.0, 0.4)
+    apart = episode_stats([reaching("key"), reaching("key")])
+    assert (apart["env/milestones"], apart["env/milestones_again"]) == (1.0, 0.0)
 
 
 def test_samples_that_are_no_episodes_have_no_turns() -> None:
