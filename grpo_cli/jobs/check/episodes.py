@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,21 @@ from grpo_cli.reward.judge import worlds_of
 
 def check_episodes(
     maker: PromptMaker, rows: Sequence[Row], recipe: Recipe, base: Path | None
-) -> Iterator[CheckFinding]:
-    """One finding for a recipe with an environment, none for another: the first row is begun and one action is taken."""
-    if recipe.environment is not None:
-        yield _check(recipe.environment, maker, rows, recipe, base)
+) -> Generator[CheckFinding, None, list[dict[str, Any]]]:
+    """One finding for a recipe with an environment, none for another: the first row is begun and one action is taken.
+
+    Returned are the schemas of its tools, which stand in every prompt.
+    """
+    if recipe.environment is None:
+        return []
+    worlds = worlds_of(recipe.environment, base)
+    yield _check(recipe.environment, worlds, maker, rows, recipe)
+    return worlds.tools
 
 
 def _check(
-    world: Environment, maker: PromptMaker, rows: Sequence[Row], recipe: Recipe, base: Path | None
+    world: Environment, worlds: Worlds, maker: PromptMaker, rows: Sequence[Row], recipe: Recipe
 ) -> CheckFinding:
-    worlds = worlds_of(world, base)
     try:
         suffixes = _suffixes(maker, world, recipe.model.path)
         worlds.start()

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from grpo_cli.data.audit import GoldAudit
 from grpo_cli.data.rows import Row
@@ -26,6 +27,7 @@ from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
 from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
+from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
@@ -55,6 +57,7 @@ class RecipeCheck:
     _train: Read | None = field(default=None, init=False)
     _held_out: Read | None = field(default=None, init=False)
     _audit: GoldAudit | None = field(default=None, init=False)
+    _tools: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def findings(self) -> Iterator[CheckFinding]:
         """Every check's answer."""
@@ -64,14 +67,17 @@ class RecipeCheck:
         with ThreadPoolExecutor(
             1
         ) as beside:  # the tokenizer works outside Python and leaves this thread free
-            counting = beside.submit(self._count)
+            world = self.recipe.environment
+            # schemas of tools stand in the prompts, and are known once the environment was started
+            waits = world is not None and world.has_calls
+            counting = None if waits else beside.submit(self._count)
             yield from self._verifiers()
             yield from self._likeness()
             prompts = list(self._prompts())
             yield from prompts
             lengths = None
             if not any(finding.level is Level.FAIL for finding in prompts):
-                finding, lengths = self._tokens(sizes, counting)
+                finding, lengths = self._tokens(sizes, counting or beside.submit(self._count))
                 yield finding
         yield from self._batches(sizes, lengths)
         if (imprecise := check_precision(self.recipe)) is not None:
@@ -174,14 +180,16 @@ class RecipeCheck:
             return
         try:
             yield check_prompts(self.maker, self._rows_read, self.recipe)
-            yield from check_episodes(self.maker, self._rows_read, self.recipe, self.base)
+            self._tools = yield from check_episodes(self.maker, self._rows_read, self.recipe, self.base)
+            if self.sample_row is not None:
+                self.sample_row = offered([self.sample_row], self._tools)[0]
         except UnknownTokens:
             return  # `tokens` says so
         except UserError as err:
             yield failed("prompt", err)
 
     def _count(self) -> PromptLengths:
-        rows = self._rows_read
+        rows = offered(self._rows_read, self._tools)
         if not rows:
             raise UnknownTokens("no rows to count")
         counts: list[int] = []
@@ -203,19 +211,13 @@ class RecipeCheck:
             return CheckFinding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
         return check_lengths(lengths, self.recipe, sizes.context if sizes else None), lengths
 
-    def _bad_share(self) -> float:
-        """Share of the rows looked at that have a bad gold and will be left out."""
-        if self._audit is None:
-            return 0.0
-        return len(self._audit.dropped) / (len(self._audit.rows) + len(self._audit.dropped))
-
     def _hint(self) -> str:
         return "" if self.is_full else "`--full` asks transformers"
 
     def _batches(self, sizes: Sizes | None, lengths: PromptLengths | None) -> Iterator[CheckFinding]:
         if self._train is None:
             return
-        bad = self._bad_share()
+        bad = _bad_share(self._audit)
         try:
             batches: BatchPlan = plan(self.recipe, round(self._train.total * (1 - bad)))
         except UserError as err:
@@ -243,6 +245,11 @@ class RecipeCheck:
             return
         yield check_memory(self.recipe, sizes, batches, lengths)
         yield check_time(self.recipe, sizes, batches, lengths)
+
+
+def _bad_share(audit: GoldAudit | None) -> float:
+    """Share of the rows looked at that have a bad gold and will be left out."""
+    return len(audit.dropped) / (len(audit.rows) + len(audit.dropped)) if audit is not None else 0.0
 
 
 def _phases(recipe: Recipe) -> Iterator[tuple[str, WarmupPhase]]:

@@ -8,9 +8,12 @@ from typing import Any
 from grpo_cli.data.rows import load_rows
 from grpo_cli.jobs.check.episodes import check_episodes
 from grpo_cli.jobs.check.findings import CheckFinding
+from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.check.tokens import prompt_maker
 from grpo_cli.recipe.sections.recipe import Recipe
+from tests.builders.workplaces import tiny_recipe
 from tests.policy.test_turns import FORGETS, NO_TOOLS
+from tests.rollout.episodes.test_tools import TEMPLATE
 
 
 def found(template: str | None = None, max_tokens: int = 200, **world: Any) -> CheckFinding | None:
@@ -57,3 +60,39 @@ def test_a_class_that_is_not_there_is_a_finding() -> None:
     assert one is not None
     assert one.level == "fail"
     assert "unknown world `environments:keydor`; did you mean `keydoor`?" in one.message
+
+
+SHOWS_SCHEMAS = TEMPLATE.replace("t.function.name", "t | tojson")
+TOOLS = Path(__file__).parents[2] / "environments" / "tools" / "my_tools.py"
+
+
+def checked(
+    folder: Path, context: int = 4096, **sections: Any
+) -> tuple[dict[str, CheckFinding], RecipeCheck]:
+    model = {"path": "builtin:tiny", "chat_template": SHOWS_SCHEMAS, "context": context}
+    rows = [{"question": question, "answer": "5", "goal": 5} for question in ("2+3", "1+1+3")]
+    verify: dict[str, Any] = {"numeric": {}}
+    check = RecipeCheck(tiny_recipe(folder, rows, model=model, verify=verify, **sections), folder)
+    return {finding.check: finding for finding in check.findings()}, check
+
+
+def test_prompts_are_counted_with_the_schemas_of_the_tools(tmp_path: Path) -> None:
+    bare, _ = checked(tmp_path)
+    with_tools, check = checked(tmp_path, environment={"tools": [f"{TOOLS}:add"], "workers": 1})
+    assert check.sample_row is not None
+    shown = check.maker.prompts.text(check.sample_row)
+    assert "Add two whole numbers." in shown
+    schema = shown.split("<|user|>")[0]
+    one = with_tools["tokens"].data
+    assert one["max"] == bare["tokens"].data["max"] + len(check.maker.encodes.ids([schema], True)[0])
+    assert one["n"] == 2
+    short, _ = checked(tmp_path, context=256, environment={"tools": [f"{TOOLS}:add"], "workers": 1})
+    assert short["tokens"].level == "fail"
+    assert "all are over" in short["tokens"].message
+
+
+def test_prompts_of_a_trl_class_are_counted_with_its_methods(tmp_path: Path) -> None:
+    bare, _ = checked(tmp_path)
+    found, check = checked(tmp_path, environment={"trl": f"{TOOLS}:Counter", "workers": 1})
+    assert found["tokens"].data["max"] > bare["tokens"].data["max"]
+    assert check.sample_row is not None and check.sample_row.tools
