@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from grpo_cli import __version__
 from grpo_cli.commands.files.export import export
@@ -32,8 +33,24 @@ from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
 from grpo_cli.errors import Exit, UserError
 
+ORDER = (
+    "init", "check", "verify", "audit", "probe", "train", "watch", "sweep", "runs", "report", "doctor", "eval", "chat", "pairs",
+    "export", "explain", "schema",
+)  # fmt: skip
+"""Commands as a person comes to need them: before a run, the run, after it, and what explains them."""
+
+
+class InOrderOfUse(TyperGroup):
+    """Lists the commands in `ORDER`."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """Names in the order of `grpo --help`."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+
 app = typer.Typer(
     name="grpo",
+    cls=InOrderOfUse,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -56,7 +73,6 @@ def _root(
     """Verifiable-reward fine-tuning: one recipe, one verifier definition, three jobs."""
 
 
-# in the order of `grpo --help`: commands/work, then look, then files
 app.command()(train)
 app.command()(sweep)
 app.command("eval")(evaluate)

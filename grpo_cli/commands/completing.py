@@ -31,9 +31,9 @@ def runs(incomplete: str) -> list[str]:
 
 def settings(incomplete: str) -> list[str]:
     """`KEY=` of every key, and its values where they are a few words."""
-    from grpo_cli.jobs.explain.keys import describe, key_names
+    from grpo_cli.jobs.explain.keys import VERIFIER, describe, key_names
 
-    paths = sorted(set(key_names().values()))
+    paths = sorted(path for path in set(key_names().values()) if not path.startswith(VERIFIER))
     key, equals, begun = incomplete.partition("=")
     if equals and key in paths:
         words = [word.strip() for word in describe(key)["values"].split("|")]

@@ -23,7 +23,9 @@ def export(
         bool, typer.Option("--yes", "-y", help="Push into a repository that exists without asking.")
     ] = False,
 ) -> None:
-    """Write a plain Hugging Face folder: LoRA merged into its base, with tokenizer, recipe and model card.
+    """Write a plain Hugging Face folder, LoRA merged into its base.
+
+    Tokenizer, recipe and a model card lie beside the weights.
 
     \b
     Examples:

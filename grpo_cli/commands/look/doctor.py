@@ -20,7 +20,9 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     dir: Annotated[str, typer.Option(help="Where names of runs are looked up.")] = "runs",
 ) -> None:
-    """Say what this machine can do and what its sandbox holds; with a run, what its metrics and samples show to be wrong.
+    """Say what this machine can do, or what is wrong with a run.
+
+    Without a run also what the sandbox holds; with one, what its metrics and samples show to be wrong.
 
     Exits with 4 if there is no sandbox for model code, with 1 if a finding stands: versions that clash, too little room,
     or, for a run, anything that it shows. Each finding of a run comes with its evidence and the completions behind it.

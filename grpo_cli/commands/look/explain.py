@@ -17,7 +17,7 @@ def explain(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say what a name means: a verifier, an algorithm, a key, a finding.
+    """Say what a verifier, an algorithm, a key or a finding means.
 
     Verifiers come with examples judged now, keys with a line that is valid, findings with what to do about them.
 

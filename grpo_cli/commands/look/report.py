@@ -30,7 +30,9 @@ def report(
     ] = None,
     dir: Annotated[str, typer.Option(help="Where names are looked up.")] = "runs",
 ) -> None:
-    """Write what a run did as one HTML page that works from disk; several runs are laid over each other.
+    """Write what a run did as one HTML page that works from disk.
+
+    Several runs are laid over each other.
 
     \b
     Examples:

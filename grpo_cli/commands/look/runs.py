@@ -90,7 +90,9 @@ def compare(
     dir: Dir = "runs",
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare runs: which keys of their recipes differ, and their held-out scores, paired by row.
+    """Compare the recipes and the held-out scores of runs.
+
+    It says which keys differ, and pairs the scores by row.
 
     \b
     Examples:
@@ -126,12 +128,14 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also a run that seems to be running.")] = False,
 ) -> None:
-    """Delete runs with their checkpoints, samples and logs; asks before it does.
+    """Delete runs, asking first.
+
+    Their checkpoints, samples and logs go with them.
 
     \b
     Examples:
       grpo runs remove 1127-gsm8k-k3f9
-      grpo runs remove $(grpo runs --status failed --json | jq -r '.runs[].path') --yes
+      grpo runs remove $(grpo runs --status failed --json | jq -r '.runs[].path')
     """
     from grpo_cli.errors import UsageError
     from grpo_cli.jobs.runs.listing import HEADER, rows_of, size_text, table

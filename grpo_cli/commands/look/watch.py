@@ -23,7 +23,7 @@ def watch(
     dir: Annotated[str, typer.Option(help="Where names are looked up.")] = "runs",
     ascii: Annotated[bool, typer.Option("--ascii", help="Plain glyphs only.")] = False,
 ) -> None:
-    """Attach to a run from another terminal; a finished run shows its end card.
+    """Follow a run from another terminal, or see how one ended.
 
     \b
     Examples:

@@ -41,7 +41,9 @@ def verifier(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try attacks and harmless rewrites on verifiers: false positives and false negatives, with intervals.
+    """Try attacks and harmless rewrites on verifiers.
+
+    It counts false positives and false negatives, with intervals.
 
     \b
     Examples:
@@ -76,9 +78,9 @@ def data(
     display: options.Face = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Rank the training rows by how odd they are: repeated, contradicting, or against what the model and the other rows say.
+    """Rank the training rows by how odd they are.
 
-    No row is called poisoned: each is shown with what was seen. Exit 1: a row is past a bar.
+    Odd is what is repeated, contradicting, or against what the model and the other rows say. No row is called poisoned: each is shown with what was seen. Exit 1: a row is past a bar.
 
     \b
     Examples:

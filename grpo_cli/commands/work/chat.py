@@ -36,7 +36,7 @@ def chat(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Talk with a model, or sample one row of its recipe and see the verdicts.
+    """Talk with a model, or sample one row and see the verdicts.
 
     A model without a chat template goes on from each line as it is. From a pipe every line is a turn.
 

@@ -25,7 +25,7 @@ def check(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find out all that can be known about a run before a model is loaded.
+    """Find what can be known of a run before a model is loaded.
 
     Reads the rows, fills the templates, looks at the model's files and at packages that are missing, puts every gold
     through its own verifier, looks for repeated and leaked rows, renders the prompts and counts their tokens, and does

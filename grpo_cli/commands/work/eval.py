@@ -27,13 +27,13 @@ def evaluate(
     display: options.Face = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure pass@1, pass@k and maj@k of a model with its recipe's verifiers.
+    """Measure a model's pass@1, pass@k and maj@k on held-out rows.
 
     \b
     Examples:
       grpo eval runs/1127-quickstart-k3f9
-      grpo eval runs/A/checkpoints/step-000040 --against runs/B/checkpoints/step-000040
-      grpo eval Qwen/Qwen2.5-0.5B-Instruct --recipe gsm8k-qwen2.5-0.5b --set eval.samples=16
+      grpo eval runs/A --against runs/B
+      grpo eval Qwen/Qwen2.5-0.5B-Instruct --recipe gsm8k-qwen2.5-0.5b
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading

@@ -20,7 +20,7 @@ def probe(
     display: options.Face = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Sample the model as training would start it, and say what it would have to learn from.
+    """Sample the model before training: what would it learn from?
 
     Pass rates, outcomes, what is cut off, how many groups would be dead at each group size, the size that would pay,
     and examples of each failure. With a `gate` in the recipe: go or no-go. Exit 1: no-go.

@@ -49,12 +49,12 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Name the runs, start none.")] = False,
     as_json: options.SummaryAsJson = False,
 ) -> None:
-    """Train a recipe with several values and seeds, then compare them with intervals.
+    """Train with several values and seeds, then compare with intervals.
 
     \b
     Examples:
       grpo sweep quickstart --seeds 5
-      grpo sweep my.yaml --seeds 3 --set train.lr=1e-6,3e-6 --set sample.group=8,16
+      grpo sweep my.yaml --seeds 3 --set train.lr=1e-6,3e-6 --set sample.group=4,8
       grpo sweep --resume
     """
     from grpo_cli.errors import UsageError

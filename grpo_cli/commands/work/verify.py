@@ -44,10 +44,10 @@ def verify(
 
     \b
     Examples:
-      grpo verify samples.jsonl --math
+      grpo verify samples.jsonl --math --fail-under 0.9
       grpo verify batch_output.jsonl --math --rows rows.jsonl
       grpo verify runs/NAME/samples/*.jsonl --json
-      generate | grpo verify - --regex '<think>.*</think>' --fail-under 0.9 --out scored.jsonl
+      generate | grpo verify - --regex '<think>.*</think>' --out scored.jsonl
     """
     from grpo_cli.jobs.verify.fields import Wanted
     from grpo_cli.jobs.verify.job import VerifySettings, run

@@ -15,6 +15,8 @@ from grpo_cli.jobs.explain.example_values import VALUES, Value
 
 Schema = dict[str, Any]
 
+NAMED = {"NAME": "mine"}
+"""What stands for a name that the recipe chooses."""
 BESIDE: dict[str, dict[str, Value]] = {
     "combine.by.": {"combine.by.column": "source"},
     "combine.gate": {"verify.tags": {"kind": "format"}},
@@ -61,6 +63,7 @@ BESIDE: dict[str, dict[str, Value]] = {
     "train.trl.router_aux_loss_coef": {"train.dead_groups": "keep"},
     "train.trl.top_entropy_quantile": {"train.dead_groups": "keep"},
     "train.trl.use_adaptive_entropy": {"train.dead_groups": "keep"},
+    "verify.NAME.": {"verify.NAME.kind": "numeric"},
     "warmup.": {"warmup.demonstration": "{worked}", "warmup.steps": 200, "warmup.lr": 1e-3},
     "warmup.data.": {"warmup.data.from": "rows.jsonl"},
     "warmup.demonstration.weight": {"warmup.demonstration.template": "{worked}"},
@@ -90,7 +93,7 @@ def example_of(path: str, form: Schema, default: object) -> str:
 
 def _put(tree: dict[str, Any], path: str, value: Value) -> None:
     *outer, last = path.split(".")
-    for name in outer:
+    for name in (NAMED.get(name, name) for name in outer):
         if not isinstance(tree.get(name), dict):
             tree[name] = {}
         tree = tree[name]

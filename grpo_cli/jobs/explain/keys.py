@@ -12,6 +12,10 @@ from grpo_cli.jobs.explain.examples import example_of
 from grpo_cli.recipe.schema import recipe_schema
 
 Schema = dict[str, Any]
+VERIFIER = "verify.NAME"
+"""How the keys of a verifier are called that bears a name of its own."""
+OF_ALL = ("kind", "weight", "primary", "right_at")
+"""Keys that every verifier has; others are options of its kind."""
 WIDTH = 100
 KINDS = {"object": "mapping", "boolean": "true | false", "array": "list"}
 RANGE = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
@@ -30,7 +34,7 @@ def describe(name: str) -> dict[str, Any]:
     """Path, meaning, values, default and an example of a key, and the keys inside it."""
     path = key_names()[name]
     field = _fields()[path]
-    inside = {p: f for p, f in _fields().items() if p.rpartition(".")[0] == path}
+    inside = {p: f for p, f in _fields().items() if p.rpartition(".")[0].removesuffix(".NAME") == path}
     about = [field.get("description", ""), *(form.get("description", "") for form in _forms(field))]
     return {
         "key": path,
@@ -75,7 +79,12 @@ def _walk(schema: Schema, path: str, found: dict[str, Schema]) -> None:
         is_taken = path == "stages." and (
             name == "verify" or name in found
         )  # the recipe's, which a stage takes too
-        if here == "verify" or is_taken:  # one kind a verifier: `grpo explain math`
+        if is_taken:
+            continue
+        if here == "verify":  # options are those of a kind: `grpo explain math`
+            found[here] = {key: field[key] for key in ("description", "type")}
+            kinds = _schema()["$defs"]["verify_math"]["properties"]
+            found |= {f"{VERIFIER}.{key}": kinds[key] for key in OF_ALL}
             continue
         found.setdefault(here, field)
         for form in _forms(field):

@@ -108,6 +108,8 @@ PAGES = {
     ),
 }
 
+PAGES["messages"] = PAGES["chat"]
+
 
 def names() -> list[str]:
     """The pages, then every filter."""
@@ -129,7 +131,7 @@ def describe(name: str) -> dict[str, Any]:
     examples = page.examples
     if name == "filters":
         examples = tuple(WorkedRow(*FILTER_EXAMPLES[one], f"{one}: {about(one)}") for one in FILTERS)
-    by = _rendered if name == "chat" else _filled
+    by = _rendered if page is PAGES["chat"] else _filled
     worked_all = [_worked(example, by) for example in examples]
     return {"page": name, "summary": page.summary, "set": page.key, "examples": worked_all}
 

@@ -6,7 +6,10 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import json
+import re
 import textwrap
+import typing
 from typing import Any
 
 from grpo_cli.errors import SetupError
@@ -15,6 +18,7 @@ from grpo_verifiers.registry import kind_class
 from grpo_verifiers.verifier import Verifier
 
 WIDTH = 100
+WORDS = {"str": "text", "int": "integer", "float": "number", "bool": "true | false"}
 
 
 def describe(kind: str) -> dict[str, Any]:
@@ -56,6 +60,8 @@ def options_of(options: type) -> list[dict[str, Any]]:
         else:
             default = f.default_factory() if f.default_factory is not dataclasses.MISSING else None
         kind = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", str(f.type))
+        if kind.isidentifier() and kind not in WORDS:  # an alias, whose name says nothing to a user
+            kind = str(typing.get_type_hints(options)[f.name]).replace("typing.", "")
         out.append({"name": f.name, "type": kind, "default": default, "about": documented.get(f.name, "")})
     return out
 
@@ -91,12 +97,24 @@ def render(described: dict[str, Any]) -> str:
         lines += ["", f"reads      {', '.join(described['columns'])}"]
     lines += ["", "options"]
     for option in described["options"]:
-        lines.append(f"  {option['name']}: {option['type']} = {option['default']!r}")
+        default = (
+            "" if option["default"] is None else f", default {json.dumps(option['default'], default=str)}"
+        )
+        lines.append(f"  {option['name']}: {in_words(option['type'])}{default}")
         lines += wrapped(option["about"], "      ")
     if described["examples"]:
         lines += ["", "examples, judged now"]
         lines += table(described["examples"])
     return "\n".join(lines)
+
+
+def in_words(kind: str) -> str:
+    """A type of Python in the words of a recipe's values: `'a' | 'b'`, `text`, `list of number`."""
+    words = re.sub(r"Literal\[([^\]]*)\]", lambda found: found[1].replace("'", "").replace(", ", " | "), kind)
+    words = re.sub(r"\s*\|\s*None\b", "", words)
+    words = re.sub(r"dict\[[^\]]*\]", "mapping", words)
+    words = re.sub(r"list\[(\w+)\]", r"list of \1", words)
+    return re.sub(r"\b(str|int|float|bool)\b", lambda found: WORDS[found[1]], words)
 
 
 def wrapped(text: str, indent: str) -> list[str]:

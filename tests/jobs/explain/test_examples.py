@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_cli.jobs.explain.examples import NAMED
 from grpo_cli.jobs.explain.keys import describe, key_names, render
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.reading.source import parse
@@ -27,7 +28,7 @@ def test_the_example_of_every_key_is_valid_on_top_of_the_quickstart(section: str
 def test_an_example_says_the_key_and_a_value() -> None:
     for path in PATHS:
         said: object = parse(describe(path)["example"], path).data
-        for name in path.split("."):
+        for name in (NAMED.get(name, name) for name in path.split(".")):
             said = said[0] if isinstance(said, list) else said
             assert isinstance(said, dict) and name in said, path
             said = said[name]

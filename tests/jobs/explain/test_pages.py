@@ -13,11 +13,16 @@ import grpo_cli
 from grpo_cli.app import app
 from grpo_cli.data.filters import FILTERS
 from grpo_cli.jobs.explain.findings import REMEDIES, describe, render, rules
+from grpo_cli.jobs.explain.keys import describe as key_page
 from grpo_cli.jobs.explain.keys import key_names
 from grpo_cli.jobs.explain.rows import FILTER_EXAMPLES, PAGES
 from grpo_cli.jobs.explain.rows import describe as describe_rows
 from grpo_cli.jobs.explain.subjects import SUBJECTS, find
+from grpo_cli.jobs.explain.verifiers import describe as describe_verifier
+from grpo_cli.jobs.explain.verifiers import in_words
+from grpo_cli.jobs.explain.verifiers import render as render_verifier
 from grpo_cli.text import strict_json
+from grpo_verifiers import KINDS
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.title for subject in SUBJECTS])
@@ -77,6 +82,37 @@ def test_a_finding_says_when_it_is_looked_for(code: str, when: str) -> None:
     assert describe(code)["when"] == when
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_types_of_options_are_in_words_of_a_recipe(kind: str) -> None:
+    described = describe_verifier(kind)
+    for option in described["options"]:
+        assert not re.search(
+            r"\b(?:Literal|None|str|int|float|bool|dict|Any)\b|list\[|[A-Z]", in_words(option["type"])
+        )
+    page = render_verifier(described)
+    assert "Literal[" not in page and "default None" not in page
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        ("Literal['a', 'b'] | None", "a | b"),
+        ("str | list[str]", "text | list of text"),
+        ("dict[str, Any]", "mapping"),
+        ("list[float] | None", "list of number"),
+        ("bool", "true | false"),
+    ],
+)
+def test_a_type_in_words(python: str, words: str) -> None:
+    assert in_words(python) == words
+
+
+def test_the_page_of_verify_names_what_every_verifier_takes() -> None:
+    keys = key_page("verify")["keys"]
+    assert list(keys) == [f"verify.NAME.{key}" for key in ("kind", "weight", "primary", "right_at")]
+    assert all(keys.values())
+
+
 def test_every_filter_has_an_example_that_works() -> None:
     assert set(FILTER_EXAMPLES) == set(FILTERS)
     for name in FILTERS:
@@ -92,6 +128,7 @@ def test_the_pages_of_rows_show_what_is_given_and_what_is_refused() -> None:
     templates = {one["template"]: one for one in describe_rows("templates")["examples"]}
     assert templates["{answer | after('####') | number}"]["gives"] == "42"
     assert "did you mean `answer`?" in templates["{anwser}"]["refused"]
+    assert describe_rows("messages")["examples"] == describe_rows("chat")["examples"]
     chats = describe_rows("chat")["examples"]
     assert [message["role"] for message in chats[1]["gives"]] == ["system", "user"]
     assert sum(one["refused"] is not None for one in chats) == 3
