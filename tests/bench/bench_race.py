@@ -54,6 +54,7 @@ class Ask:
     prompts: int
     passes: int
     steps: int | None = None
+    target: float = TARGET
 
 
 def run_one(ask: Ask) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
             super().evaluate(step)
             Race.eval_cpu += time.process_time() - began
             last = [e["eval/pass@1"] for e in self.running.evaluations[-2:]]
-            if len(last) == 2 and min(last) >= TARGET:
+            if len(last) == 2 and min(last) >= ask.target:
                 self.interrupts.asked = Exit.TERMINATED
 
     if ask.method == "shuffled":
@@ -104,7 +105,7 @@ def run_in(folder: Path, ask: Ask) -> dict[str, Any]:
     steps = [line for line in lines if "reward/total/mean" in line]
     return {
         **asdict(ask),
-        "reached": len(scores) > 1 and min(scores[-2:]) >= TARGET,
+        "reached": len(scores) > 1 and min(scores[-2:]) >= ask.target,
         "steps": len(steps),
         "tokens": sum(line["tokens/drawn"] for line in steps),
         "cpu_s": round(time.process_time() - Race.spent - Race.eval_cpu, 2),
@@ -141,8 +142,9 @@ def summary(results: list[dict[str, Any]]) -> str:
     """One line a world and method."""
     from scipy.stats import t
 
+    target = ", ".join(map(str, sorted({r.get("target", TARGET) for r in results})))
     out = [
-        f"target {TARGET} held-out pass@1 at two evaluations running; ratio uniform / method, 95 % interval over seeds"
+        f"target {target} held-out pass@1 at two evaluations running; ratio uniform / method, 95 % interval over seeds"
     ]
     out.append(
         f"{'world':6}{'method':10}{'n':>3}{'got there':>10}{'tokens':>10}   {'ratio':22}{'steps':>7}{'cpu s':>8}   {'ratio':22}{'signal':>7}"
@@ -187,6 +189,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     parser.add_argument("--passes", type=int, default=PASSES)
     parser.add_argument("--steps", type=int, help="most steps, in place of `--passes`")
+    parser.add_argument("--target", type=float, default=TARGET, help="held-out pass@1 that ends a run")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, a thread each")
     parser.add_argument("--summary", action="store_true", help="print what the file holds, run nothing")
     asked = parser.parse_args()
@@ -195,7 +198,7 @@ def main() -> None:
     if not asked.summary:
         done = {(r["world"], r["method"], r["seed"], r["lr"], r["prompts"]) for r in results}
         wanted = [
-            Ask(world, method, seed, asked.lr, asked.prompts, asked.passes, asked.steps)
+            Ask(world, method, seed, asked.lr, asked.prompts, asked.passes, asked.steps, asked.target)
             for seed, world, method in product(asked.seeds, asked.worlds, asked.methods)
             if (world, method, seed, asked.lr, asked.prompts) not in done
         ]
