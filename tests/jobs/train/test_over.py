@@ -82,3 +82,9 @@ def test_the_command_answers_without_torch(tmp_path: Path, by: str) -> None:
     assert (said["status"], said["steps"], said["after"]["pass@1"]) == ("done", 2, 0.25)
     assert "done  2 steps" in done.stderr
     assert "--set train.steps=N" in done.stderr
+
+
+def test_a_run_whose_last_weights_are_lost_goes_on_from_older_ones(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    run.checkpoint_path(2).rename(run.checkpoint_path(1))
+    assert result_of(run, recipe_of(run)) is None  # type: ignore[arg-type]
