@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpo_cli.errors import Exit
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.checkpoint import all_checkpoints
+from grpo_cli.resilience.checkpoint import all_checkpoints, find_fault
 from grpo_cli.resilience.resume import changed_pace
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_evaluation
@@ -18,8 +18,8 @@ def result_of(run: RunFolder, recipe: Recipe) -> TrainResult | None:
     if manifest.get("status") != "done" or not isinstance(steps, int) or changed_pace(run, recipe):
         return None
     last = run.checkpoint_path(steps)
-    if not last.is_dir() and all_checkpoints(last.parent):
-        return None  # its last weights are lost: an older checkpoint brings them back
+    if all_checkpoints(last.parent) and find_fault(last):
+        return None  # its last weights are lost or damaged: an older checkpoint brings them back
     measured = {m["step"]: m for m in run.metrics() if is_evaluation(m)}
     return TrainResult(
         run,

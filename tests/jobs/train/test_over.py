@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,9 @@ EVAL = {"eval/pass@1": 0.25, "eval/pass@1/low": 0.2, "eval/pass@1/high": 0.3, "e
 def finished(folder: Path, **manifest: object) -> RunFolder:
     """The quickstart as two steps, done and measured."""
     run = folder / "run"
-    (run / "checkpoints" / "step-000002").mkdir(parents=True)
+    last = run / "checkpoints" / "step-000002"
+    last.mkdir(parents=True)
+    (last / "manifest.json").write_text(json.dumps({"step": 2, "files": {}}))
     recipe = load("quickstart", ["train.steps=2", f"run.dir={folder}"])
     (run / "recipe.yaml").write_text(to_yaml(recipe))
     (run / "run.json").write_text(json.dumps({"status": "done", "steps": 2, **manifest}))
@@ -84,7 +87,20 @@ def test_the_command_answers_without_torch(tmp_path: Path, by: str) -> None:
     assert "--set train.steps=N" in done.stderr
 
 
-def test_a_run_whose_last_weights_are_lost_goes_on_from_older_ones(tmp_path: Path) -> None:
+def test_a_run_whose_last_weights_are_lost_or_damaged_goes_on_from_older_ones(tmp_path: Path) -> None:
     run = finished(tmp_path)
-    run.checkpoint_path(2).rename(run.checkpoint_path(1))
+    last = run.checkpoint_path(2)
+    (last / "manifest.json").write_text(
+        json.dumps({"step": 2, "files": {"model.safetensors": [5, "0" * 64]}})
+    )
+    (last / "model.safetensors").write_bytes(b"other")
     assert result_of(run, recipe_of(run)) is None  # type: ignore[arg-type]
+    last.rename(run.checkpoint_path(1))
+    assert result_of(run, recipe_of(run)) is None  # type: ignore[arg-type]
+
+
+def test_a_run_without_checkpoints_is_still_what_it_came_to(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    shutil.rmtree(run.path / "checkpoints")
+    found = result_of(run, recipe_of(run))  # type: ignore[arg-type]
+    assert found is not None and found.checkpoint is None
