@@ -108,6 +108,7 @@ VALUES: dict[str, Value] = {
     "train.trl": {"weight_decay": 0.01},
     "prefer": {"loss": "dpo", "beta": 0.1},
     "prefer.beta": 0.1,
+    "prefer.data": "pairs.jsonl",
     "prefer.gamma": 0.5,
     "prefer.sft": 1.0,
     "prefer.micro_batch": 8,
@@ -148,6 +149,7 @@ VALUES: dict[str, Value] = {
     "stages": [{"name": "first"}, {"name": "second", "train": {"lr": 1e-6}}],
 }
 VALUES |= {f"{place}.{key}": value for place in ("data.train", "data.eval") for key, value in SOURCE.items()}
+VALUES |= {f"prefer.data.{key}": value for key, value in (SOURCE | {"from": "pairs.jsonl"}).items()}
 VALUES |= {f"monitor.canary.from.{key}": value for key, value in SOURCE.items()}
 VALUES |= {f"{section}.data.{key}": value for section in ("warmup", "sft") for key, value in SOURCE.items()}
 VALUES |= {f"{section}.{key}": value for section in ("warmup", "sft") for key, value in PHASE.items()}

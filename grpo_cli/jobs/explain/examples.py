@@ -40,6 +40,7 @@ BESIDE: dict[str, dict[str, Value]] = {
         "eval.every": 10,
     },
     "prefer": {"train.method": "prefer"},
+    "prefer.data.": {"prefer.data.from": "pairs.jsonl"},
     "prefer.gamma": {"prefer.loss": "simpo"},
     "sft": {"train.method": "sft"},
     "sft.": {"sft.steps": 200, "sft.lr": 1e-3},
