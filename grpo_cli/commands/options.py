@@ -27,15 +27,6 @@ Sets = Annotated[
         autocompletion=completing.settings,
     ),
 ]
-RecipeSets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Override one key of the recipe.",
-        autocompletion=completing.settings,
-    ),
-]
 Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
 

@@ -25,7 +25,7 @@ def verifier(
     recipe: Annotated[
         str | None, typer.Option("--recipe", help="Audit this recipe's verifiers on its own rows.")
     ] = None,
-    sets: options.RecipeSets = None,
+    sets: options.Sets = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of the recipe to audit on.")] = 50,
     gold: Annotated[
         str | None,

@@ -16,7 +16,7 @@ HELP = "/reset forgets what was said, /quit or Ctrl-D ends"
 def chat(
     model: options.ModelPlace,
     recipe: options.MeasuringRecipe = None,
-    sets: options.RecipeSets = None,
+    sets: options.Sets = None,
     row: Annotated[
         str | None,
         typer.Option(

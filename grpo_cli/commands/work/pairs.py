@@ -19,7 +19,7 @@ SAMPLE_FILES = (".jsonl", ".ndjson", ".gz", ".zst", ".parquet")
 def pairs(
     sources: options.PairSources,
     recipe: options.PairRecipe = None,
-    sets: options.RecipeSets = None,
+    sets: options.Sets = None,
     a_row: options.PairsARow = 4,
     length_gap: options.LengthGap = 0.2,
     since: options.Since = 0,

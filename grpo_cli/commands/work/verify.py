@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def verify(
     files: options.Files,
     recipe: options.VerifyRecipe = None,
-    sets: options.RecipeSets = None,
+    sets: options.Sets = None,
     math: options.Math = False,
     code: options.Code = False,
     regex: options.Regex = None,

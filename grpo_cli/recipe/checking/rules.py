@@ -9,6 +9,7 @@ from grpo_cli.recipe.checking.ads import check_ads
 from grpo_cli.recipe.checking.critic import check_critic
 from grpo_cli.recipe.checking.episodes import check_episodes
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
+from grpo_cli.recipe.checking.monitors import check_canary, check_gold
 from grpo_cli.recipe.checking.prefer import check_prefer
 from grpo_cli.recipe.checking.stages import check_sft, check_stages
 from grpo_cli.recipe.checking.strategy import check_strategy
@@ -26,7 +27,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
     checks = (
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
-        *(_evaluation, _gold, _canary, _gate, _nodes),
+        *(_evaluation, check_gold, check_canary, _gate, _nodes),
         *(check_strategy, check_episodes, check_credit, check_prefer, check_sft, check_stages),
         *(check_critic, check_ads),
     )
@@ -348,63 +349,6 @@ def _schedule(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             "`train.schedule` is said too",
             "leave one of the two out",
             idle=("train", "schedule"),
-        )
-
-
-def _gold(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    name, path = recipe.monitor.gold, ("monitor", "gold")
-    actions = recipe.monitor.on_alarm
-    by_monitor = actions if isinstance(actions, dict) else {"": actions}
-    if name is None and recipe.monitor.canary is None and "roll_back" in by_monitor.values():
-        yield RecipeFinding(
-            ("monitor", "on_alarm"),
-            "`roll_back` goes to the checkpoint with the best gold score, and no gold verifier is named",
-            "name one in `monitor.gold`, or say `on_alarm: pause`",
-        )
-    elif name is None and "gold" in by_monitor:
-        yield RecipeFinding(
-            ("monitor", "on_alarm", "gold"), "`gold` needs a second verifier", "name one in `monitor.gold`"
-        )
-    if "proxy_gold_gap" in recipe.stop.on and name is None:
-        yield RecipeFinding(
-            ("stop", "on"), "`proxy_gold_gap` needs a second verifier", "name one in `monitor.gold`"
-        )
-    if name is None:
-        return
-    spec = recipe.verify.get(name)
-    if spec is None:
-        yield RecipeFinding(
-            path,
-            f"`monitor.gold` names no verifier: `{name}`",
-            f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
-        )
-    elif spec.primary or spec.weight:
-        yield RecipeFinding(
-            path,
-            f"`verify.{name}` is rewarded: what is optimised cannot be the judge of it",
-            f"say `weight: 0` in `verify.{name}` and leave `primary` to another",
-        )
-    if recipe.data.eval is None or recipe.eval.every is None:
-        yield RecipeFinding(
-            path, "`monitor.gold` compares on held-out rows", "set `data.eval` and `eval.every`"
-        )
-
-
-def _canary(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
-    canary, path = recipe.monitor.canary, ("monitor", "canary")
-    actions = recipe.monitor.on_alarm
-    if canary is None:
-        if isinstance(actions, dict) and "canary" in actions:
-            yield RecipeFinding(
-                ("monitor", "on_alarm", "canary"),
-                "`canary` needs prompts to ask",
-                "name their file in `monitor.canary`",
-            )
-    elif canary.verify is not None and canary.verify not in recipe.verify:
-        yield RecipeFinding(
-            (*path, "verify"),
-            f"`monitor.canary.verify` names no verifier: `{canary.verify}`",
-            f"one of {', '.join(f'`{n}`' for n in recipe.verify)}",
         )
 
 

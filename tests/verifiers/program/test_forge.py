@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Sample
-from grpo_verifiers.program import CodeOptions, CodeVerifier
+from grpo_verifiers.program import CodeVerifier
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lane import Lane, LaneFailed
-from grpo_verifiers.sandbox.lanes import Lanes
+from tests.builders.code_verifiers import in_tier
 
 LOOP_ROW = {
     "entry_point": "double",
@@ -58,10 +58,7 @@ def double(x):
 
 @pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def verifier(request: pytest.FixtureRequest) -> Iterator[CodeVerifier]:
-    made = CodeVerifier(CodeOptions(lanes=1))
-    tier = tiers.try_tier(request.param)
-    assert isinstance(tier, tiers.Tier), tier
-    made.tier, made._lanes = tier, Lanes(request.param, 1)
+    made = in_tier(request.param)
     yield made
     made.close()
 

@@ -19,16 +19,14 @@ from grpo_verifiers.program import CodeOptions, CodeVerifier
 from grpo_verifiers.sandbox import folder, tiers
 from grpo_verifiers.sandbox.folder import PREFIX, ScratchFolder
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
+from tests.builders.code_verifiers import in_tier
 
 SOURCES = str(Path(tiers.__file__).parents[2])
 
 
 @pytest.fixture(scope="module", params=["namespaces", "landlock"])
 def verifier(request: pytest.FixtureRequest) -> Iterator[CodeVerifier]:
-    made = CodeVerifier(CodeOptions(lanes=1))
-    tier = tiers.try_tier(request.param)
-    assert isinstance(tier, tiers.Tier), tier
-    made.tier, made._lanes = tier, Lanes(request.param, 1)
+    made = in_tier(request.param)
     yield made
     made.close()
 
