@@ -135,7 +135,6 @@ def test_an_option_that_cannot_be_meant_is_refused(bad: dict[str, object]) -> No
 
 
 @pytest.mark.data
-@pytest.mark.data
 @pytest.mark.skipif(
     not DATA.is_dir() and os.environ.get("CI") != "true", reason="needs GSM8K and MATH-500 in GRPO_DATA"
 )
