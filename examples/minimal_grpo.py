@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from grpo_cli.curriculum.drawing import Chosen
-from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Selection
+from grpo_cli.curriculum.step_groups import RowChoice
 from grpo_cli.display.choose import make_display
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.workplace import Workplace, open_workplace
@@ -128,13 +128,13 @@ def steps(place: Workplace) -> Iterator[StepRecord]:
     )
     learn = learner(place.policy, recipe)
 
-    def choose(step: int, n: int, had: Collection[int]) -> Chosen:
-        return Chosen(select.choose(step, 2 * n if select.screens else n, had), n, select.screens)
+    def choose(step: int, n: int, had: Collection[int]) -> RowChoice:
+        return RowChoice(select.choose(step, 2 * n if select.screens else n, had), n, select.screens)
 
     def record(done: StepRecord) -> None:
         drawn = done.before.drawn
-        outcomes = [Visit(g.row, g.right, g.judged, method.has_signal(g)) for g in drawn]
-        select.see(done.before.step, outcomes)
+        outcomes = [RowOutcome(g.row, g.right, g.judged, method.has_signal(g)) for g in drawn]
+        select.update(done.before.step, outcomes)
 
     for at in range(recipe.train.steps):
         yield grpo_step(at, recipe, choose=choose, collect=collect, method=method, learn=learn, record=record)

@@ -1,7 +1,7 @@
 """Adaptive data scheduling: clusters drawn by how much of them is right, and in each a window of rows at the policy's boundary.
 
 After arXiv 2606.22305 and its authors' sampler. Where it differs: nothing starts over at each pass over the data unless
-that is asked for, since a window needs many visits to cross its cluster; in its place the share right of a cluster that was
+that is asked for, since a window needs many steps to cross its cluster; in its place the share right of a cluster that was
 not drawn for a pass counts as unknown again, else one that was all wrong would never be drawn again. A row that
 failed twice running is stepped over; rows without a gold are ranked by how they did when first drawn.
 """
@@ -16,29 +16,29 @@ from statistics import fmean
 from typing import Any
 
 from grpo_cli.curriculum.clusters import Clusters
-from grpo_cli.curriculum.ledger import Ledger, Visit
+from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.curriculum.order import Order, Uniform
-from grpo_cli.curriculum.strategies import weighted
+from grpo_cli.curriculum.strategies import weighted_sample
 
 ACTIVE = 4
 """Clusters a step draws from."""
 LOW, HIGH = 0.33, 0.67
 """Shares right between which a row keeps its place in the window."""
 SMOOTHING = 0.3
-"""How far the chances of the clusters move towards the shares right, each step."""
+"""How far the chances of the clusters move_window towards the shares right, each step."""
 START = 0.5
 """The share right of a cluster that was not drawn yet."""
 FAILED = 2
 """A row that failed so many times running is stepped over, for a pass over the data."""
 
 
-def move(
+def move_window(
     window: Sequence[int],
     rates: Mapping[int, float],
     size: int,
     skipped: Collection[int] = (),
 ) -> list[int]:
-    """The window after a visit: rows right too seldom give way to easier ones, those right too often to harder ones.
+    """The window after its rows were sampled: rows right too seldom give way to easier ones, those right too often to harder ones.
 
     Rows that stay have their places first, then each other one moves by one place, those to easier rows from the easy end
     on, then those to harder ones from the hard end on. Where that place is taken, the nearest free one, first on the
@@ -83,11 +83,11 @@ def moved_chances(chances: Sequence[float], rates: Sequence[float]) -> list[floa
 
 
 @dataclass
-class Band:
+class ClusterWindow:
     """One cluster: its rows from easy to hard, the places of its window, its share right when last drawn, and that step.
 
     Rows without a difficulty are drawn in their order until each was drawn once, and ranked then; `first` are their shares
-    right at that visit.
+    right that time.
     """
 
     rows: list[int]
@@ -95,7 +95,7 @@ class Band:
     width: int
     window: list[int] = field(default_factory=list)
     rate: float = START
-    at: int = 0
+    last_step: int = 0
     first: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class Band:
             self.is_ranked = True
         self.window = list(range(min(self.width, len(self.rows))))
 
-    def see(self, rates: Mapping[int, float | None], skipped: Collection[int]) -> None:
+    def update(self, rates: Mapping[int, float | None], skipped: Collection[int]) -> None:
         """What became of rows of this cluster; None where nothing was judged. `skipped` are rows too."""
         judged = [rate for rate in rates.values() if rate is not None]
         if not self.is_ranked:
@@ -123,7 +123,7 @@ class Band:
         else:
             at = {row: place for place, row in enumerate(self.rows)}
             known = {at[row]: rate for row, rate in rates.items() if rate is not None}
-            self.window = move(self.window, known, len(self.rows), {at[row] for row in skipped})
+            self.window = move_window(self.window, known, len(self.rows), {at[row] for row in skipped})
         self.rate = fmean(judged) if judged else self.rate
 
     @property
@@ -155,38 +155,38 @@ class Ads(Uniform):
         `ids` name rows in a checkpoint; `reset` is after how many steps all starts over, None never.
         """
         self.clusters, self.ids, self.active, self.width, self.reset = clusters, ids, active, width, reset
-        self.bands: list[Band] = []
+        self.bands: list[ClusterWindow] = []
         self.chances: list[float] = []
         self.steps, self.mixed = 0, 0.0
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
         if not self.bands:
             self._begin(order.n_rows, n)
         active = min(self.active, len(self.bands))
-        drawn = weighted(rng, dict(enumerate(self.chances)), len(self.bands))
+        drawn = weighted_sample(rng, dict(enumerate(self.chances)), len(self.bands))
         chosen: list[int] = []
         for turn, number in enumerate(drawn):
             # the windows' rows are a few more than `n` where it does not divide, and others step in for small clusters
             room = n // active + (turn < n % active) if turn < active else n - len(chosen)
             band = self.bands[number]
-            rows = [band.rows[place] for place in band.window if band.rows[place] not in taken]
+            rows = [band.rows[place] for place in band.window if band.rows[place] not in exclude]
             chosen += rows if len(rows) <= room else sorted(rng.sample(rows, room), key=rows.index)
             if len(chosen) >= n:
                 return chosen[:n]
-        return chosen + order.take(n - len(chosen), {*taken, *chosen})
+        return chosen + order.take(n - len(chosen), {*exclude, *chosen})
 
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
-        rates = {v.row: v.right / v.judged if v.judged else None for v in visits}
-        self.mixed = fmean(0 < v.right < v.judged for v in visits) if visits else 0.0
-        since = max((ledger.entries[row].at for row in rates if row in ledger.entries), default=0)
+    def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
+        rates = {v.row: v.right / v.judged if v.judged else None for v in outcomes}
+        self.mixed = fmean(0 < v.right < v.judged for v in outcomes) if outcomes else 0.0
+        since = max((ledger.entries[row].last_step for row in rates if row in ledger.entries), default=0)
         for band in self.bands:
             own = {row: rates[row] for row in band.rows if row in rates}
             if own:
-                band.at = self.steps
-                band.see(own, [row for row in band.rows if self._failed(ledger, row, since)])
-            elif self.steps - band.at >= self._pass(ledger):
+                band.last_step = self.steps
+                band.update(own, [row for row in band.rows if self._failed(ledger, row, since)])
+            elif self.steps - band.last_step >= self._pass(ledger):
                 band.rate = START
         self.chances = moved_chances(self.chances, [band.rate for band in self.bands]) if self.bands else []
         self.steps += 1
@@ -198,9 +198,9 @@ class Ads(Uniform):
 
     def _failed(self, ledger: Ledger, row: int, now: int) -> bool:
         entry = ledger.entries.get(row)
-        if entry is None or entry.passed > 0 or entry.dead < FAILED:
+        if entry is None or entry.pass_rate > 0 or entry.dead_streak < FAILED:
             return False
-        return now - entry.at < self._pass(ledger)
+        return now - entry.last_step < self._pass(ledger)
 
     def _pass(self, ledger: Ledger) -> float:
         """Steps that draw as many rows as there are."""
@@ -211,7 +211,7 @@ class Ads(Uniform):
         members = [(list(rows), ranked) for rows, ranked in zip(made.members, made.ranked, strict=True)]
         if self.width is None:
             self.width = math.ceil(n / min(self.active, len(members)))
-        self.bands = [Band(rows, ranked, self.width) for rows, ranked in members]
+        self.bands = [ClusterWindow(rows, ranked, self.width) for rows, ranked in members]
         self.chances = [1 / len(self.bands)] * len(self.bands)
 
     def metrics(self) -> dict[str, float]:
@@ -231,7 +231,7 @@ class Ads(Uniform):
         bands = [
             {
                 "rate": band.rate,
-                "at": band.at,
+                "at": band.last_step,
                 "window": [self._name(band.rows[place]) for place in band.window],
                 "first": {self._name(row): rate for row, rate in band.first.items()},
             }
@@ -259,7 +259,7 @@ class Ads(Uniform):
             kept = [place[name] for name in saved["window"] if name in place]
             spare = [at for at in range(len(band.rows)) if at not in kept]
             band.window = sorted(kept + spare[: len(saved["window"]) - len(kept)])
-            band.rate, band.at = saved["rate"], saved["at"]
+            band.rate, band.last_step = saved["rate"], saved["at"]
 
     def _name(self, row: int) -> str:
         return self.ids[row] if self.ids else str(row)

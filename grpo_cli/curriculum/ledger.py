@@ -1,7 +1,7 @@
 """What is known of each training row: its pass rate when last sampled, and for how long it has carried no signal.
 
-"Dead" means every advantage of the group was 0 at that visit, so nothing was learned from it. Whether leaving dead
-rows out pays depends on persistence: how often a row that was dead at its last visit is dead again.
+"Dead" means every advantage of the group was 0 that time, so nothing was learned from it. Whether leaving dead
+rows out pays depends on persistence: how often a row that was dead when last sampled is dead again.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DECAY = 0.5  # how much of older evidence a visit keeps in the Beta counts: policies move, so data go stale
-WINDOW = 128  # visits to rows that were dead before, over which persistence is taken
+DECAY = (
+    0.5  # how much of older evidence a new outcome keeps in the Beta counts: policies move, so data go stale
+)
+WINDOW = 128  # outcomes of rows that were dead before, over which persistence is taken
 ENOUGH = 32  # fewer say nothing
 
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """One row: visits, the share right at the last one, dead visits in a row, decayed Beta counts, last generation, and how
-    hard it has pulled: the sum of |advantage| times tokens over all samples trained on."""
+    """One row: how often it was sampled, the share right the last time, dead outcomes in a row, decayed Beta counts, the last
+    step, and how hard it has pulled: the sum of |advantage| times tokens over all samples trained on."""
 
-    visits: int = 0
-    passed: float = 0.0
-    dead: int = 0
-    a: float = 1.0
-    b: float = 1.0
-    at: int = -1
+    outcomes: int = 0
+    pass_rate: float = 0.0
+    dead_streak: int = 0
+    alpha: float = 1.0
+    beta: float = 1.0
+    last_step: int = -1
     pull: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class RowOutcome:
     """What a group said of its row."""
 
     row: int
@@ -50,46 +52,46 @@ class Ledger:
     entries: dict[int, LedgerEntry] = field(default_factory=dict)
     again: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
-    def see(self, generation: int, visits: Sequence[Visit]) -> None:
-        """Note the groups of a generation; one without a single verdict says nothing."""
-        for visit in visits:
-            if not visit.judged:
+    def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
+        """Note the groups of a step; one without a single verdict says nothing."""
+        for outcome in outcomes:
+            if not outcome.judged:
                 continue
-            entry = self.entries.setdefault(visit.row, LedgerEntry())
-            if entry.dead:
-                self.again.append(not visit.has_signal)
-            entry.visits += 1
-            entry.passed = visit.right / visit.judged
-            entry.dead = 0 if visit.has_signal else entry.dead + 1
-            entry.a = DECAY * entry.a + (1 - DECAY) + visit.right
-            entry.b = DECAY * entry.b + (1 - DECAY) + visit.judged - visit.right
-            entry.at = generation
-            entry.pull += visit.pull
+            entry = self.entries.setdefault(outcome.row, LedgerEntry())
+            if entry.dead_streak:
+                self.again.append(not outcome.has_signal)
+            entry.outcomes += 1
+            entry.pass_rate = outcome.right / outcome.judged
+            entry.dead_streak = 0 if outcome.has_signal else entry.dead_streak + 1
+            entry.alpha = DECAY * entry.alpha + (1 - DECAY) + outcome.right
+            entry.beta = DECAY * entry.beta + (1 - DECAY) + outcome.judged - outcome.right
+            entry.last_step = step
+            entry.pull += outcome.pull
 
-    def passed(self, row: int) -> float | None:
-        """Share right at the last visit; None for a row never seen."""
+    def pass_rate(self, row: int) -> float | None:
+        """Share right when last sampled; None for a row that never was."""
         entry = self.entries.get(row)
-        return entry.passed if entry else None
+        return entry.pass_rate if entry else None
 
-    def dead(self, row: int) -> int:
-        """Visits in a row, up to the last, that carried no signal."""
+    def dead_streak(self, row: int) -> int:
+        """Outcomes in a row, up to the last, that carried no signal."""
         entry = self.entries.get(row)
-        return entry.dead if entry else 0
+        return entry.dead_streak if entry else 0
 
     @property
     def persistence(self) -> float | None:
-        """P(dead now | dead at the visit before) over the last such visits; None while they are too few."""
+        """P(dead now | dead the time before) over the last such outcomes; None while they are too few."""
         return sum(self.again) / len(self.again) if len(self.again) >= ENOUGH else None
 
     def metrics(self) -> dict[str, float | None]:
-        """Shares of all rows: seen; all right at the last visit; all wrong at the last two or more; persistence; and
+        """Shares of all rows: seen; all right the last time; all wrong the last two or more; persistence; and
         the share of all that was learned from so far (|advantage| times tokens) that the one hardest pulling row has."""
         seen, n = self.entries.values(), len(self.ids)
         pulls = [entry.pull for entry in seen]
         return {
             "rows/seen": len(self.entries) / n,
-            "rows/solved": sum(e.passed == 1 and e.dead > 0 for e in seen) / n,
-            "rows/impossible": sum(e.passed == 0 and e.dead > 1 for e in seen) / n,
+            "rows/solved": sum(e.pass_rate == 1 and e.dead_streak > 0 for e in seen) / n,
+            "rows/impossible": sum(e.pass_rate == 0 and e.dead_streak > 1 for e in seen) / n,
             "rows/persistence": self.persistence,
             "rows/top_share": max(pulls) / math.fsum(pulls) if any(pulls) else None,
         }
@@ -98,7 +100,7 @@ class Ledger:
         """For a checkpoint."""
         return {
             "rows": {
-                self.ids[i]: [e.visits, e.passed, e.dead, e.a, e.b, e.at, e.pull]
+                self.ids[i]: [e.outcomes, e.pass_rate, e.dead_streak, e.alpha, e.beta, e.last_step, e.pull]
                 for i, e in self.entries.items()
             },
             "again": list(self.again),

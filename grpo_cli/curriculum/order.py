@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from grpo_cli.curriculum.ledger import Ledger, Visit
+from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 
 
 class Order:
@@ -25,16 +25,16 @@ class Order:
         self.drawn += 1
         return self._order[place]
 
-    def take(self, n: int, taken: Collection[int] = ()) -> list[int]:
-        """The next `n` rows not in `taken`; the rest of an epoch that is too small for them is dropped."""
-        n = min(n, self.n_rows - len(taken))
+    def take(self, n: int, exclude: Collection[int] = ()) -> list[int]:
+        """The next `n` rows not in `exclude`; the rest of an epoch that is too small for them is dropped."""
+        n = min(n, self.n_rows - len(exclude))
         left = self.n_rows - self.drawn % self.n_rows
         if left < n:
             self.drawn += left
         found: list[int] = []
         while len(found) < n:
             row = self.next()
-            if row not in taken and row not in found:
+            if row not in exclude and row not in found:
                 found.append(row)
         return found
 
@@ -43,11 +43,11 @@ class Strategy(Protocol):
     """A way to pick rows by what is known of them."""
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
-        """`n` different rows, none of `taken`; fewer only where no others are left."""
+        """`n` different rows, none of `exclude`; fewer only where no others are left."""
 
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+    def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         """What came of a draw; the ledger has it already."""
 
     def metrics(self) -> dict[str, float]:
@@ -64,11 +64,11 @@ class Uniform:
     """Every row once an epoch, in a new order each epoch."""
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
-        return order.take(n, taken)
+        return order.take(n, exclude)
 
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+    def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         pass
 
     def metrics(self) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""Dynamic sampling (DAPO, arXiv 2503.14476): draw again until every group of the batch carries signal.
+"""Dynamic sampling (DAPO, arXiv 2503.14476): sample again until every group of the batch carries signal.
 
 Done before TRL sees the batch, so its token counts and normalisers are those of the groups that are trained on. What
-is thrown away was generated all the same: it is counted, and the saving is in updates, not in tokens.
+is rejected was generated all the same: it is counted, and the saving is in updates, not in tokens.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from grpo_cli.reward.group import Group
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledBatch:
     """The batch, and what it cost to fill."""
 
     groups: list[Group]
-    thrown: list[Group]
+    rejected: list[Group]
     rounds: int
 
     def metrics(self) -> dict[str, float]:
-        """`resample/…`: rounds after the first draw, groups thrown away by kind and the tokens generated for them."""
-        wrong = sum(g.right == 0 for g in self.thrown)
-        right = sum(g.right == g.judged > 0 for g in self.thrown)
+        """`resample/…`: rounds after the first, groups rejected by kind and the tokens generated for them."""
+        wrong = sum(g.right == 0 for g in self.rejected)
+        right = sum(g.right == g.judged > 0 for g in self.rejected)
         return {
             "resample/rounds": self.rounds,
-            "resample/thrown": len(self.thrown),
+            "resample/thrown": len(self.rejected),
             "resample/thrown_all_wrong": wrong,
             "resample/thrown_all_right": right,
-            "resample/thrown_tokens": sum(g.generated for g in self.thrown),
+            "resample/thrown_tokens": sum(g.generated for g in self.rejected),
         }
 
 
 def fill(
     first: Sequence[Group],
-    draw: Callable[[int], list[Group]],
+    sample: Callable[[int], list[Group]],
     has_signal: Callable[[Group], bool],
     most_rounds: int,
-) -> Filled:
-    """A batch of `len(first)` groups with signal, as far as `most_rounds` further draws give them.
+) -> FilledBatch:
+    """A batch of `len(first)` groups with signal, as far as `most_rounds` further calls of `sample` give them.
 
     Each round asks for as many groups as the share with signal so far makes likely to be needed, at most a batch.
-    What is still missing then is filled with groups without signal, so the size never changes; a draw that
+    What is still missing then is filled with groups without signal, so the size never changes; a call that
     returns fewer groups than asked for (no rows left) ends the search.
     """
-    size, drawn, rounds = len(first), list(first), 0
-    alive = [g for g in drawn if has_signal(g)]
+    size, sampled, rounds = len(first), list(first), 0
+    alive = [g for g in sampled if has_signal(g)]
     while len(alive) < size and rounds < most_rounds:
-        share = (len(alive) + 1) / (len(drawn) + 2)
+        share = (len(alive) + 1) / (len(sampled) + 2)
         wanted = min(size, math.ceil((size - len(alive)) / share))
-        more = draw(wanted)
+        more = sample(wanted)
         rounds += 1
-        drawn += more
+        sampled += more
         alive += [g for g in more if has_signal(g)]
         if len(more) < wanted:
             break
     kept = alive[:size]
-    kept += [g for g in drawn if not has_signal(g)][: size - len(kept)]
+    kept += [g for g in sampled if not has_signal(g)][: size - len(kept)]
     chosen = {id(g) for g in kept}
-    return Filled(kept, [g for g in drawn if id(g) not in chosen], rounds)
+    return FilledBatch(kept, [g for g in sampled if id(g) not in chosen], rounds)

@@ -1,6 +1,6 @@
-"""Which rows the next draw uses. Chosen inside the generation hook, after the last batch was judged: no lag.
+"""Which rows the next rollout uses. RowChoice inside the rollout hook, after the last batch was judged: no lag.
 
-TRL's own sampler draws a generation ahead and replays epoch 0's order after a resume; it is not used. History pays
+TRL's own sampler draws a batch ahead and replays epoch 0's order after a resume; it is not used. History pays
 where useless rows stay useless and costs where they soon stop being so: `auto` measures which it is (persistence).
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from grpo_cli.curriculum.ads import Ads
-from grpo_cli.curriculum.ledger import Ledger, Visit
+from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.curriculum.order import Order, Screen, Strategy, Uniform
 from grpo_cli.curriculum.strategies import Auto, EasyToHard, Greso, Mopps, Priority
 
@@ -30,18 +30,18 @@ class Selection:
         """Whether rows are tried with half a group first."""
         return isinstance(self.strategy, Screen)
 
-    def choose(self, generation: int, n: int, taken: Collection[int] = ()) -> list[int]:
-        """Up to `n` different rows for a draw of this generation; `taken` ones were drawn in it before.
+    def choose(self, step: int, n: int, exclude: Collection[int] = ()) -> list[int]:
+        """Up to `n` different rows for this step; `exclude` were sampled in it before.
 
-        Chance depends on the seed, the generation and how much was drawn in it, so a resumed run chooses the same.
+        Chance depends on the seed, the step and how much was sampled in it, so a resumed run chooses the same.
         """
-        rng = random.Random(f"{self.seed}/{generation}/{len(taken)}")
-        return self.strategy.pick(self.ledger, self.order, rng, n, taken)
+        rng = random.Random(f"{self.seed}/{step}/{len(exclude)}")
+        return self.strategy.pick(self.ledger, self.order, rng, n, exclude)
 
-    def see(self, generation: int, visits: Sequence[Visit]) -> None:
-        """Note what every drawn group said of its row."""
-        self.ledger.see(generation, visits)
-        self.strategy.see(self.ledger, visits)
+    def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
+        """Note what every sampled group said of its row."""
+        self.ledger.update(step, outcomes)
+        self.strategy.update(self.ledger, outcomes)
 
     def metrics(self) -> dict[str, Any]:
         """The ledger's shares, whether history decides at present, and what the strategy has of its own."""
@@ -49,22 +49,22 @@ class Selection:
         by_history = float(getattr(self.strategy, "is_on", self.name != "uniform"))
         return found | {"rows/by_history": by_history} | self.strategy.metrics()
 
-    def place(self) -> dict[str, Any]:
+    def order_state(self) -> dict[str, Any]:
         """What `choose` moves on."""
         return {"drawn": self.order.drawn, "strategy": self.strategy.state()}
 
-    def go_back(self, place: dict[str, Any]) -> None:
+    def roll_back(self, state: dict[str, Any]) -> None:
         """As if nothing had been chosen since."""
-        self.order.drawn = place["drawn"]
-        self.strategy.load_state(place["strategy"])
+        self.order.drawn = state["drawn"]
+        self.strategy.load_state(state["strategy"])
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return self.place() | {"ledger": self.ledger.state()}
+        return self.order_state() | {"ledger": self.ledger.state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Back from a checkpoint."""
-        self.go_back(state)
+        self.roll_back(state)
         self.ledger.load_state(state["ledger"])
 
 

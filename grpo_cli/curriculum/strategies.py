@@ -10,11 +10,11 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from grpo_cli.curriculum.ledger import Ledger, Visit
+from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.curriculum.order import Order, Uniform
 
 
-def weighted(rng: random.Random, weights: dict[int, float], n: int) -> list[int]:
+def weighted_sample(rng: random.Random, weights: dict[int, float], n: int) -> list[int]:
     """Up to `n` different keys of positive weight, drawn one after another in proportion (Efraimidis-Spirakis)."""
     keys = {row: rng.random() ** (1 / w) for row, w in weights.items() if w > 0}
     return sorted(keys, key=lambda row: -keys[row])[:n]
@@ -26,7 +26,7 @@ def variance(passed: float | None) -> float:
 
 
 class Priority(Uniform):
-    """Rows in proportion to p(1-p) at their last visit (after PR-GRPO, arXiv 2601.02648), and some to be retested.
+    """Rows in proportion to p(1-p) when last sampled (after PR-GRPO, arXiv 2601.02648), and some to be retested.
 
     An eighth of each draw goes to the rows not looked at for longest, whatever they were.
     """
@@ -34,15 +34,16 @@ class Priority(Uniform):
     retest = 1 / 8
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
-        rows = [row for row in range(order.n_rows) if row not in taken]
-        weights = {row: variance(ledger.passed(row)) for row in rows}
+        rows = [row for row in range(order.n_rows) if row not in exclude]
+        weights = {row: variance(ledger.pass_rate(row)) for row in rows}
         stale = sorted(
-            (row for row in rows if row in ledger.entries), key=lambda row: (ledger.entries[row].at, row)
+            (row for row in rows if row in ledger.entries),
+            key=lambda row: (ledger.entries[row].last_step, row),
         )
         retested = stale[: int(n * self.retest)]
-        chosen = retested + weighted(
+        chosen = retested + weighted_sample(
             rng, {r: w for r, w in weights.items() if r not in retested}, n - len(retested)
         )
         rest = [row for row in stale if row not in chosen]
@@ -63,28 +64,28 @@ class Greso(Uniform):
         self.q = {"easy": 0.5, "hard": 0.5}
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
-        n = min(n, order.n_rows - len(taken))
+        n = min(n, order.n_rows - len(exclude))
         chosen: list[int] = []
         passed_over: list[int] = []
         for _ in range(3 * order.n_rows):
             if len(chosen) == n:
                 return chosen
             row = order.next()
-            if row in taken or row in chosen:
+            if row in exclude or row in chosen:
                 continue
-            if rng.random() < skip_chance(self.q[kind(ledger, row)], ledger.dead(row)):
+            if rng.random() < skip_chance(self.q[dead_kind(ledger, row)], ledger.dead_streak(row)):
                 passed_over.append(row)
             else:
                 chosen.append(row)
         spare = [row for row in dict.fromkeys(passed_over) if row not in chosen]
         return chosen + spare[: n - len(chosen)]
 
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+    def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         for name, target in TARGETS.items():
-            dead = sum(not v.has_signal and kind(ledger, v.row) == name for v in visits)
-            move = -0.01 if visits and dead / len(visits) > target else 0.01
+            dead = sum(not v.has_signal and dead_kind(ledger, v.row) == name for v in outcomes)
+            move = -0.01 if outcomes and dead / len(outcomes) > target else 0.01
             self.q[name] = min(max(self.q[name] + move, 0.05), 0.95)
 
     def state(self) -> dict[str, Any]:
@@ -95,13 +96,13 @@ class Greso(Uniform):
 
 
 def skip_chance(q: float, dead: int) -> float:
-    """How likely GRESO passes over a row that was dead this many visits running."""
+    """How likely GRESO passes over a row that was dead this many times running."""
     return 1 - max(q**dead, 0.01)
 
 
-def kind(ledger: Ledger, row: int) -> str:
+def dead_kind(ledger: Ledger, row: int) -> str:
     """Whether a dead row is all right or not."""
-    return "easy" if (ledger.passed(row) or 0.0) >= 0.5 else "hard"
+    return "easy" if (ledger.pass_rate(row) or 0.0) >= 0.5 else "hard"
 
 
 class Mopps(Uniform):
@@ -110,14 +111,14 @@ class Mopps(Uniform):
     candidates = 16
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
-        rows = [row for row in range(order.n_rows) if row not in taken]
+        rows = [row for row in range(order.n_rows) if row not in exclude]
         pool = rng.sample(rows, min(len(rows), self.candidates * n))
         drawn = {}
         for row in pool:
             entry = ledger.entries.get(row)
-            drawn[row] = rng.betavariate(entry.a, entry.b) if entry else rng.random()
+            drawn[row] = rng.betavariate(entry.alpha, entry.beta) if entry else rng.random()
         return sorted(pool, key=lambda row: abs(drawn[row] - 0.5))[:n]
 
 
@@ -128,13 +129,13 @@ class EasyToHard(Uniform):
         self.queue: list[int] = []
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
-        n = min(n, order.n_rows - len(taken))
-        if len([row for row in self.queue if row not in taken]) < n:
+        n = min(n, order.n_rows - len(exclude))
+        if len([row for row in self.queue if row not in exclude]) < n:
             mixed = [order.next() for _ in range(order.n_rows)]
-            self.queue = sorted(mixed, key=lambda row: -(ledger.passed(row) or 0.0))
-        chosen = [row for row in self.queue if row not in taken][:n]
+            self.queue = sorted(mixed, key=lambda row: -(ledger.pass_rate(row) or 0.0))
+        chosen = [row for row in self.queue if row not in exclude][:n]
         self.queue = [row for row in self.queue if row not in chosen]
         return chosen
 
@@ -149,9 +150,9 @@ class Auto(Uniform):
     """Uniform until dead rows prove to stay dead (persistence above .7), then in proportion to what a row promises.
 
     Choosing by history lost where persistence was below .45 and won from .82 on (`tests/bench/bench_race.py` and a tabular race).
-    A live row promises p(1-p); one dead z times running a tenth of .25, halved with each further visit, so that all
+    A live row promises p(1-p); one dead z times running a tenth of .25, halved with each further one, so that all
     rows are seen again some day. Back to uniform where persistence falls under .5, a lower bar because the dead rows
-    that are still visited are the doubtful ones.
+    that are still sampled are the doubtful ones.
     """
 
     on_at, off_at = 0.7, 0.5
@@ -160,14 +161,14 @@ class Auto(Uniform):
         self.is_on = False
 
     def pick(
-        self, ledger: Ledger, order: Order, rng: random.Random, n: int, taken: Collection[int]
+        self, ledger: Ledger, order: Order, rng: random.Random, n: int, exclude: Collection[int]
     ) -> list[int]:
         if not self.is_on:
-            return order.take(n, taken)
-        rows = [row for row in range(order.n_rows) if row not in taken]
-        return weighted(rng, {row: promise(ledger, row) for row in rows}, n)
+            return order.take(n, exclude)
+        rows = [row for row in range(order.n_rows) if row not in exclude]
+        return weighted_sample(rng, {row: row_weight(ledger, row) for row in rows}, n)
 
-    def see(self, ledger: Ledger, visits: Sequence[Visit]) -> None:
+    def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         persistence = ledger.persistence
         if persistence is not None:
             self.is_on = persistence > (self.off_at if self.is_on else self.on_at)
@@ -179,10 +180,10 @@ class Auto(Uniform):
         self.is_on = bool(state["is_on"])
 
 
-def promise(ledger: Ledger, row: int) -> float:
+def row_weight(ledger: Ledger, row: int) -> float:
     """The weight of a row under `auto`."""
-    dead = ledger.dead(row)
+    dead = ledger.dead_streak(row)
     if dead:
         return 0.025 * max(0.5 ** (dead - 1), 0.02)
     entry = ledger.entries.get(row)
-    return variance(entry.a / (entry.a + entry.b) if entry else None)
+    return variance(entry.alpha / (entry.alpha + entry.beta) if entry else None)

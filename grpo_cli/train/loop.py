@@ -13,9 +13,9 @@ from typing import Any
 
 from grpo_cli.curriculum.ads import Ads
 from grpo_cli.curriculum.clusters import Clusters
-from grpo_cli.curriculum.drawing import Chosen
-from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Selection
+from grpo_cli.curriculum.step_groups import RowChoice
 from grpo_cli.data.rows import Row
 from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.protocol import Display
@@ -118,22 +118,22 @@ class Loop:
             TrainingError: too many samples went without a verdict.
             ServerLost: everything a checkpoint keeps of this object is as it was before the call.
         """
-        place = self.select.place()
+        order = self.select.order_state()
         try:
             before = collect_and_credit(
                 self.generation, self.recipe, choose=self.choose, collect=self.collect, method=self.method
             )
         except ServerLost:
-            self.select.go_back(place)
+            self.select.roll_back(order)
             raise
         self._check_errors(before.drawn)
         self.display.phase("update")
         return before
 
-    def choose(self, step: int, n: int, had: Collection[int]) -> Chosen:
+    def choose(self, step: int, n: int, had: Collection[int]) -> RowChoice:
         """Rows for `n` groups, twice as many where they are screened."""
         screens = self.select.screens
-        return Chosen(self.select.choose(step, 2 * n if screens else n, had), n, screens)
+        return RowChoice(self.select.choose(step, 2 * n if screens else n, had), n, screens)
 
     def close(self, before: Before, learned: Learned) -> dict[str, Any]:
         """The half after the update; returns the metrics of the step."""
@@ -169,11 +169,11 @@ class Loop:
         before = done.before
         A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         pulls = pulls_of(before.groups, A_PG)
-        visits = [
-            Visit(g.row, g.right, g.judged, self.method.has_signal(g), pulls.pop(g.row, 0.0))
+        outcomes = [
+            RowOutcome(g.row, g.right, g.judged, self.method.has_signal(g), pulls.pop(g.row, 0.0))
             for g in before.drawn
         ]
-        self.select.see(before.step, visits)
+        self.select.update(before.step, outcomes)
         if self.reuse is not None:
             self.reuse.history.update({group.row: group.completions for group in before.drawn})
         self.generation = done.step

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grpo_cli.algorithm.credit import Credit
-from grpo_cli.curriculum.drawing import Choose, CollectGroups, Drawing
 from grpo_cli.curriculum.resample import fill
+from grpo_cli.curriculum.step_groups import Choose, CollectGroups, StepGroups
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.train.credit.method import Teaches
@@ -89,17 +89,17 @@ def collect_and_credit(
     at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: Teaches
 ) -> Before:
     """The half before the update: P groups of G samples, and what each sample is worth."""
-    drawing = Drawing(at, recipe.sample.group, collect)
+    step_groups = StepGroups(at, recipe.sample.group, collect)
 
-    def draw(n: int) -> list[Group]:
-        rows = choose(at, n, drawing.rows)
-        return drawing.collect(rows)
+    def sample(n: int) -> list[Group]:
+        rows = choose(at, n, step_groups.rows)
+        return step_groups.collect(rows)
 
-    groups, filling = draw(recipe.sample.prompts), dict[str, float]()
+    groups, filling = sample(recipe.sample.prompts), dict[str, float]()
     if recipe.train.dead_groups == "resample":
-        filled = fill(groups, draw, method.has_signal, recipe.train.resample_rounds)
+        filled = fill(groups, sample, method.has_signal, recipe.train.resample_rounds)
         groups, filling = filled.groups, filled.metrics()
-    return Before(at, groups, drawing.groups, method.credit(groups), filling)
+    return Before(at, groups, step_groups.groups, method.credit(groups), filling)
 
 
 def close(before: Before, learned: Learned, *, record: Record) -> StepRecord:

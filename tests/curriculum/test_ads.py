@@ -8,15 +8,15 @@ from statistics import fmean
 
 import pytest
 
-from grpo_cli.curriculum.ads import Ads, Band, move, moved_chances
+from grpo_cli.curriculum.ads import Ads, ClusterWindow, move_window, moved_chances
 from grpo_cli.curriculum.clusters import Clusters
-from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Selection
 from grpo_cli.errors import DataError
 
 
-def visit(row: int, right: int, judged: int = 8) -> Visit:
-    return Visit(row, right, judged, 0 < right < judged)
+def outcome(row: int, right: int, judged: int = 8) -> RowOutcome:
+    return RowOutcome(row, right, judged, 0 < right < judged)
 
 
 def equal_clusters(k: int, size: int, ranked: bool = True) -> Clusters:
@@ -42,7 +42,7 @@ def selection(clusters: Clusters, active: int, width: int, seed: int = 0, **more
     ],
 )
 def test_windows_of_a_cluster_of_ten(window: list[int], rates: dict[int, float], expected: list[int]) -> None:
-    assert move(window, rates, 10) == expected
+    assert move_window(window, rates, 10) == expected
 
 
 def by_hand(window: list[int], rates: dict[int, float], size: int) -> list[int]:
@@ -67,7 +67,7 @@ def test_all_windows_of_small_clusters_move_as_by_hand() -> None:
             for window in itertools.combinations(range(size), width):
                 for found in itertools.product((0.0, 0.5, 1.0), repeat=width):
                     rates = dict(zip(window, found, strict=True))
-                    moved = move(window, rates, size)
+                    moved = move_window(window, rates, size)
                     assert moved == by_hand(list(window), rates, size)
                     assert len(set(moved)) == width
                     tried += 1
@@ -75,20 +75,20 @@ def test_all_windows_of_small_clusters_move_as_by_hand() -> None:
 
 
 def test_the_bounds_of_the_boundary_belong_to_it() -> None:
-    assert move([5], {5: 0.33}, 10) == move([5], {5: 0.67}, 10) == [5]
-    assert move([5], {5: 0.329}, 10) == [4]
-    assert move([5], {5: 0.671}, 10) == [6]
+    assert move_window([5], {5: 0.33}, 10) == move_window([5], {5: 0.67}, 10) == [5]
+    assert move_window([5], {5: 0.329}, 10) == [4]
+    assert move_window([5], {5: 0.671}, 10) == [6]
 
 
 def test_a_window_as_wide_as_its_cluster_stays() -> None:
-    assert move([0, 1, 2], {0: 1.0, 1: 1.0, 2: 1.0}, 3) == [0, 1, 2]
+    assert move_window([0, 1, 2], {0: 1.0, 1: 1.0, 2: 1.0}, 3) == [0, 1, 2]
 
 
 def test_places_that_failed_twice_are_stepped_over_unless_nothing_else_is_free() -> None:
-    assert move([5], {5: 1.0}, 10, skipped={6, 7}) == [8]
-    assert move([5], {5: 0.0}, 10, skipped={4, 5}) == [3]
-    assert move([9], {9: 1.0}, 10, skipped=set(range(10))) == [9]
-    assert move([1], {1: 0.0}, 3, skipped={0, 1, 2}) == [1]
+    assert move_window([5], {5: 1.0}, 10, skipped={6, 7}) == [8]
+    assert move_window([5], {5: 0.0}, 10, skipped={4, 5}) == [3]
+    assert move_window([9], {9: 1.0}, 10, skipped=set(range(10))) == [9]
+    assert move_window([1], {1: 0.0}, 3, skipped={0, 1, 2}) == [1]
 
 
 def test_chances_move_towards_the_shares_right() -> None:
@@ -131,14 +131,14 @@ def test_small_clusters_are_filled_up_from_others() -> None:
     for generation in range(20):
         rows = made.choose(generation, 16)
         assert len(set(rows)) == 16
-        made.see(generation, [visit(row, 4) for row in rows])
+        made.update(generation, [outcome(row, 4) for row in rows])
 
 
 def test_a_step_moves_windows_rates_and_chances_of_what_was_drawn_alone() -> None:
     made = selection(equal_clusters(4, 20), active=2, width=3)
     rows = made.choose(0, 6)
     drawn = {row // 20 for row in rows}
-    made.see(0, [visit(row, 8) for row in rows])
+    made.update(0, [outcome(row, 8) for row in rows])
     ads = made.strategy
     assert isinstance(ads, Ads)
     assert [band.window for band in ads.bands] == [[1, 2, 3] if c in drawn else [0, 1, 2] for c in range(4)]
@@ -150,7 +150,7 @@ def test_a_step_moves_windows_rates_and_chances_of_what_was_drawn_alone() -> Non
 def test_a_group_without_a_verdict_moves_nothing() -> None:
     made = selection(equal_clusters(2, 20), active=2, width=2)
     rows = made.choose(0, 4)
-    made.see(0, [visit(row, 0, judged=0) for row in rows])
+    made.update(0, [outcome(row, 0, judged=0) for row in rows])
     ads = made.strategy
     assert isinstance(ads, Ads)
     assert all(band.window == [0, 1] and band.rate == 0.5 for band in ads.bands)
@@ -162,21 +162,21 @@ def test_a_row_that_failed_twice_is_left_for_a_pass_over_the_data_and_not_longer
     assert isinstance(ads, Ads)
     made.choose(0, 1)
     for generation in (0, 1):
-        made.see(generation, [visit(3, 0)])
+        made.update(generation, [outcome(3, 0)])
     assert ads._failed(made.ledger, 3, 8)
     assert not ads._failed(made.ledger, 3, 9)  # 8 rows at one a step
-    made.see(2, [visit(3, 4)])
+    made.update(2, [outcome(3, 4)])
     assert not ads._failed(made.ledger, 3, 3)
 
 
 def test_rows_without_a_gold_are_ranked_by_their_first_visit() -> None:
     rates = [0.2, 0.9, 0.5, 0.7, 0.1]
-    band = Band(list(range(5)), False, width=2)
+    band = ClusterWindow(list(range(5)), False, width=2)
     visited = []
     while not band.is_ranked:
         now = [band.rows[place] for place in band.window]
         visited += now
-        band.see({row: rates[row] for row in now}, ())
+        band.update({row: rates[row] for row in now}, ())
     assert visited == [0, 1, 2, 3, 4]
     assert band.rows == [1, 3, 2, 0, 4]
     assert band.window == [0, 1]
@@ -188,7 +188,7 @@ def test_a_reset_takes_all_back_to_the_easiest() -> None:
     assert isinstance(ads, Ads)
     for generation in range(3):
         rows = made.choose(generation, 4)
-        made.see(generation, [visit(row, 8 if row < 20 else 7) for row in rows])
+        made.update(generation, [outcome(row, 8 if row < 20 else 7) for row in rows])
         assert (ads.bands[0].window == [0, 1]) == (generation == 2)
     assert ads.chances == [0.5, 0.5] and ads.bands[0].rate == 0.5
 
@@ -200,7 +200,7 @@ def played(made: Selection, start: int, stop: int, skill: float) -> list[list[in
         rows = made.choose(generation, 8)
         chance = random.Random(generation)
         rates = {row: min(max(0.5 + (skill - row % 50) / 20, 0.0), 1.0) for row in rows}
-        made.see(generation, [visit(r, sum(chance.random() < rates[r] for _ in range(8))) for r in rows])
+        made.update(generation, [outcome(r, sum(chance.random() < rates[r] for _ in range(8))) for r in rows])
         drawn.append(rows)
     return drawn
 
@@ -220,8 +220,8 @@ def test_a_checkpoint_by_row_ids_goes_on_as_the_unbroken_run(ranked: bool, stop:
         rows = made.choose(generation, 8)
         assert [made.ledger.ids[row] for row in rows] == [ids[row] for row in restored.choose(generation, 8)]
         right = {row: (row * 7 + generation) % 9 for row in rows}
-        made.see(generation, [visit(row, right[row]) for row in rows])
-        restored.see(generation, [visit(len(ids) - 1 - row, right[row]) for row in rows])
+        made.update(generation, [outcome(row, right[row]) for row in rows])
+        restored.update(generation, [outcome(len(ids) - 1 - row, right[row]) for row in rows])
     assert made.state() == restored.state()
 
 
@@ -247,7 +247,7 @@ def test_a_cluster_that_was_all_wrong_is_tried_again_after_a_pass() -> None:
     late = []
     for generation in range(120):
         rows = made.choose(generation, 4)
-        made.see(generation, [visit(row, 0 if row < 20 and generation < 40 else 4) for row in rows])
+        made.update(generation, [outcome(row, 0 if row < 20 and generation < 40 else 4) for row in rows])
         late += [row for row in rows if generation >= 60]
     share = sum(row < 20 for row in late) / len(late)
     assert 0.1 < share < 0.4

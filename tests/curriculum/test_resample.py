@@ -43,7 +43,7 @@ def filled(first: list[int], later: list[int], rounds: int = 8):  # type: ignore
 
 def test_a_batch_full_of_signal_is_left_alone() -> None:
     done = filled([1, 4, 7], [])
-    assert (done.rounds, len(done.thrown)) == (0, 0)
+    assert (done.rounds, len(done.rejected)) == (0, 0)
     assert [g.row for g in done.groups] == [0, 1, 2]
 
 
@@ -57,8 +57,8 @@ def test_every_group_carries_signal_in_the_end() -> None:
 def test_what_is_thrown_away_is_counted_with_its_tokens() -> None:
     done = filled([0, 4, 8, 2], [0, 3, 8, 8, 5, 1])
     said = done.metrics()
-    assert said["resample/thrown"] == len(done.thrown)
-    assert said["resample/thrown_tokens"] == 8 * len(done.thrown)
+    assert said["resample/thrown"] == len(done.rejected)
+    assert said["resample/thrown_tokens"] == 8 * len(done.rejected)
     assert said["resample/thrown_all_wrong"] >= 1
     assert said["resample/thrown_all_right"] >= 1
 

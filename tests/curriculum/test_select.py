@@ -6,9 +6,17 @@ import random
 
 import pytest
 
-from grpo_cli.curriculum.ledger import Visit
+from grpo_cli.curriculum.ledger import RowOutcome
 from grpo_cli.curriculum.select import Order, Selection, strategies
-from grpo_cli.curriculum.strategies import Auto, Mopps, Priority, promise, skip_chance, variance, weighted
+from grpo_cli.curriculum.strategies import (
+    Auto,
+    Mopps,
+    Priority,
+    row_weight,
+    skip_chance,
+    variance,
+    weighted_sample,
+)
 
 NAMES = tuple(strategies())
 
@@ -17,8 +25,8 @@ def ids(n: int) -> list[str]:
     return [f"row-{i}" for i in range(n)]
 
 
-def visit(row: int, right: int, judged: int = 8) -> Visit:
-    return Visit(row, right, judged, 0 < right < judged)
+def outcome(row: int, right: int, judged: int = 8) -> RowOutcome:
+    return RowOutcome(row, right, judged, 0 < right < judged)
 
 
 def history(
@@ -28,7 +36,7 @@ def history(
     made, chance, drawn = Selection(name, ids(len(rates)), seed), random.Random(seed), list[int]()
     for generation in range(steps):
         rows = made.choose(generation, prompts)
-        made.see(generation, [visit(r, sum(chance.random() < rates[r] for _ in range(8))) for r in rows])
+        made.update(generation, [outcome(r, sum(chance.random() < rates[r] for _ in range(8))) for r in rows])
         drawn += rows
     return made, drawn
 
@@ -81,7 +89,7 @@ def test_a_restored_selection_goes_on_as_the_unbroken_one(name: str) -> None:
         rows = made.choose(generation, 8)
         assert restored.choose(generation, 8) == rows
         for one in (made, restored):
-            one.see(generation, [visit(r, 4 if rates[r] == 0.5 else int(8 * rates[r])) for r in rows])
+            one.update(generation, [outcome(r, 4 if rates[r] == 0.5 else int(8 * rates[r])) for r in rows])
 
 
 @pytest.mark.parametrize("name", ["auto", "greso", "priority", "mopps"])
@@ -109,10 +117,10 @@ def test_auto_stays_uniform_where_dead_rows_come_alive() -> None:
 def test_auto_turns_history_on_where_dead_rows_stay_dead_and_off_again() -> None:
     made, _ = history("auto", [0.0] * 48 + [0.5] * 16, steps=30)
     assert made.metrics()["rows/by_history"] == 1
-    made.see(30, [visit(row, 4) for row in range(48)] + [visit(row, 0) for row in range(48)])
+    made.update(30, [outcome(row, 4) for row in range(48)] + [outcome(row, 0) for row in range(48)])
     for generation in range(31, 36):
-        made.see(generation, [visit(row, 0) for row in range(48)])
-        made.see(generation, [visit(row, 4) for row in range(48)])
+        made.update(generation, [outcome(row, 0) for row in range(48)])
+        made.update(generation, [outcome(row, 4) for row in range(48)])
     assert made.metrics()["rows/by_history"] == 0
 
 
@@ -141,9 +149,9 @@ def test_greso_moves_q_towards_its_target() -> None:
 
 def test_mopps_numbers() -> None:
     made = Selection("mopps", ids(1), seed=0)
-    made.see(0, [visit(0, 2)])
+    made.update(0, [outcome(0, 2)])
     entry = made.ledger.entries[0]
-    assert (entry.a, entry.b, entry.a / (entry.a + entry.b)) == (3, 7, 0.3)
+    assert (entry.alpha, entry.beta, entry.alpha / (entry.alpha + entry.beta)) == (3, 7, 0.3)
     assert isinstance(made.strategy, Mopps)
 
 
@@ -163,17 +171,17 @@ def test_easy_to_hard_takes_the_easiest_first_after_one_epoch() -> None:
 
 def test_a_promise_falls_with_every_dead_visit_but_never_to_nothing() -> None:
     made = Selection("auto", ids(2), seed=0)
-    fresh = promise(made.ledger, 0)
+    fresh = row_weight(made.ledger, 0)
     seen = []
     for generation in range(12):
-        made.see(generation, [visit(0, 0)])
-        seen.append(promise(made.ledger, 0))
+        made.update(generation, [outcome(0, 0)])
+        seen.append(row_weight(made.ledger, 0))
     assert fresh == 0.25
     assert seen == sorted(seen, reverse=True) and seen[-1] > 0
 
 
 def test_weighted_draws_are_in_proportion() -> None:
     rng = random.Random(0)
-    first = [weighted(rng, {1: 3.0, 2: 1.0, 3: 0.0}, 1)[0] for _ in range(4000)]
+    first = [weighted_sample(rng, {1: 3.0, 2: 1.0, 3: 0.0}, 1)[0] for _ in range(4000)]
     assert first.count(1) / 4000 == pytest.approx(0.75, abs=0.03)
-    assert weighted(rng, {1: 3.0, 2: 1.0, 3: 0.0}, 3) in ([1, 2], [2, 1])
+    assert weighted_sample(rng, {1: 3.0, 2: 1.0, 3: 0.0}, 3) in ([1, 2], [2, 1])

@@ -1,4 +1,4 @@
-"""The groups of one step as they are drawn: which rows it had already, and how often the engine was called for it."""
+"""The groups of one step as they are sampled: which rows it had already, and how often the engine was called for it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from grpo_cli.rollout.collect import Call
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Rows to sample. Where there are more than `wanted`, they are screened: tried with half a group first."""
+class RowChoice:
+    """Rows to sample. Where there are more than `wanted`, they are screened: sampled with half a group first."""
 
     rows: list[int]
     wanted: int
     is_screened: bool = False
 
 
-Choose = Callable[[int, int, Collection[int]], Chosen]
+Choose = Callable[[int, int, Collection[int]], RowChoice]
 """(step, groups wanted, rows that the step had) -> what to sample."""
 
 
@@ -29,7 +29,7 @@ class CollectGroups(Protocol):
     def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Group]: ...
 
 
-class Drawing:
+class StepGroups:
     """What one step samples; lives as long as that."""
 
     def __init__(self, step: int, size: int, collect: CollectGroups) -> None:
@@ -42,17 +42,17 @@ class Drawing:
         """Rows that were sampled in this step."""
         return {group.row for group in self.groups}
 
-    def collect(self, chosen: Chosen) -> list[Group]:
+    def collect(self, chosen: RowChoice) -> list[Group]:
         """A group for each chosen row, or for the `wanted` ones nearest to half right where they are screened."""
         if not chosen.is_screened:
             groups = self._sample(chosen.rows, self.size)
         else:
-            tried = self._sample(chosen.rows, self.size // 2)
-            tried.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
-            kept = [g.row for g in tried[: chosen.wanted]]
+            candidates = self._sample(chosen.rows, self.size // 2)
+            candidates.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
+            kept = [g.row for g in candidates[: chosen.wanted]]
             rest = self._sample(kept, self.size - self.size // 2, first=self.size // 2)
-            groups = [first.joined(second) for first, second in zip(tried, rest, strict=False)]
-            self.groups += tried[chosen.wanted :]
+            groups = [first.joined(second) for first, second in zip(candidates, rest, strict=False)]
+            self.groups += candidates[chosen.wanted :]
         self.groups += groups
         return groups
 
