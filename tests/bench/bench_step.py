@@ -76,25 +76,23 @@ class Parts:
         """The step that began last is over."""
         self.steps.append({"step": now - self.began, "generate": self.generated})
 
-    def report(self) -> None:
-        """One JSON line on stdout."""
+    def found(self) -> dict[str, Any]:
+        """Means over the timed steps."""
         import torch
 
         timed = self.steps[self.warm :]
         mean = {key: statistics.fmean(step[key] for step in timed) for key in ("step", "generate")}
-        peak = torch.cuda.max_memory_allocated() / 2**30 if self.device == "cuda" else None
-        first = self.steps[0]["step"]
-        print(
-            json.dumps(
-                {
-                    **mean,
-                    "update": mean["step"] - mean["generate"],
-                    "first_step": first,
-                    "timed_steps": len(timed),
-                    "peak_gib": peak,
-                }
-            )
-        )
+        return {
+            **mean,
+            "update": mean["step"] - mean["generate"],
+            "first_step": self.steps[0]["step"],
+            "timed_steps": len(timed),
+            "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if self.device == "cuda" else None,
+        }
+
+    def report(self) -> None:
+        """One JSON line on stdout."""
+        print(json.dumps(self.found()))
 
 
 def own(folder: Path, settings: dict[str, Any]) -> None:

@@ -1,9 +1,10 @@
 """What an episode costs by its turns: with the history computed anew each turn, and with it kept between turns.
 
-    python -m tests.bench.bench_turns [--turns 2 4 8 16 32] [--episodes 64] [--times 3]
+    PYTHONPATH=.:verifiers:tests/bench python -m tests.bench.bench_turns [--turns 2 4 8 16 32] [--episodes 64] [--times 3]
 
-The embedded model with random weights plays keydoor: hardly an episode ends before its turns do. Prints one JSON line a row:
-seconds of one play (median of `times`), and the tokens that went through the model before the first new one of a turn.
+The embedded model with random weights, or with `--shape` one of that shape in bfloat16, plays keydoor: hardly an episode ends
+before its turns do. Prints one JSON line a row: seconds of one play (median of `times`), and the tokens that went through the
+model before the first new one of a turn.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,6 +35,8 @@ from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.make import make_engine
 
 TURN_TOKENS = 8
+BETWEEN, CHAT_BETWEEN = 12, 48
+"""Most tokens between two turns, with the embedded model's template and with Qwen's."""
 
 
 class Watched(Forward):
@@ -55,7 +60,9 @@ class Forgetting:
         return self.engine.generate([replace(one, keep=None) for one in requests], *more, **named)
 
 
-def measure(policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times: int) -> dict[str, Any]:
+def measure(
+    policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times: int, between: int
+) -> dict[str, Any]:
     engine: Any = make_engine("graph", policy.model, policy.tokenizer, end_ids=policy.end_ids)
     engine.forward = Watched(policy.model)
     spec = Environment(python="environments:keydoor", max_turns=turns, turn_tokens=TURN_TOKENS)
@@ -69,7 +76,7 @@ def measure(policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times:
             engine.forward.tokens = 0
             play = episodes.open(rows, 1, seed % 2)
             began = time.perf_counter()
-            done = play.generate(SamplingSettings(turns * (TURN_TOKENS + 12), seed=seed % 2))
+            done = play.generate(SamplingSettings(turns * (TURN_TOKENS + between), seed=seed % 2))
             seconds.append(time.perf_counter() - began)
         spoken = sum(completion.spoken for (completion,) in done)
     finally:
@@ -83,21 +90,35 @@ def measure(policy: Policy, rows: Sequence[Row], turns: int, keeps: bool, times:
     }
 
 
+def load(shape: str | None, rows: int) -> Policy:
+    """The embedded model, or one of a shape with random weights."""
+    if shape is None:
+        return load_model(Model(path="builtin:tiny", context=2048), device=pick_device(), seed=0)
+    from bench_episodes import write_chat_model
+    from bench_rollout import build_model
+
+    with tempfile.TemporaryDirectory() as name:
+        write_chat_model(Path(name), build_model(shape, "cpu", torch.float32), rows)
+        return load_model(Model(path=f"{name}/model", dtype="bfloat16"), device=pick_device(), seed=0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--turns", type=int, nargs="+", default=[2, 4, 8, 16, 32])
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--shape", help="one of bench_rollout's instead of the embedded model")
     asked = parser.parse_args()
-    policy = load_model(Model(path="builtin:tiny", context=2048), device=pick_device(), seed=0)
+    policy = load(asked.shape, asked.episodes)
     made = task_rows("keydoor", "train", {}, "")
-    rows = []
+    rows = list[Row]()
     for number, fields in zip(range(asked.episodes), made, strict=False):
         messages: Any = [{"role": "user", "content": fields["question"]}]
         rows.append(Row(f"row{number}", fields["question"], messages, fields))
+    between = BETWEEN if asked.shape is None else CHAT_BETWEEN
     for turns in asked.turns:
         for keeps in (False, True):
-            print(json.dumps(measure(policy, rows, turns, keeps, asked.times)), flush=True)
+            print(json.dumps(measure(policy, rows, turns, keeps, asked.times, between)), flush=True)
 
 
 if __name__ == "__main__":

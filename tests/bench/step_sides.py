@@ -45,6 +45,37 @@ def run_own(
     **model: Any,
 ) -> None:
     """`grpo train` on a recipe of these settings; `callback` makes the trainer callback that marks steps."""
+    recipe = {
+        "grpo": 1,
+        "model": {"path": str(folder / "model"), **model},
+        "data": {
+            "train": str(folder / "rows.jsonl"),
+            "prompt": "{prompt}",
+            "answer": "{answer}",
+            "plain": True,
+        },
+        "verify": {"regex": {"pattern": PATTERN}},
+        "sample": {
+            "prompts": settings["prompts"],
+            "group": settings["group"],
+            "max_tokens": settings["new"],
+            "micro_batch": settings["micro"],
+            "engine": "graph",
+        },
+        "train": {"steps": steps, "lr": 1e-6},
+        "monitor": {"kl": "off"},
+        "run": {"dir": str(folder / "runs"), "save_every": 10_000},
+    }
+    time_recipe(recipe, folder, callback, note)
+
+
+def time_recipe(
+    said: dict[str, Any],
+    folder: Path,
+    callback: Callable[[], Any],
+    note: Callable[[str], None] = lambda _: None,
+) -> None:
+    """`grpo train` on a recipe, with the trainer callback that `callback` makes."""
     from grpo_cli.commands.environment import quiet_libraries
     from grpo_cli.recipe.sections.recipe import Recipe
 
@@ -58,32 +89,9 @@ def run_own(
             trainer.add_callback(callback())
             return trainer
 
-    recipe = Recipe.model_validate(
-        {
-            "grpo": 1,
-            "model": {"path": str(folder / "model"), **model},
-            "data": {
-                "train": str(folder / "rows.jsonl"),
-                "prompt": "{prompt}",
-                "answer": "{answer}",
-                "plain": True,
-            },
-            "verify": {"regex": {"pattern": PATTERN}},
-            "sample": {
-                "prompts": settings["prompts"],
-                "group": settings["group"],
-                "max_tokens": settings["new"],
-                "micro_batch": settings["micro"],
-                "engine": "graph",
-            },
-            "train": {"steps": steps, "lr": 1e-6},
-            "monitor": {"kl": "off"},
-            "run": {"dir": str(folder / "runs"), "save_every": 10_000},
-        }
-    )
     display = make_display("none")
     display.note = lambda level, text, hint="": note(text)  # type: ignore[method-assign]
-    Timed(recipe, label="bench", base=folder, display=display).run()
+    Timed(Recipe.model_validate(said), label="bench", base=folder, display=display).run()
 
 
 def plain_trainer(
