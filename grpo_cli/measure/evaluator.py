@@ -52,13 +52,22 @@ class Evaluator:
         self.prompt_ids = [] if self.episodes else [policy.encode(row) for row in split.rows]
 
     def run(
-        self, step: int, on_progress: Callable[[int, int], None] = lambda done, total: None
+        self,
+        step: int,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        *,
+        is_between: bool = False,
     ) -> Evaluation:
-        """Sample, judge and measure; `step` only marks the records. The same seed each time: paired over time."""
-        few, base = self.n_sampled, self.n_sampled * self.spec.samples
-        total = base + (len(self.rows) if self.spec.greedy else 0)
-        sampled = self._measure(step, few, self.spec.samples, self.sampling, lambda n: on_progress(n, total))
-        if not self.spec.greedy:
+        """Sample, judge and measure; `step` only marks the records. The same seed each time: paired over time.
+
+        One that `is_between` the first and the last takes the first `eval.between` rows, without greedy decoding.
+        """
+        spec = self.spec
+        few = min(self.n_sampled, spec.between or self.n_sampled) if is_between else self.n_sampled
+        is_greedy, base = spec.greedy and not is_between, few * spec.samples
+        total = base + (len(self.rows) if is_greedy else 0)
+        sampled = self._measure(step, few, spec.samples, self.sampling, lambda n: on_progress(n, total))
+        if not is_greedy:
             return Evaluation(sampled, None)
         return Evaluation(
             sampled,

@@ -116,6 +116,7 @@ VALUES: dict[str, Value] = {
     "gate.truncated": 0.2,
     "gate.no_answer": 0.5,
     "eval.every": 20,
+    "eval.between": 32,
     "eval.limit": 200,
     "eval.temperature": 0.6,
     "eval.max_tokens": 1024,

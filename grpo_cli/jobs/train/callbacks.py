@@ -22,7 +22,7 @@ SAVE_EVERY_S = 300.0
 
 
 class TrainCallback(TrainerCallback):  # type: ignore[misc]
-    def __init__(self, running: Running, step: Loop, evaluate: Callable[[int], None] | None) -> None:
+    def __init__(self, running: Running, step: Loop, evaluate: Callable[[int, bool], None] | None) -> None:
         self.running, self.step, self.evaluate = running, step, evaluate
         self.deadline = Deadline(running.recipe.run.deadline)
         self.saved_at = time.monotonic()
@@ -63,12 +63,14 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         wished = running.ranks.agreed(running.wishes.take())
         every, is_best = recipe.eval.every, False
         is_measured = "evaluate" in wished or (every is not None and done % every == 0)
+        is_between = recipe.eval.between is not None and "evaluate" not in wished
         if "evaluate" in wished and self.evaluate is None:
             running.display.note("warn", "no held-out rows to measure", hint="`data.eval` names some")
         if self.evaluate is not None and is_measured and not is_last:
             with self.step.clock.phase("pause"):
-                self.evaluate(done)
-            reason = running.stop_rules.see_evaluation(running.evaluations[-1]) or reason
+                self.evaluate(done, is_between)
+            if not is_between:
+                reason = running.stop_rules.see_evaluation(running.evaluations[-1]) or reason
             is_best = running.alarmed.may_roll_back and best_gold_step(running.trusted) == done
         if running.canary is not None and running.canary.is_due(done):
             with self.step.clock.phase("pause"):

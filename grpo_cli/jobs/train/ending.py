@@ -167,11 +167,11 @@ def _tell_end(running: Running, status: Status) -> None:
 def _best(running: Running) -> checkpoint.Checkpoint | None:
     """The checkpoint with the best held-out score; where a better one was not saved, that is said. None where nothing was
     better than the start."""
-    best = max(running.evaluations, key=trusted_score, default=None)
+    best = max(running.measured_whole, key=trusted_score, default=None)
     if best is None:
         return None
-    saved = best_saved(running.folder.path / "checkpoints", running.evaluations)
-    scores = {e["step"]: trusted_score(e) for e in running.evaluations}
+    saved = best_saved(running.folder.path / "checkpoints", running.measured_whole)
+    scores = {e["step"]: trusted_score(e) for e in running.measured_whole}
     if saved is not None and scores[saved.step] == scores[best["step"]]:
         return saved
     if best["step"] == 0:

@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_cli.errors import TrainingError
 from grpo_cli.findings.gold import gap_alarm, gap_metrics
-from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.train.running import BETWEEN, Running
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
@@ -32,8 +32,8 @@ class HeldOut:
             place.recipe.environment,
         )
 
-    def measure(self, step: int) -> None:
-        """Measure, record and show.
+    def measure(self, step: int, *, is_between: bool = False) -> None:
+        """Measure, record and show; one that `is_between` is of the first `eval.between` rows.
 
         Raises:
             TrainingError: no sample got a verdict.
@@ -43,10 +43,12 @@ class HeldOut:
             if running.trainer is not None:
                 running.trainer.catch_up()
             show = running.display.phase
-            found = self.evaluator.run(step, lambda done, total: show("evaluate", done, total))
+            found = self.evaluator.run(
+                step, lambda done, total: show("evaluate", done, total), is_between=is_between
+            )
             if running.recipe.sample.engine == "vllm":
                 self.evaluator.engine.release()  # the memory is vLLM's between evaluations
-        metrics = self._metrics(step, found)
+        metrics = self._metrics(step, found, is_between)
         running.folder.write_samples(step, found.sampled.records, split="eval")
         if found.sampled.pass_1.n == 0 and running.recipe.stop.verifier_errors < 1:
             cause = why_no_verdict(record.verdicts for record in found.sampled.records)
@@ -57,11 +59,14 @@ class HeldOut:
         running.display.evaluated(metrics)
         running.alarmed.evaluated(metrics)
 
-    def _metrics(self, step: int, found: Evaluation) -> dict[str, Any]:
+    def _metrics(self, step: int, found: Evaluation, is_between: bool) -> dict[str, Any]:
         """Those of the evaluation, with what follows from the ones before; it joins them."""
         evaluations, recipe = self.running.evaluations, self.running.recipe
         metrics = {"step": step, **found.as_metrics()}
-        best = max((e["eval/pass@1"] for e in evaluations), default=-1.0)
+        if is_between:
+            evaluations.append(metrics | {BETWEEN: 1})
+            return evaluations[-1]
+        best = max((e["eval/pass@1"] for e in self.running.measured_whole), default=-1.0)
         metrics["eval/best"] = metrics["eval/pass@1"] > best
         gold = recipe.monitor.gold
         if gold is not None:

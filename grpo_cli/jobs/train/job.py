@@ -170,10 +170,10 @@ class Job:
             printed=lambda: place.judge.printed,
         )
 
-    def evaluate(self, step: int) -> None:
-        """Measure the held-out rows, record and show it."""
+    def evaluate(self, step: int, is_between: bool = False) -> None:
+        """Measure the held-out rows, record and show it; where it `is_between` the first and the last, only `eval.between` of them."""
         assert self.held_out is not None
-        self.held_out.measure(step)
+        self.held_out.measure(step, is_between=is_between)
 
     def _trainer(self, place: Workplace, parts: Parts) -> RunTrainer:
         watch = TrainCallback(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
@@ -217,7 +217,7 @@ class Job:
         asked = next((code for code in heard if code is not None), None)
         if asked is not None and running.alarmed.action is None:
             return ending.end_interrupted(running, done, asked)
-        is_measured = self.held_out is None or running.evaluations[-1]["step"] == done
+        is_measured = self.held_out is None or running.measured_whole[-1]["step"] == done
         if running.alarmed.action is None and not is_measured:
             self.evaluate(done)
         action = running.alarmed.action or self.ranks.agreed(running.alarmed.wanted)
@@ -230,7 +230,7 @@ class Job:
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
         running.folder.sync()
         saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
-        keep_newest_and_best(folder, self.recipe.run.keep, running.evaluations, running.canaries)
+        keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")
 
     def _mark_failed(self, err: UserError) -> None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     RunTrainer = Trainer | RoundTrainer
 
 
+BETWEEN = "eval/between"
+"""Stands, as 1, in the line of an evaluation of `eval.between` rows."""
+
+
 class WatchedPrompts(Protocol):
     """Prompts that are asked at some steps of a run."""
 
@@ -55,6 +59,11 @@ class Running:
     trackers: Sequence[Tracker] = field(default_factory=list)
 
     @property
+    def measured_whole(self) -> list[dict[str, Any]]:
+        """The evaluations of all held-out rows: those that may be compared to choose a checkpoint."""
+        return [one for one in self.evaluations if not one.get(BETWEEN)]
+
+    @property
     def trusted(self) -> list[dict[str, Any]]:
         """The lines by which a checkpoint is called best: those with a gold score, else those of the canary."""
-        return [*self.evaluations, *self.canaries]
+        return [*self.measured_whole, *self.canaries]

@@ -55,7 +55,13 @@ def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Train
         alarmed=SimpleNamespace(step=lambda logs: None, may_roll_back=False, wanted=None, action=None),
     )  # fmt: skip
     loop: Any = SimpleNamespace(generation=7, clock=SimpleNamespace(phase=lambda name: nullcontext()))
-    return TrainCallback(running, loop, measured.append if has_held_out else None), running, measured
+    return (
+        TrainCallback(
+            running, loop, (lambda step, is_between: measured.append(step)) if has_held_out else None
+        ),
+        running,
+        measured,
+    )
 
 
 def logged(watching: TrainCallback) -> TrainerControl:
@@ -97,6 +103,25 @@ def test_an_evaluation_is_made_once_and_not_twice_at_the_end() -> None:
     watching.step.generation = STEPS
     logged(watching)
     assert measured == [7]
+
+
+@pytest.mark.parametrize(
+    ("between", "key", "is_between"), [(8, "", True), (8, "e", False), (None, "", False)]
+)
+def test_only_an_evaluation_in_its_turn_is_of_fewer_rows(
+    between: int | None, key: str, is_between: bool
+) -> None:
+    watching, running, _ = watch()
+    running.recipe = running.recipe.model_copy(
+        update={"eval": running.recipe.eval.model_copy(update={"every": 7, "between": between})}
+    )
+    asked: list[tuple[int, bool]] = []
+    watching.evaluate = lambda step, few: asked.append((step, few))
+    for one in key:
+        running.wishes.press(one)
+    logged(watching)
+    assert asked == [(7, is_between)]
+    assert running.stop_rules.best == (-1.0 if is_between else 0.5), "a score of fewer rows was compared"
 
 
 def test_a_run_without_held_out_rows_says_so() -> None:
