@@ -31,7 +31,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.clock import Clock, StepProgress
 from grpo_cli.train.credit.method import Method
 from grpo_cli.train.loop import judged_rollouts
-from grpo_cli.train.step import Before, Learned, StepRecord, grpo_step
+from grpo_cli.train.step import Learned, StepBatch, StepRecord, grpo_step
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Batch:
     A_B1: Tensor
 
 
-def pad(before: Before, padding: int) -> Batch:
+def pad(before: StepBatch, padding: int) -> Batch:
     """The samples of a step as tensors."""
     samples = [(g.prompt_ids, c.token_ids) for g in before.groups for c in g.completions]
     lead, width = (max(len(ids) for ids in side) for side in zip(*samples, strict=True))
@@ -68,7 +68,7 @@ def logprobs(policy: Policy, batch: Batch, temperature: float) -> Tensor:
     return logps_BTV.gather(2, batch.ids_BS[:, -width:, None]).squeeze(2)
 
 
-def learner(policy: Policy, recipe: Recipe) -> Callable[[Before], Learned]:
+def learner(policy: Policy, recipe: Recipe) -> Callable[[StepBatch], Learned]:
     """One optimizer step on a batch (DAPO's token mean, PPO's clip)."""
     train = recipe.train
     optimizer = torch.optim.AdamW(
@@ -78,7 +78,7 @@ def learner(policy: Policy, recipe: Recipe) -> Callable[[Before], Learned]:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 - n / train.steps if falls else 1.0)
     low, high = 1 - train.clip.low, 1 + train.clip.high
 
-    def learn(before: Before) -> Learned:
+    def learn(before: StepBatch) -> Learned:
         batch = pad(before, policy.tokenizer.pad_token_id)
         logps_BT = logprobs(policy, batch, recipe.sample.temperature)
         ratio_BT = (

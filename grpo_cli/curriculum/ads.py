@@ -25,7 +25,7 @@ ACTIVE = 4
 LOW, HIGH = 0.33, 0.67
 """Shares right between which a row keeps its place in the window."""
 SMOOTHING = 0.3
-"""How far the chances of the clusters move_window towards the shares right, each step."""
+"""How far the chances of the clusters move towards the shares right, each step."""
 START = 0.5
 """The share right of a cluster that was not drawn yet."""
 FAILED = 2

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.distributed.network import check_port_free, interface_settings, is_own, own_address
-from grpo_cli.distributed.signals import Presses, stop_signals
+from grpo_cli.distributed.signals import StopRequests, stop_signals
 from grpo_cli.errors import Exit, SetupError
 from grpo_verifiers.processes.cores import allowed_cores
 
@@ -238,7 +238,7 @@ class _forwarded:
 
     def __init__(self, control: Path, process: subprocess.Popen[bytes], is_quiet: bool) -> None:
         self.control, self.process, self.is_quiet = control, process, is_quiet
-        self.presses, self.code = Presses(), 0
+        self.stop_requests, self.code = StopRequests(), 0
 
     def __enter__(self) -> _forwarded:
         self.before = {n: signal.signal(n, self._take) for n in stop_signals()}
@@ -249,7 +249,7 @@ class _forwarded:
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if not self.presses.counts(number):
+        if not self.stop_requests.counts(number):
             return
         number = signal.SIGTERM if number == signal.SIGHUP else number
         self.code = 128 + number
@@ -258,18 +258,18 @@ class _forwarded:
             print("interrupted before any process had started", file=sys.stderr)
             self._kill()
             return
-        if self.is_quiet and self.presses.count == 1:
+        if self.is_quiet and self.stop_requests.count == 1:
             print("interrupted: machine 0 finishes this step and saves; again to stop now", file=sys.stderr)
         for file in ranks:
             try:
                 os.kill(int(file.read_text()), number)
             except (ProcessLookupError, ValueError):
                 continue
-        if self.presses.count == 2:
+        if self.stop_requests.count == 2:
             later = threading.Timer(GRACE_S, self._kill)
             later.daemon = True
             later.start()
-        elif self.presses.count > 2:
+        elif self.stop_requests.count > 2:
             self._kill()
 
     def _kill(self) -> None:

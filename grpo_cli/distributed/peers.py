@@ -30,7 +30,7 @@ CLOSED_S = 20.0
 
 
 @dataclass(frozen=True)
-class Word:
+class RankStatus:
     """What a rank says of itself. `count` grows, so that machines need not agree on the time; `end` is how it failed."""
 
     machine: int
@@ -56,8 +56,8 @@ class Peers:
     ) -> None:
         self.ranks, self.lost_s, self._connect = ranks, lost_s, connect or _store
         self.every_s = max(1.0, ranks.world / 16)
-        self.word = Word(machine, socket.gethostname())
-        self._heard: dict[int, tuple[Word, float]] = {}
+        self.status = RankStatus(machine, socket.gethostname())
+        self._heard: dict[int, tuple[RankStatus, float]] = {}
         self._began = self._answered = time.monotonic()
         self._closed = ""
         self._over = threading.Event()
@@ -92,27 +92,27 @@ class Peers:
 
     def leave(self, phase: str, silent_s: float) -> None:
         """Say what this rank does and for how long nothing has moved in it."""
-        self.word = replace(self.word, phase=phase, silent_s=silent_s)
+        self.status = replace(self.status, phase=phase, silent_s=silent_s)
 
     def others(self) -> str:
         """The other ranks in words, one after another; empty where nothing is known."""
         said = []
-        for rank, (word, _) in sorted(self._heard.items()):
+        for rank, (status, _) in sorted(self._heard.items()):
             age = self._age(rank)
-            state = f"does not run for {age:.0f}s, in" if age > self._old_s else f"{word.silent_s:.0f}s in"
-            said.append(f"{self._name(rank)}: {state} `{word.phase}`")
+            state = f"does not run for {age:.0f}s, in" if age > self._old_s else f"{status.silent_s:.0f}s in"
+            said.append(f"{self._name(rank)}: {state} `{status.phase}`")
         return "; ".join(said)
 
     def explain(self, err: Exception) -> UserError | None:
         """What ended the connection that `err` tells of: a rank that failed or is silent; None where all are well."""
         deadline = time.monotonic() + 2 * self._old_s
         while time.monotonic() < deadline:
-            for rank, (word, _) in sorted(self._heard.items()):
-                if word.end:
-                    return SetupError(f"{self._name(rank)} failed first: {word.end}")
+            for rank, (status, _) in sorted(self._heard.items()):
+                if status.end:
+                    return SetupError(f"{self._name(rank)} failed first: {status.end}")
                 if self._age(rank) > self._old_s and not self._closed:
                     return self._gone(self._name(rank), err)
-            if self._closed and self.word.machine:
+            if self._closed and self.status.machine:
                 return self._gone("machine 0", err)
             time.sleep(0.1)
         return None
@@ -120,20 +120,20 @@ class Peers:
     def lost(self) -> UserError | None:
         """The machine that is not heard any more, if there is one."""
         now = time.monotonic()
-        for rank, (word, _) in sorted(self._heard.items()):
-            if word.end and self._age(rank) > CLOSED_S:
-                return SetupError(f"{self._name(rank)} failed first: {word.end}")
+        for rank, (status, _) in sorted(self._heard.items()):
+            if status.end and self._age(rank) > CLOSED_S:
+                return SetupError(f"{self._name(rank)} failed first: {status.end}")
         limit = CLOSED_S if self._closed else self.lost_s
-        if now - self._answered > min(limit, self.lost_s) and self.word.machine:
+        if now - self._answered > min(limit, self.lost_s) and self.status.machine:
             return self._lost("machine 0", now - self._answered)
         if len(self._heard) < self.ranks.world - 1:
             waited = now - self._began
             missing = [r for r in range(self.ranks.world) if r != self.ranks.rank and r not in self._heard]
             return self._lost(f"rank {missing[0]}", waited) if waited > START_S else None
         machines: dict[int, list[int]] = {}
-        for rank, (word, _) in self._heard.items():
-            machines.setdefault(word.machine, []).append(rank)
-        machines.pop(self.word.machine, None)
+        for rank, (status, _) in self._heard.items():
+            machines.setdefault(status.machine, []).append(rank)
+        machines.pop(self.status.machine, None)
         for machine, ranks in sorted(machines.items()):
             age = min(self._age(rank) for rank in ranks)
             if age > self.lost_s:
@@ -142,7 +142,7 @@ class Peers:
         return None
 
     def _tell_end(self, text: str) -> None:
-        self.word = replace(self.word, end=text.removeprefix("error: ").splitlines()[0])
+        self.status = replace(self.status, end=text.removeprefix("error: ").splitlines()[0])
         time.sleep(min(1.2 * self.every_s, OLD_S))
 
     @property
@@ -153,9 +153,9 @@ class Peers:
         return time.monotonic() - self._heard[rank][1]
 
     def _name(self, rank: int) -> str:
-        word = self._heard[rank][0]
-        is_here = word.machine == self.word.machine
-        return f"rank {rank}" if is_here else f"rank {rank} on machine {word.machine} ({word.host})"
+        status = self._heard[rank][0]
+        is_here = status.machine == self.status.machine
+        return f"rank {rank}" if is_here else f"rank {rank} on machine {status.machine} ({status.host})"
 
     def _gone(self, who: str, err: Exception) -> UserError:
         told = str(err).strip().splitlines()
@@ -182,14 +182,14 @@ class Peers:
             self._over.wait(self.every_s)
 
     def _exchange(self, store: Any) -> None:
-        self.word = replace(self.word, count=self.word.count + 1)
-        store.set(_key(self.ranks.rank), json.dumps(asdict(self.word)))
+        self.status = replace(self.status, count=self.status.count + 1)
+        store.set(_key(self.ranks.rank), json.dumps(asdict(self.status)))
         others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
         there = [rank for rank in others if rank in self._heard or store.check([_key(rank)])]
         for rank, told in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
-            word = Word(**json.loads(told))
-            if rank not in self._heard or word.count != self._heard[rank][0].count:
-                self._heard[rank] = (word, time.monotonic())
+            status = RankStatus(**json.loads(told))
+            if rank not in self._heard or status.count != self._heard[rank][0].count:
+                self._heard[rank] = (status, time.monotonic())
 
     def _watch(self, give_up: Callable[[UserError], None]) -> None:
         while not self._over.wait(1.0):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.course import Strategy
 
 
-class LearnsBeside(Protocol):
+class SideLearner(Protocol):
     """What learns beside the model, and is saved and loaded with it."""
 
     def save(self, checkpoint: Path) -> None: ...
@@ -38,7 +38,7 @@ class LearnsBeside(Protocol):
 class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer under a `launch.strategy`; with `ddp` every method is TRL's own."""
 
-    beside: LearnsBeside | None = None
+    beside: SideLearner | None = None
 
     def __init__(self, strategy: Strategy, replica: Replica | None, **more: object) -> None:
         self.strategy, self.replica = strategy, replica

@@ -22,7 +22,7 @@ def stop_signals() -> list[signal.Signals]:
 
 
 @dataclass
-class Presses:
+class StopRequests:
     """Counts the requests to stop."""
 
     count: int = 0

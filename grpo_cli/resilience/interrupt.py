@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from grpo_cli.distributed.signals import Presses, stop_signals
+from grpo_cli.distributed.signals import StopRequests, stop_signals
 from grpo_cli.errors import Exit
 
 
@@ -33,7 +33,7 @@ class Interrupts:
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.asked: Exit | None = None
         self.is_graceful = False
-        self.presses = Presses()
+        self.stop_requests = StopRequests()
         self.say = say
         self._saying: list[threading.Thread] = []
 
@@ -59,7 +59,7 @@ class Interrupts:
             self.is_graceful = False
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if not self.presses.counts(number):
+        if not self.stop_requests.counts(number):
             return
         code = Exit.INTERRUPTED if number == signal.SIGINT else Exit.TERMINATED
         if self.is_graceful and self.asked is None:

@@ -14,7 +14,7 @@ from grpo_cli.algorithm.kl import token_kl
 from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.policy.reference import Reference
 from grpo_cli.recipe.sections.course import KlMonitor
-from grpo_cli.train.trl_hooks import Batch, Scoring, score
+from grpo_cli.train.trl_hooks import Batch, ScoringTrainer, score
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Recipe
@@ -32,7 +32,7 @@ class KlWatch:
         """Whether the step (counted from 1) is measured."""
         return step % self.spec.every == 0
 
-    def measure(self, trainer: Scoring, out: Batch) -> dict[str, float]:
+    def measure(self, trainer: ScoringTrainer, out: Batch) -> dict[str, float]:
         """`kl`: k3 averaged over the tokens of the first samples of each rank, policy against reference."""
         rows = min(self.spec.rows, len(out["completion_ids"]))
         now = score(trainer, out, rows)

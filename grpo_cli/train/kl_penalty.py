@@ -20,7 +20,7 @@ from grpo_cli.train.old_logprobs import padded
 from grpo_cli.train.trl_hooks import Batch, LogProbs, score
 
 
-class Penalised(Protocol):
+class KlTrainer(Protocol):
     """What this needs of the trainer: two names of TRL's, then ours."""
 
     accelerator: Accelerator
@@ -43,7 +43,7 @@ class Penalised(Protocol):
 
 
 def add_reference(
-    trainer: Penalised, reference: Reference, out: Batch, sampled: list[Completion], *, are_exact: bool
+    trainer: KlTrainer, reference: Reference, out: Batch, sampled: list[Completion], *, are_exact: bool
 ) -> Tensor | None:
     """Put the reference's log-probs into the batch.
 
@@ -71,7 +71,7 @@ def add_reference(
 
 
 def sampled_logps(
-    trainer: Penalised, out: Batch, sampled: list[Completion], *, are_exact: bool, again: bool = False
+    trainer: KlTrainer, out: Batch, sampled: list[Completion], *, are_exact: bool, again: bool = False
 ) -> Tensor:
     """[B, T] log-probs of the policy that sampled: those of the batch, unless they are not there, do not count or are asked
     for `again`.

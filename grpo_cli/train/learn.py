@@ -24,7 +24,7 @@ from grpo_cli.algorithm.loss import Objective, Scored, aggregate
 from grpo_cli.recipe.whole_batch import whole_only
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import Learned
-from grpo_cli.train.trl_hooks import Batch, LogProbSource, Overheard
+from grpo_cli.train.trl_hooks import Batch, LogProbSource, RecordedLogProbs
 
 MEASURED = {
     "loss": "loss",
@@ -121,10 +121,10 @@ def hooked_loss(
     scored = Scored(objective, rows)
     if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
         trainer.entropy_coef = trainer.args.entropy_coef * _share_of_tokens(trainer, scored)
-    overheard = Overheard(source, scored, trainer.accelerator, trainer.updates.micro_batch)
+    recorded = RecordedLogProbs(source, scored, trainer.accelerator, trainer.updates.micro_batch)
     trainer.beta = objective.trl_beta
     try:
-        with trainer.reading(overheard):
+        with trainer.reading(recorded):
             loss = compute(model, scored.inputs) * share
     finally:
         trainer.beta = 0.0

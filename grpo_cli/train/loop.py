@@ -39,9 +39,9 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
-from grpo_cli.train.credit.method import Method, Teaches
+from grpo_cli.train.credit.method import CreditMethod, Method
 from grpo_cli.train.prefer.method import PairMethod
-from grpo_cli.train.step import Before, Learned, StepRecord, close, collect_and_credit
+from grpo_cli.train.step import Learned, StepBatch, StepRecord, close, collect_and_credit
 from grpo_cli.train.utilisation import Utilisation
 
 ENOUGH = 64
@@ -111,7 +111,7 @@ class Loop:
         """Completions of earlier steps that the next visit of a row may keep of."""
         return self.reuse.history if self.reuse is not None else None
 
-    def begin(self) -> Before:
+    def begin(self) -> StepBatch:
         """The half before the update.
 
         Raises:
@@ -135,13 +135,13 @@ class Loop:
         screens = self.select.screens
         return RowChoice(self.select.choose(step, 2 * n if screens else n, had), n, screens)
 
-    def close(self, before: Before, learned: Learned) -> dict[str, Any]:
+    def close(self, before: StepBatch, learned: Learned) -> dict[str, Any]:
         """The half after the update; returns the metrics of the step."""
         metrics: dict[str, Any] = {}
         close(before, learned, record=lambda done: metrics.update(self._record(done)))
         return metrics
 
-    def row_ids(self, before: Before, samples: Sequence[int]) -> list[str]:
+    def row_ids(self, before: StepBatch, samples: Sequence[int]) -> list[str]:
         """The rows of samples of a step, counted in the order of its batch; each row once."""
         size = self.recipe.sample.group
         return sorted({self.rows[before.groups[sample // size].row].id for sample in samples})
@@ -206,7 +206,7 @@ class Loop:
         self.display.step(metrics, view_samples(records, places=places))
         return metrics
 
-    def _utilised(self, before: Before, seconds: float) -> dict[str, float]:
+    def _utilised(self, before: StepBatch, seconds: float) -> dict[str, float]:
         """`mfu` over the rows that have a gradient; every process has a card and an equal part of them."""
         if self.utilisation is None or seconds <= 0:
             return {}
@@ -215,7 +215,7 @@ class Loop:
         passes = self.recipe.train.inner_epochs
         return {"mfu": self.utilisation.share(lengths, passes, seconds) / self.ranks.world}
 
-    def _sampled(self, before: Before) -> dict[str, Any]:
+    def _sampled(self, before: StepBatch) -> dict[str, Any]:
         """How much was drawn, how sure the policy was, and what was kept of earlier samples."""
         entropy = None if sampling(self.recipe).truncates else sampled_entropy(before.groups)
         drawn = sum(group.generated for group in before.drawn)
@@ -223,7 +223,7 @@ class Loop:
         kept = reuse_metrics(c for g in before.drawn for c in g.completions) if self.reuse is not None else {}
         return found | kept
 
-    def _drawn(self, before: Before) -> dict[str, Any]:
+    def _drawn(self, before: StepBatch) -> dict[str, Any]:
         """The scores of all groups that were drawn, those among them that are not trained on."""
         step, size = before.step + 1, self.recipe.sample.group
         records = [
@@ -263,7 +263,7 @@ def refuse_unjudged(
     raise TrainingError(f"{said}: {cause}", hint=ERRORS_HINT)
 
 
-def method_of(recipe: Recipe) -> Teaches:
+def method_of(recipe: Recipe) -> CreditMethod:
     """What a recipe's steps learn from their samples."""
     return PairMethod.of(recipe) if recipe.train.method == "prefer" else Method.of(recipe)
 

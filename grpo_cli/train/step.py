@@ -21,11 +21,11 @@ from grpo_cli.curriculum.resample import fill
 from grpo_cli.curriculum.step_groups import Choose, CollectGroups, StepGroups
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
-from grpo_cli.train.credit.method import Teaches
+from grpo_cli.train.credit.method import CreditMethod
 
 
 @dataclass(frozen=True)
-class Before:
+class StepBatch:
     """A step before the update. `groups` are trained on; `drawn` is all that was sampled for them, in that order.
 
     `filling` says what it took to replace groups without signal, `measured` what monitors say of the batch.
@@ -50,7 +50,7 @@ class Learned:
 class StepRecord:
     """A whole step."""
 
-    before: Before
+    before: StepBatch
     learned: Learned
 
     @property
@@ -59,7 +59,7 @@ class StepRecord:
         return self.before.step + 1
 
 
-Learn = Callable[[Before], Learned]
+Learn = Callable[[StepBatch], Learned]
 Record = Callable[[StepRecord], object]
 """Takes note of a step: what its rows came to, statistics, files, display."""
 
@@ -70,7 +70,7 @@ def grpo_step(
     *,
     choose: Choose,
     collect: CollectGroups,
-    method: Teaches,
+    method: CreditMethod,
     learn: Learn,
     record: Record,
 ) -> StepRecord:
@@ -86,8 +86,8 @@ def grpo_step(
 
 
 def collect_and_credit(
-    at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: Teaches
-) -> Before:
+    at: int, recipe: Recipe, *, choose: Choose, collect: CollectGroups, method: CreditMethod
+) -> StepBatch:
     """The half before the update: P groups of G samples, and what each sample is worth."""
     step_groups = StepGroups(at, recipe.sample.group, collect)
 
@@ -99,10 +99,10 @@ def collect_and_credit(
     if recipe.train.dead_groups == "resample":
         filled = fill(groups, sample, method.has_signal, recipe.train.resample_rounds)
         groups, filling = filled.groups, filled.metrics()
-    return Before(at, groups, step_groups.groups, method.credit(groups), filling)
+    return StepBatch(at, groups, step_groups.groups, method.credit(groups), filling)
 
 
-def close(before: Before, learned: Learned, *, record: Record) -> StepRecord:
+def close(before: StepBatch, learned: Learned, *, record: Record) -> StepRecord:
     """The half after the update."""
     done = StepRecord(before, learned)
     record(done)

@@ -44,16 +44,16 @@ from grpo_cli.train.learn import Updates, hooked_loss
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.micro_batches import MiniBatches
 from grpo_cli.train.nonfinite import NonFinite, Norm
-from grpo_cli.train.step import Before
+from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_hooks import (
-    Asked,
     Batch,
-    FromRollout,
     Generated,
+    LogProbRequest,
     LogProbs,
     LogProbSource,
     Prompt,
-    Samples,
+    RankSamples,
+    RolloutLogProbs,
     leave_out_cut,
     reward,
     swapped_source,
@@ -72,7 +72,7 @@ from grpo_cli.train.trl_setup import (
 class Trainer(ShardedTrainer):
     """TRL's GRPO trainer with our rollouts, verdicts, advantages, records and checkpoints."""
 
-    before: Before
+    before: StepBatch
     """The step that is under way: all that one hook leaves for another."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Trainer(ShardedTrainer):
         # what follows (dropout while scoring and training, TRL's shuffle of the batch) is a function of the step, so that a resumed run repeats it
         torch.manual_seed(step_seed(self.loop.recipe.train.seed, self.before.step + 1))
         samples = self.samples
-        sampled = FromRollout(samples.completions, self.accelerator.device)
+        sampled = RolloutLogProbs(samples.completions, self.accelerator.device)
         with self.reading(sampled if self.takes_logps else self.source):
             out: Batch = super()._generate_and_score_completions([{"prompt": p} for p in samples.prompts])
         if self.loop.recipe.train.mask_truncated:
@@ -141,7 +141,7 @@ class Trainer(ShardedTrainer):
             self.before, out["advantages"] = self.critic.learn(self, self.before, out, samples)
         return out
 
-    def _begin(self) -> Before:
+    def _begin(self) -> StepBatch:
         self.catch_up()
         try:
             return self.loop.begin()
@@ -151,7 +151,7 @@ class Trainer(ShardedTrainer):
                 self._save_checkpoint(self.model, None)
             raise
 
-    def _measured(self, before: Before, out: Batch, samples: Samples) -> Before:
+    def _measured(self, before: StepBatch, out: Batch, samples: RankSamples) -> StepBatch:
         """With what the KL monitor says of the batch, and less the KL where it is taken off the rewards."""
         if self.kl_watch is not None and self.kl_watch.is_due(before.step + 1):
             with self.loop.clock.phase("monitor"):
@@ -165,10 +165,10 @@ class Trainer(ShardedTrainer):
         return replace(before, credit=self.loop.method.credit(before.groups, penalty_PG))
 
     @property
-    def samples(self) -> Samples:
+    def samples(self) -> RankSamples:
         """This rank's part of the batch."""
         places = self.loop.ranks.share(sum(len(group.rewards) for group in self.before.groups))
-        return Samples.of(self.before, self.loop.rows, places)
+        return RankSamples.of(self.before, self.loop.rows, places)
 
     def _generate(self, prompts: list[Prompt]) -> Generated:
         return self.samples.generated(with_logps=self.use_vllm)
@@ -212,7 +212,9 @@ class Trainer(ShardedTrainer):
     ) -> LogProbs:
         call = super()._get_per_token_logps_and_entropies
         plain = partial(call, model, input_ids, attention_mask, logits_to_keep, batch_size, **more)
-        return self.source(Asked(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain))
+        return self.source(
+            LogProbRequest(model, input_ids, attention_mask, logits_to_keep, batch_size, more, plain)
+        )
 
     def reading(self, source: LogProbSource) -> AbstractContextManager[None]:
         """While inside, TRL's calls for log-probs are answered by `source`."""

@@ -26,7 +26,7 @@ from grpo_cli.policy.positions import positions_from_mask
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.logprobs import score_shared
 from grpo_cli.train.old_logprobs import padded
-from grpo_cli.train.step import Before
+from grpo_cli.train.step import StepBatch
 
 Batch = dict[str, Any]
 """Tensors and lists by TRL's names: `prompt_ids`, `completion_mask`, `advantages` …, a row of each for a sample."""
@@ -53,7 +53,7 @@ images, tool calls."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class LogProbRequest:
     """A call of TRL for log-probs of the last `keep` tokens of (B, S) ids; `plain` is TRL's own answer to it."""
 
     model: nn.Module
@@ -74,56 +74,58 @@ class Asked:
 class LogProbSource(Protocol):
     """Where log-probs come from."""
 
-    def __call__(self, asked: Asked) -> LogProbs: ...
+    def __call__(self, request: LogProbRequest) -> LogProbs: ...
 
 
 @dataclass(frozen=True)
-class FromTrl:
+class TrlLogProbs:
     """TRL's own forward pass; `absolute`: the model must be told where tokens stand behind the padding, TRL does not."""
 
     absolute: bool
 
-    def __call__(self, asked: Asked) -> LogProbs:
-        with positions_from_mask(asked.model) if self.absolute else nullcontext():
-            return asked.plain()
+    def __call__(self, request: LogProbRequest) -> LogProbs:
+        with positions_from_mask(request.model) if self.absolute else nullcontext():
+            return request.plain()
 
 
 @dataclass(frozen=True)
-class FromRollout:
+class RolloutLogProbs:
     """What was just sampled, with the log-probs it was sampled with."""
 
     completions: Sequence[Completion]
     device: torch.device
 
-    def __call__(self, asked: Asked) -> LogProbs:
-        return padded(self.completions, asked.keep, self.device), None, None
+    def __call__(self, request: LogProbRequest) -> LogProbs:
+        return padded(self.completions, request.keep, self.device), None, None
 
 
 @dataclass(frozen=True)
-class FromShared:
+class SharedPromptLogProbs:
     """Our forward pass, where each prompt goes through the model once; TRL's where more is asked than entropies."""
 
     accelerator: Accelerator
     model: nn.Module
     temperature: float
-    trl: FromTrl
+    trl: TrlLogProbs
 
-    def __call__(self, asked: Asked) -> LogProbs:
-        if asked.wants_more:
-            return self.trl(asked)
-        rows = asked.rows or len(asked.ids_BS)
+    def __call__(self, request: LogProbRequest) -> LogProbs:
+        if request.wants_more:
+            return self.trl(request)
+        rows = request.rows or len(request.ids_BS)
         with self.accelerator.autocast():
             found = [
-                score_shared(self.model, ids, mask, asked.keep, self.temperature, absolute=self.trl.absolute)
+                score_shared(
+                    self.model, ids, mask, request.keep, self.temperature, absolute=self.trl.absolute
+                )
                 for ids, mask in zip(
-                    torch.split(asked.ids_BS, rows), torch.split(asked.mask_BS, rows), strict=True
+                    torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True
                 )
             ]
         return torch.cat([s.logps_BT for s in found]), torch.cat([s.entropies_BT for s in found]), None
 
 
 @dataclass(frozen=True)
-class Overheard:
+class RecordedLogProbs:
     """Another source, while TRL computes a loss: the micro-batch sees the log-probs, and its size is counted."""
 
     source: LogProbSource
@@ -131,8 +133,8 @@ class Overheard:
     accelerator: Accelerator
     count: Callable[[Tensor], None]
 
-    def __call__(self, asked: Asked) -> LogProbs:
-        found = self.source(asked)
+    def __call__(self, request: LogProbRequest) -> LogProbs:
+        found = self.source(request)
         scored = self.scored
         scored.update(found[0])
         tokens_B = scored.mask_BT.sum(dim=1)
@@ -146,7 +148,7 @@ class Overheard:
         return found
 
 
-class Scoring(Protocol):
+class ScoringTrainer(Protocol):
     """What scores samples outside the loss; the names are TRL's but for the last."""
 
     accelerator: Accelerator
@@ -166,7 +168,7 @@ class Scoring(Protocol):
 
 
 @torch.no_grad()
-def score(trainer: Scoring, out: Batch, rows: int | None = None) -> Tensor:
+def score(trainer: ScoringTrainer, out: Batch, rows: int | None = None) -> Tensor:
     """[B, T] log-probs of the generated tokens under the weights the model has now, without a graph and without dropout.
 
     Args:
@@ -197,7 +199,7 @@ def leave_out_cut(out: Batch, completions: Sequence[Completion], accelerator: Ac
 
 
 @dataclass(frozen=True)
-class Samples:
+class RankSamples:
     """This rank's stretch of a batch; a group may go on on the next rank."""
 
     completions: list[Completion]
@@ -212,7 +214,7 @@ class Samples:
         return any(c.episode is not None for c in self.completions)
 
     @classmethod
-    def of(cls, before: Before, rows: Sequence[Row], places: range) -> Samples:
+    def of(cls, before: StepBatch, rows: Sequence[Row], places: range) -> RankSamples:
         """The samples at these places of the batch, counted group by group."""
         flat = [
             (completion, text, group.prompt_ids, rows[group.row])
@@ -248,14 +250,14 @@ def _arrays(lists: Sequence[list[int]]) -> list[NDArray[np.int64]]:
     return [made[id(one)] for one in lists]
 
 
-class Asking(Protocol):
+class HasLogProbSource(Protocol):
     """What asks a source."""
 
     source: LogProbSource
 
 
 @contextmanager
-def swapped_source(trainer: Asking, source: LogProbSource) -> Iterator[None]:
+def swapped_source(trainer: HasLogProbSource, source: LogProbSource) -> Iterator[None]:
     """While inside, TRL's calls for log-probs are answered by `source`."""
     before, trainer.source = trainer.source, source
     try:

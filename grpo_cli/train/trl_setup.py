@@ -22,8 +22,8 @@ from grpo_cli.train.old_logprobs import are_exact
 from grpo_cli.train.packed.score import Numbers
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
-from grpo_cli.train.step import Before
-from grpo_cli.train.trl_hooks import Batch, FromShared, FromTrl, LogProbSource
+from grpo_cli.train.step import StepBatch
+from grpo_cli.train.trl_hooks import Batch, LogProbSource, SharedPromptLogProbs, TrlLogProbs
 
 if TYPE_CHECKING:
     from grpo_cli.distributed.sharded import ShardedTrainer
@@ -39,7 +39,7 @@ class Dealing(Protocol):
     packed: PackedSource | None
     sorts: bool
     mini: MiniBatches
-    before: Before
+    before: StepBatch
 
 
 def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
@@ -57,14 +57,16 @@ def fit_replica(trainer: ShardedTrainer, args: GRPOConfig) -> None:
 def log_prob_source(
     trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool
 ) -> LogProbSource:
-    """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `FromTrl`."""
+    """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `TrlLogProbs`."""
     shares = (
         loop.ranks.world == 1
         and not (args.gradient_checkpointing or trainer._entropy_bonus_enabled or args.cast_lm_head_to_fp32)
         and can_share(model)
     )
-    trl = FromTrl(absolute)
-    return FromShared(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
+    trl = TrlLogProbs(absolute)
+    return (
+        SharedPromptLogProbs(trainer.accelerator, trainer.model, trainer.temperature, trl) if shares else trl
+    )
 
 
 def sorts_by_length(loop: Loop, args: GRPOConfig) -> bool:
@@ -89,7 +91,7 @@ def packed_source(
     absolute: bool,
 ) -> PackedSource | None:
     """The packed update of a CUDA device, once it has shown on this model that it computes the same; where it is not to
-    be had the screen says why. `absolute` as in `FromTrl`."""
+    be had the screen says why. `absolute` as in `TrlLogProbs`."""
     if trainer.accelerator.device.type != "cuda":
         return None
     autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
@@ -105,7 +107,7 @@ def packed_source(
     uncaptured = replay_difference(model, numbers, fused)
     if uncaptured is not None:
         say(f"the update runs without CUDA graphs: {uncaptured}")
-    return PackedSource(model, numbers, say, FromTrl(absolute), captures=uncaptured is None)
+    return PackedSource(model, numbers, say, TrlLogProbs(absolute), captures=uncaptured is None)
 
 
 def dealt(trainer: Dealing, batches: list[Batch], again: int) -> list[Batch]:

@@ -19,7 +19,7 @@ from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train.trainer import Trainer
 from grpo_cli.train.trl_config import Batching, grpo_config
-from grpo_cli.train.trl_hooks import FromTrl
+from grpo_cli.train.trl_hooks import TrlLogProbs
 
 MAX_TOKENS = 8
 
@@ -72,7 +72,7 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     built = Trainer(
         loop, model=model, args=args, tokenizer=tokenizer, callbacks=[], on_checkpoint=lambda *_: None
     )
-    built.source = FromTrl(absolute=False)  # TRL's own scoring is what `_force` stands in for
+    built.source = TrlLogProbs(absolute=False)  # TRL's own scoring is what `_force` stands in for
     built.current_gradient_accumulation_steps = micro_batches
     built.model.train()
     return built

@@ -14,7 +14,7 @@ from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.train import trainer as seam
 from grpo_cli.train import trl_setup
-from grpo_cli.train.trl_hooks import Asked, FromRollout, FromShared
+from grpo_cli.train.trl_hooks import LogProbRequest, RolloutLogProbs, SharedPromptLogProbs
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -83,26 +83,28 @@ def test_rows_of_like_length_share_a_micro_batch_and_the_update_stays(
 def test_old_log_probs_are_those_of_the_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     apart: list[float] = []
     forwards = [0]
-    sampled, scored = FromRollout.__call__, FromShared.__call__
+    sampled, scored = RolloutLogProbs.__call__, SharedPromptLogProbs.__call__
 
-    def compared(self: FromRollout, asked: Asked) -> Any:
-        found = sampled(self, asked)
+    def compared(self: RolloutLogProbs, request: LogProbRequest) -> Any:
+        found = sampled(self, request)
         for row, completion in enumerate(self.completions):
-            prompt = asked.ids_BS[row, : -asked.keep][asked.mask_BS[row, : -asked.keep].bool()].tolist()
+            prompt = request.ids_BS[row, : -request.keep][
+                request.mask_BS[row, : -request.keep].bool()
+            ].tolist()
             with torch.no_grad():
-                logits = asked.model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
+                logits = request.model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
             own = logits[len(prompt) - 1 : -1].log_softmax(-1)
             own = own.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
             apart.append(float((own - found[0][row, : len(own)]).abs().max()))
             assert not found[0][row, len(own) :].any()
         return found
 
-    def counted(self: FromShared, asked: Asked) -> Any:
+    def counted(self: SharedPromptLogProbs, request: LogProbRequest) -> Any:
         forwards[0] += 1
-        return scored(self, asked)
+        return scored(self, request)
 
-    monkeypatch.setattr(FromRollout, "__call__", compared)
-    monkeypatch.setattr(FromShared, "__call__", counted)
+    monkeypatch.setattr(RolloutLogProbs, "__call__", compared)
+    monkeypatch.setattr(SharedPromptLogProbs, "__call__", counted)
     _, ours = trained(tmp_path, "taken", inner_epochs=2, steps=2)
     taken, forwards[0] = forwards[0], 0
     assert len(apart) == 32 and max(apart) < 1e-4
@@ -122,16 +124,18 @@ def test_entropy_is_the_mean_over_all_tokens_of_the_update_however_micro_batches
     ratio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sums: list[tuple[float, int]] = []
-    scored = FromShared.__call__
+    scored = SharedPromptLogProbs.__call__
 
-    def seen(self: FromShared, asked: Asked) -> Any:
-        found = scored(self, asked)
+    def seen(self: SharedPromptLogProbs, request: LogProbRequest) -> Any:
+        found = scored(self, request)
         assert found[1] is not None
-        if found[1].requires_grad or asked.rows is None:  # the loss asks, not the trial before the first step
-            sums.append((float(found[1].sum()), int(asked.mask_BS[:, -asked.keep :].sum())))
+        if (
+            found[1].requires_grad or request.rows is None
+        ):  # the loss asks, not the trial before the first step
+            sums.append((float(found[1].sum()), int(request.mask_BS[:, -request.keep :].sum())))
         return found
 
-    monkeypatch.setattr(FromShared, "__call__", seen)
+    monkeypatch.setattr(SharedPromptLogProbs, "__call__", seen)
     # what is cut off counts nothing, and fills the last micro-batches
     _, metrics = trained(tmp_path, "cut", ratio=ratio, mask_truncated=True, dead_groups="keep")
     assert sums[-1][1] < sums[0][1] / 4

@@ -11,7 +11,7 @@ import torch
 from grpo_cli.train import trainer as seam
 from grpo_cli.train.packed.score import Numbers
 from grpo_cli.train.packed.source import PackedSource
-from grpo_cli.train.trl_hooks import FromTrl
+from grpo_cli.train.trl_hooks import TrlLogProbs
 from tests.loop.test_batches import trained, warm_model, weights
 
 __all__ = ["warm_model"]
@@ -37,7 +37,7 @@ def test_a_packed_update_leaves_the_same_weights(
 
     def packed(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource:
         numbers = Numbers(None, trainer.temperature)
-        made.append(PackedSource(model, numbers, lambda _: None, FromTrl(absolute), captures=False))
+        made.append(PackedSource(model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False))
         return made[-1]
 
     monkeypatch.setattr(seam, "packed_source", packed)

@@ -19,7 +19,7 @@ from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge, Judgement, Task
 from grpo_cli.train.loop import Loop
-from grpo_cli.train.step import Before
+from grpo_cli.train.step import StepBatch
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.loop.recipes import ROOT
 
@@ -65,7 +65,7 @@ def recipe(folder: Path, micro_batch: int, **more: Any) -> Recipe:
 class Seen:
     """What a loop did, step by step."""
 
-    befores: list[Before] = field(default_factory=list)
+    befores: list[StepBatch] = field(default_factory=list)
     gradients: list[torch.Tensor] = field(default_factory=list)
     weights: torch.Tensor = field(default_factory=lambda: torch.zeros(0))
 
@@ -118,7 +118,7 @@ def test_two_steps_of_the_trainer_are_two_of_the_minimal_loop(
     made = recipe(tmp_path, micro_batch, **more)
     begin = Loop.begin
 
-    def noted(self: Loop) -> Before:
+    def noted(self: Loop) -> StepBatch:
         before = begin(self)
         seen[-1].befores.append(before)
         return before

@@ -3,7 +3,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.distributed.peers import Peers, Word
+from grpo_cli.distributed.peers import Peers, RankStatus
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.resilience.heartbeat import Heartbeat
 from grpo_cli.run.folder import RunFolder
@@ -44,7 +44,10 @@ def test_a_hang_of_several_ranks_says_what_each_of_them_does(tmp_path: Path) -> 
     run, notes = RunFolder.create(tmp_path, "run", "grpo: 1\n", {}), Notes()
     peers: Any = Peers(Ranks(0, 3))
     now = time.monotonic()
-    peers._heard = {1: (Word(0, "a", "verify 3/8", 31.4), now), 2: (Word(1, "b", "update", 5.0), now - 60)}
+    peers._heard = {
+        1: (RankStatus(0, "a", "verify 3/8", 31.4), now),
+        2: (RankStatus(1, "b", "update", 5.0), now - 60),
+    }
     heart: Any = Heartbeat(run, notes, limit_s=0.05, every_s=0.01, peers=peers)
     heart.beat("update")
     with heart.watching():

@@ -17,9 +17,9 @@ from grpo_cli.policy.model import attach_lora
 from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.recipe.sections.recipe import Lora
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.critic.backbone import OwnAdapter, OwnLayers, PolicyStates
-from grpo_cli.train.critic.credit import Pull, Valued, valued
-from grpo_cli.train.critic.critic import Critic, Numerics, Target
+from grpo_cli.train.critic.backbone import AdapterBackbone, LayersBackbone, PolicyBackbone
+from grpo_cli.train.critic.credit import CriticCredit, TokenKlPenalty, critic_credit
+from grpo_cli.train.critic.critic import Critic, Numerics, ValueTarget
 from tests.reference.families import make_model
 
 PROMPTS = [[5, 6, 7], [9], [4, 8], [11, 3, 2, 12]]
@@ -102,7 +102,7 @@ def test_a_value_is_read_where_its_token_is_predicted() -> None:
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2"])
 def test_values_are_those_of_each_row_alone(family: str) -> None:
     model = make_model(family)
-    critic = made(OwnLayers.copied(model, absolute=family == "gpt2"), model)
+    critic = made(LayersBackbone.copied(model, absolute=family == "gpt2"), model)
     values = critic.values(batch())
     for i, want in enumerate(by_hand(model, critic)):
         assert values[i, : len(want)].tolist() == pytest.approx(want.tolist(), abs=1e-5)
@@ -111,7 +111,7 @@ def test_values_are_those_of_each_row_alone(family: str) -> None:
 def test_a_fresh_critic_says_nothing() -> None:
     model = make_model("llama")
     critic = Critic(
-        OwnLayers.copied(model, absolute=False), model, Spec(), 1e-3, Numerics(None, 2, lambda v: v)
+        LayersBackbone.copied(model, absolute=False), model, Spec(), 1e-3, Numerics(None, 2, lambda v: v)
     )
     assert not critic.values(batch()).any()
 
@@ -143,13 +143,19 @@ def reference(
 
 def test_advantages_losses_and_gradients_are_the_formulas() -> None:
     model = make_model("llama")
-    critic = made(OwnLayers.copied(model, absolute=False), model, Spec(mini_batches=1, clip=0.1))
+    critic = made(LayersBackbone.copied(model, absolute=False), model, Spec(mini_batches=1, clip=0.1))
     out = batch()
     torch.manual_seed(2)
     logps, ref = -torch.rand(4, 5), -torch.rand(4, 5)
     values = critic.values(out)
-    found = valued(
-        critic.spec, completions(), REWARDS, values, out["completion_mask"], Pull(0.1, logps, ref), alone
+    found = critic_credit(
+        critic.spec,
+        completions(),
+        REWARDS,
+        values,
+        out["completion_mask"],
+        TokenKlPenalty(0.1, logps, ref),
+        alone,
     )
     slow = by_hand(model, critic)
     white, returns = reference([v.tolist() for v in slow], 0.1, logps, ref)
@@ -184,13 +190,13 @@ def test_advantages_losses_and_gradients_are_the_formulas() -> None:
 
 def test_two_ranks_make_the_advantages_of_one() -> None:
     values, out = torch.rand(4, 6), batch()
-    whole = valued(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
+    whole = critic_credit(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
     said: list[Moments] = []
     halves = (range(2), range(2, 4))
 
-    def half(rows: range, gathered: Any) -> Valued:
+    def half(rows: range, gathered: Any) -> CriticCredit:
         part = slice(rows.start, rows.stop)
-        return valued(
+        return critic_credit(
             Spec(),
             completions(rows),
             REWARDS[part],
@@ -210,7 +216,7 @@ def test_two_ranks_make_the_advantages_of_one() -> None:
 
 def test_ranks_share_out_the_rows_of_one_mini_batch() -> None:
     model = make_model("llama")
-    critic = made(OwnLayers.copied(model, absolute=False), model, Spec(mini_batches=3, epochs=2))
+    critic = made(LayersBackbone.copied(model, absolute=False), model, Spec(mini_batches=3, epochs=2))
     whole = [rows.tolist() for rows in critic._mini_batches(range(10), 10, seed=4)]
     parts = [
         [
@@ -226,7 +232,9 @@ def test_ranks_share_out_the_rows_of_one_mini_batch() -> None:
 def test_a_cut_answer_comes_to_its_reward_or_to_the_value_of_going_on() -> None:
     values, mask = torch.full((4, 6), 0.5), batch()["completion_mask"]
     by = {
-        cut: valued(Spec(cut=cut, **{"lambda": 1.0}), completions(cut=3), REWARDS, values, mask, None, alone)
+        cut: critic_credit(
+            Spec(cut=cut, **{"lambda": 1.0}), completions(cut=3), REWARDS, values, mask, None, alone
+        )
         for cut in ("outcome", "value")
     }
     assert by["outcome"].target.returns_BT[3, :3].tolist() == pytest.approx([0.25] * 3)
@@ -236,9 +244,11 @@ def test_a_cut_answer_comes_to_its_reward_or_to_the_value_of_going_on() -> None:
 
 def test_nothing_is_explained_where_all_returns_are_equal() -> None:
     mask = batch()["completion_mask"]
-    found = valued(Spec(**{"lambda": 1.0}), completions(), [0.0] * 4, torch.rand(4, 6), mask, None, alone)
+    found = critic_credit(
+        Spec(**{"lambda": 1.0}), completions(), [0.0] * 4, torch.rand(4, 6), mask, None, alone
+    )
     assert "critic/explained_variance" not in found.metrics
-    lost = valued(Spec(), completions(), [math.nan] * 4, torch.rand(4, 6), mask, None, alone)
+    lost = critic_credit(Spec(), completions(), [math.nan] * 4, torch.rand(4, 6), mask, None, alone)
     assert not lost.advantages_BT.any() and not lost.target.mask_BT.any()
 
 
@@ -246,17 +256,23 @@ def test_the_critic_learns_the_returns_and_leaves_the_policy_alone() -> None:
     model = make_model("llama")
     before = [p.detach().clone() for p in model.parameters()]
     critic = made(
-        OwnLayers.copied(model, absolute=False), model, Spec(mini_batches=2, epochs=20, clip=10.0), lr=3e-3
+        LayersBackbone.copied(model, absolute=False),
+        model,
+        Spec(mini_batches=2, epochs=20, clip=10.0),
+        lr=3e-3,
     )
     out = batch()
     old = critic.values(out)
-    found = valued(Spec(**{"lambda": 1.0}), completions(), REWARDS, old, out["completion_mask"], None, alone)
+    found = critic_credit(
+        Spec(**{"lambda": 1.0}), completions(), REWARDS, old, out["completion_mask"], None, alone
+    )
     first = critic.fit(out, found.target, range(4), 4, seed=0)["critic/loss"]
-    again = Target(found.target.returns_BT, critic.values(out)[:, :-1], found.target.mask_BT)
+    again = ValueTarget(found.target.returns_BT, critic.values(out)[:, :-1], found.target.mask_BT)
     assert critic.fit(out, again, range(4), 4, seed=1)["critic/loss"] < 0.3 * first
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
     assert (
-        critic.mib > 3 * sum(p.numel() * 4 for p in OwnLayers.copied(model, absolute=False).trained) / 2**20
+        critic.mib
+        > 3 * sum(p.numel() * 4 for p in LayersBackbone.copied(model, absolute=False).trained) / 2**20
     )
 
 
@@ -267,7 +283,7 @@ def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:
             if "lora_B" in name:
                 p.normal_(std=0.1)
     trained = {n: p.detach().clone() for n, p in model.named_parameters()}
-    critic = made(OwnAdapter(model, absolute=False), model, Spec(mini_batches=1), lr=1e-2)
+    critic = made(AdapterBackbone(model, absolute=False), model, Spec(mini_batches=1), lr=1e-2)
     assert sum(p.numel() for p in critic.backbone.trained) == sum(
         p.numel() for p in model.parameters() if p.requires_grad
     )
@@ -278,7 +294,7 @@ def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:
             if p.requires_grad:
                 p.add_(0.5)  # the policy moves, the critic does not
     assert torch.equal(critic.values(out), values)
-    found = valued(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
+    found = critic_credit(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
     moved = {n: p.detach().clone() for n, p in model.named_parameters()}
     critic.fit(out, found.target, range(4), 4, seed=0)
     assert not torch.equal(critic.values(out), values)
@@ -288,10 +304,10 @@ def test_an_adapter_is_the_critics_own_on_the_policys_base() -> None:
 
 def test_a_head_on_the_policys_states_trains_nothing_else() -> None:
     model = make_model("llama")
-    critic = made(PolicyStates(model, absolute=False), model, Spec(mini_batches=1, share=True), lr=1e-2)
+    critic = made(PolicyBackbone(model, absolute=False), model, Spec(mini_batches=1, share=True), lr=1e-2)
     out = batch()
     values = critic.values(out)
-    found = valued(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
+    found = critic_credit(Spec(), completions(), REWARDS, values, out["completion_mask"], None, alone)
     critic.fit(out, found.target, range(4), 4, seed=0)
     assert len(critic.trained) == 2 and not torch.equal(critic.values(out), values)
     assert all(p.grad is None for p in model.parameters())
@@ -299,16 +315,16 @@ def test_a_head_on_the_policys_states_trains_nothing_else() -> None:
 
 def test_what_is_saved_goes_on_bit_for_bit(tmp_path: Path) -> None:
     model, out = make_model("llama"), batch()
-    critic = made(OwnLayers.copied(model, absolute=False), model)
+    critic = made(LayersBackbone.copied(model, absolute=False), model)
     mask = out["completion_mask"]
 
     def learn(one: Critic, seed: int) -> None:
-        found = valued(one.spec, completions(), REWARDS, one.values(out), mask, None, alone)
+        found = critic_credit(one.spec, completions(), REWARDS, one.values(out), mask, None, alone)
         one.fit(out, found.target, range(4), 4, seed)
 
     learn(critic, 0)
     critic.save(tmp_path / "critic")
-    other = made(OwnLayers.copied(model, absolute=False), model)
+    other = made(LayersBackbone.copied(model, absolute=False), model)
     other.load(tmp_path / "critic")
     for one in (critic, other):
         learn(one, 1)

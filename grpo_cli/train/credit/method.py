@@ -15,7 +15,7 @@ from grpo_cli.reward.group import Group
 from grpo_cli.train.credit.turns import token_credit, turn_parts
 
 
-class Teaches(Protocol):
+class CreditMethod(Protocol):
     """What a step asks of a method."""
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit: ...

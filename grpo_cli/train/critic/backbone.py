@@ -15,7 +15,7 @@ from grpo_cli.policy.modes import causal_model, evaluating
 from grpo_cli.policy.positions import positions_of
 
 
-class ReadsStates(Protocol):
+class CriticBackbone(Protocol):
     """Layers without an output head."""
 
     trained: list[nn.Parameter]
@@ -25,7 +25,7 @@ class ReadsStates(Protocol):
         """(B, S, hidden) the states of the last layer, without dropout."""
 
 
-class OwnLayers:
+class LayersBackbone:
     """Layers of the critic's own, all of which it trains."""
 
     def __init__(self, base: Any, *, absolute: bool) -> None:
@@ -36,7 +36,7 @@ class OwnLayers:
         self.trained: list[nn.Parameter] = list(self.base.parameters())
 
     @classmethod
-    def copied(cls, model: nn.Module, *, absolute: bool) -> OwnLayers:
+    def copied(cls, model: nn.Module, *, absolute: bool) -> LayersBackbone:
         """The layers of the policy as it is now, in memory of their own."""
         return cls(deepcopy(causal_model(model).base_model), absolute=absolute)
 
@@ -45,7 +45,7 @@ class OwnLayers:
         return _states(self.base, ids_BS, mask_BS, self.absolute)
 
 
-class OwnAdapter:
+class AdapterBackbone:
     """The policy's own layers with a second adapter in place of the policy's: one base, in memory once."""
 
     def __init__(self, model: nn.Module, *, absolute: bool) -> None:
@@ -68,7 +68,7 @@ class OwnAdapter:
         return torch.func.functional_call(self.base, dict[str, Tensor](self.named), kwargs=inputs)
 
 
-class PolicyStates:
+class PolicyBackbone:
     """The policy's layers as they are at the moment; the critic is a head on them and changes nothing below it."""
 
     def __init__(self, model: nn.Module, *, absolute: bool) -> None:

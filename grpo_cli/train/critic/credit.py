@@ -19,11 +19,11 @@ from grpo_cli.algorithm.gae import (
 )
 from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.rollout.engine import Completion
-from grpo_cli.train.critic.critic import Target
+from grpo_cli.train.critic.critic import ValueTarget
 
 
 @dataclass(frozen=True)
-class Pull:
+class TokenKlPenalty:
     """The KL that each token pays: (B, T) log-probs of the policy that sampled and of the reference, and its weight."""
 
     beta: float
@@ -32,11 +32,11 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class Valued:
+class CriticCredit:
     """What came of a batch: (B, T) whitened advantages, what the critic should learn, and the numbers to show."""
 
     advantages_BT: Tensor
-    target: Target
+    target: ValueTarget
     metrics: dict[str, float]
 
 
@@ -49,15 +49,15 @@ class _Row:
     returns: list[float]
 
 
-def valued(
+def critic_credit(
     spec: Spec,
     completions: Sequence[Completion],
     rewards: Sequence[float],
     values_BT1: Tensor,
     mask_BT: Tensor,
-    pull: Pull | None,
+    pull: TokenKlPenalty | None,
     gathered: Callable[[Sequence[Moments]], list[Moments]],
-) -> Valued:
+) -> CriticCredit:
     """Advantages and returns of this rank's rows, whitened over the tokens of all ranks.
 
     Args:
@@ -86,12 +86,12 @@ def valued(
     ]
     whole, shown = _measured(rows, gathered)
     white = [whitened(row.gains, row.mask, whole) for row in rows]
-    target = Target(
+    target = ValueTarget(
         torch.tensor([row.returns for row in rows], dtype=torch.float32, device=device),
         values_BT1[:, :-1].float(),
         counted_BT,
     )
-    return Valued(torch.tensor(white, dtype=torch.float32, device=device), target, shown)
+    return CriticCredit(torch.tensor(white, dtype=torch.float32, device=device), target, shown)
 
 
 def _row(

@@ -22,7 +22,7 @@ from grpo_cli.policy.modes import causal_model, numerics
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
-    from grpo_cli.train.critic.backbone import ReadsStates
+    from grpo_cli.train.critic.backbone import CriticBackbone
     from grpo_cli.train.trl_hooks import Batch
 
 FILE = "critic.pt"
@@ -41,7 +41,7 @@ class Numerics:
 
 
 @dataclass(frozen=True)
-class Target:
+class ValueTarget:
     """What the values of a batch should have been: (B, T) returns, the values of before, and 1 where a token counts."""
 
     returns_BT: Tensor
@@ -53,7 +53,7 @@ class Critic:
     """A backbone, a head in float32 that says 0 at the start, and their optimizer."""
 
     def __init__(
-        self, backbone: ReadsStates, model: nn.Module, spec: Spec, lr: float, numbers: Numerics
+        self, backbone: CriticBackbone, model: nn.Module, spec: Spec, lr: float, numbers: Numerics
     ) -> None:
         self.backbone, self.spec, self.numbers = backbone, spec, numbers
         embeddings = causal_model(model).get_input_embeddings().weight
@@ -92,7 +92,7 @@ class Critic:
         found: Tensor = self.head(states[:, first:].float())[..., 0]
         return found
 
-    def fit(self, out: Batch, target: Target, places: range, whole: int, seed: int) -> dict[str, float]:
+    def fit(self, out: Batch, target: ValueTarget, places: range, whole: int, seed: int) -> dict[str, float]:
         """Learn the returns; what the updates measured, means over tokens.
 
         Args:

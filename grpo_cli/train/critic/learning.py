@@ -24,10 +24,10 @@ from grpo_cli.policy.model import load_model
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.text import visible
-from grpo_cli.train.critic.backbone import OwnAdapter, OwnLayers, PolicyStates, ReadsStates
-from grpo_cli.train.critic.credit import Pull, valued
+from grpo_cli.train.critic.backbone import AdapterBackbone, CriticBackbone, LayersBackbone, PolicyBackbone
+from grpo_cli.train.critic.credit import TokenKlPenalty, critic_credit
 from grpo_cli.train.critic.critic import Critic, Numerics
-from grpo_cli.train.kl_penalty import Penalised, sampled_logps
+from grpo_cli.train.kl_penalty import KlTrainer, sampled_logps
 
 if TYPE_CHECKING:
     from grpo_cli.algorithm.gae import Moments
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
     from grpo_cli.rollout.engine import Completion
     from grpo_cli.train.loop import Loop
-    from grpo_cli.train.step import Before
-    from grpo_cli.train.trl_hooks import Batch, Samples
+    from grpo_cli.train.step import StepBatch
+    from grpo_cli.train.trl_hooks import Batch, RankSamples
 
 FOLDER = "critic"
 """In a checkpoint."""
@@ -47,7 +47,7 @@ WARMUP = 20
 """Steps of warm-up where the recipe leaves them open, and the run is ten times as long."""
 
 
-class Critical(Penalised, Protocol):
+class CriticTrainer(KlTrainer, Protocol):
     """What this needs of the trainer beside what the KL does."""
 
     takes_logps: bool
@@ -97,7 +97,9 @@ class CriticLearning:
         asked, steps = self.critic.spec.warmup_steps, self.loop.recipe.train.steps
         return self.loop.generation < (min(WARMUP, steps // 10) if asked is None else asked)
 
-    def learn(self, trainer: Critical, before: Before, out: Batch, samples: Samples) -> tuple[Before, Tensor]:
+    def learn(
+        self, trainer: CriticTrainer, before: StepBatch, out: Batch, samples: RankSamples
+    ) -> tuple[StepBatch, Tensor]:
         """The step with what its samples are worth by the critic, and (B, T) advantages of this rank's tokens.
 
         Raises:
@@ -113,7 +115,7 @@ class CriticLearning:
         with self.loop.clock.phase("critic"):
             values = self.critic.values(out)
             pull = self._pull(trainer, out, samples.completions, mask_BT)
-            found = valued(self.critic.spec, samples.completions, own, values, mask_BT, pull, gathered)
+            found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, gathered)
             seed = step_seed(self.loop.recipe.train.seed, before.step + 1)
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
         if self.objective.imitates:
@@ -129,7 +131,9 @@ class CriticLearning:
         )
         return before, found.advantages_BT
 
-    def _pull(self, trainer: Critical, out: Batch, sampled: list[Completion], mask_BT: Tensor) -> Pull | None:
+    def _pull(
+        self, trainer: CriticTrainer, out: Batch, sampled: list[Completion], mask_BT: Tensor
+    ) -> TokenKlPenalty | None:
         beta = self.objective.token_beta
         if not beta:
             return None
@@ -138,9 +142,9 @@ class CriticLearning:
             out["ref_per_token_logps"],
         )
         trainer._metrics["train"]["kl"].append(token_kl(logps, ref, mask_BT, trainer.accelerator))
-        return Pull(beta, logps, ref)
+        return TokenKlPenalty(beta, logps, ref)
 
-    def _imitation(self, before: Before, places: range, mask_BT: Tensor) -> Tensor:
+    def _imitation(self, before: StepBatch, places: range, mask_BT: Tensor) -> Tensor:
         """(B, T) weights with which the token mean of the whole batch is one over the tokens of right answers."""
         right = [j.is_right for group in before.groups for j in group.judgements][places.start : places.stop]
         right_BT: Tensor = mask_BT * torch.tensor(right, device=mask_BT.device)[:, None].to(mask_BT)
@@ -161,21 +165,21 @@ class CriticLearning:
 
 def _layers(
     loop: Loop, spec: Spec, model: nn.Module, whole: nn.Module, tokenizer: Tokenizer, absolute: bool
-) -> tuple[ReadsStates, nn.Module]:
+) -> tuple[CriticBackbone, nn.Module]:
     """What the critic reads with, and the model whose sizes it has."""
     if spec.share:
-        return PolicyStates(whole, absolute=absolute), whole
+        return PolicyBackbone(whole, absolute=absolute), whole
     named = spec.model(loop.recipe.model)
     if named is None:
-        layers = OwnAdapter(whole, absolute=absolute) if hasattr(model, "peft_config") else None
-        return layers or OwnLayers.copied(model, absolute=absolute), model
+        layers = AdapterBackbone(whole, absolute=absolute) if hasattr(model, "peft_config") else None
+        return layers or LayersBackbone.copied(model, absolute=absolute), model
     device, said = next(model.parameters()).device, f"`train.critic.from: {spec.source}`"
     try:
         loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
     except SetupError as err:
         raise SetupError(f"{said}: {err}", hint=err.hint) from err
     refuse_other_tokens(said, loaded, tokenizer, int(model.config.get_text_config().vocab_size))  # type: ignore[operator, union-attr]
-    return OwnLayers.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
+    return LayersBackbone.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
 
 
 def refuse_other_tokens(said: str, critic: Policy, tokenizer: Tokenizer, known: int) -> None:

@@ -19,7 +19,7 @@ from grpo_cli.train.micro_batches import Rows, by_group
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
 from grpo_cli.train.packed.layout import Plan, plan, shape_for
 from grpo_cli.train.packed.score import Numbers, score
-from grpo_cli.train.trl_hooks import Asked, LogProbs, LogProbSource
+from grpo_cli.train.trl_hooks import LogProbRequest, LogProbs, LogProbSource
 
 
 class PackedSource:
@@ -41,25 +41,25 @@ class PackedSource:
         self.graphs = Graphs(model, numbers) if captures else None
         self.aside = _Aside(self.device)
 
-    def __call__(self, asked: Asked) -> LogProbs:
-        return self.answer(asked, None)
+    def __call__(self, request: LogProbRequest) -> LogProbs:
+        return self.answer(request, None)
 
-    def answer(self, asked: Asked, laid: Plan | None) -> LogProbs:
+    def answer(self, request: LogProbRequest, laid: Plan | None) -> LogProbs:
         """The log-probs that TRL asks for, of rows that may have been laid out before."""
-        if asked.wants_more:
-            return self.trl(asked)
+        if request.wants_more:
+            return self.trl(request)
         if laid is not None:
             return (*self._scored(laid), None)
-        rows = asked.rows or len(asked.ids_BS)
+        rows = request.rows or len(request.ids_BS)
         plans = [
-            plan(ids, mask, asked.keep)
+            plan(ids, mask, request.keep)
             for ids, mask in zip(
-                torch.split(asked.ids_BS, rows), torch.split(asked.mask_BS, rows), strict=True
+                torch.split(request.ids_BS, rows), torch.split(request.mask_BS, rows), strict=True
             )
         ]
         found = [self._scored(laid) for laid in plans if laid is not None]
         if len(found) < len(plans):
-            return self.trl(asked)
+            return self.trl(request)
         return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found]), None
 
     def _scored(self, laid: Plan) -> tuple[Tensor, Tensor]:
@@ -102,11 +102,11 @@ class _LaidOut:
     source: PackedSource
     plan: Plan | None
 
-    def __call__(self, asked: Asked) -> LogProbs:
+    def __call__(self, request: LogProbRequest) -> LogProbs:
         laid = self.plan
-        if laid is not None and (laid.rows, laid.width) != (len(asked.ids_BS), asked.keep):
+        if laid is not None and (laid.rows, laid.width) != (len(request.ids_BS), request.keep):
             laid = None
-        return self.source.answer(asked, laid)
+        return self.source.answer(request, laid)
 
 
 class _Aside:

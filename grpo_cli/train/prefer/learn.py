@@ -27,7 +27,7 @@ from grpo_cli.train.prefer.examples import (
 )
 from grpo_cli.train.prefer.method import PairMethod
 from grpo_cli.train.prefer.pair_set import PairSet
-from grpo_cli.train.prefer.trainers import Heard, make_pair_trainer
+from grpo_cli.train.prefer.trainers import UpdateLog, make_pair_trainer
 
 RENAMED = {
     "loss": "loss",
@@ -86,7 +86,7 @@ class PairLearner:
             self.guard.say(f"step {at + 1}: {why_no_pairs(summary)}; nothing is learned")
             return {**summary_metrics(summary), "updates": 0}
         torch.manual_seed(step_seed(self.recipe.train.seed, at + 1))
-        heard = Heard(on_update)
+        heard = UpdateLog(on_update)
         with unpatched(self.policy.model):
             self._train(at, examples, heard)
         return {**summary_metrics(summary), **update_metrics(heard.updates)}
@@ -103,7 +103,7 @@ class PairLearner:
         micro = update_of(prefer, len(ordered), width, self.policy.device).micro
         return [*keep_rows_apart(ordered, micro)]
 
-    def _train(self, at: int, examples: Sequence[Example], heard: Heard) -> None:
+    def _train(self, at: int, examples: Sequence[Example], heard: UpdateLog) -> None:
         recipe, policy, prefer = self.recipe, self.policy, self.recipe.prefer
         assert prefer is not None
         labels = [one.label for one in examples if isinstance(one, LabelledExample)]

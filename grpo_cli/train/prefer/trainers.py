@@ -68,7 +68,7 @@ class LabelTrainer(WithReference, KTOTrainer):  # type: ignore[misc]
     columns = ("ref_logps", "ref_KL_logps")
 
 
-class Heard(TrainerCallback):  # type: ignore[misc]
+class UpdateLog(TrainerCallback):  # type: ignore[misc]
     """What TRL logs of each update, and who is told that one is done."""
 
     def __init__(self, on_update: Callable[[int, int], None]) -> None:
@@ -124,7 +124,7 @@ def make_pair_trainer(
     config: TrainingArguments,
     examples: Sequence[Example],
     tokenizer: PreTrainedTokenizerBase,
-    heard: Heard,
+    heard: UpdateLog,
 ) -> GuardedTrainer:
     """TRL's trainer of one step on these examples; with a reference it is measured here, before this returns."""
     kind: type[GuardedTrainer] = LabelTrainer if loss == "kto" else PairTrainer

@@ -11,7 +11,7 @@ from grpo_cli.train.packed.layout import Shape, plan, rounded, shape_for
 from grpo_cli.train.packed.score import Numbers, score
 from grpo_cli.train.packed.self_check import alone, difference, rows, unfit
 from grpo_cli.train.packed.source import PackedSource
-from grpo_cli.train.trl_hooks import Asked, FromTrl
+from grpo_cli.train.trl_hooks import LogProbRequest, TrlLogProbs
 from tests.builders.rollout_models import tiny
 
 CPU = torch.device("cpu")
@@ -146,20 +146,22 @@ def _shifted(own):
 
 def test_trl_gets_the_same_answer_whether_rows_were_laid_out_before_or_not():
     model = tiny().train()
-    source = PackedSource(model, Numbers(), lambda _: None, FromTrl(False), captures=False)
+    source = PackedSource(model, Numbers(), lambda _: None, TrlLogProbs(False), captures=False)
     ids, mask, keep = batch(0)
-    asked = Asked(model, ids, mask, keep, 5, {"compute_entropy": True}, lambda: pytest.fail("TRL's own pass"))
+    request = LogProbRequest(
+        model, ids, mask, keep, 5, {"compute_entropy": True}, lambda: pytest.fail("TRL's own pass")
+    )
     inputs = {
         "prompt_ids": ids[:, :-keep], "prompt_mask": mask[:, :-keep],
         "completion_ids": ids[:, -keep:], "completion_mask": mask[:, -keep:],
     }  # fmt: skip
     (found, share), ahead = source.ahead(lambda: (inputs, 0.5))
     assert share == 0.5 and found is inputs
-    once, split = ahead(asked), source(asked)
+    once, split = ahead(request), source(request)
     for a, b in zip(once[:2], split[:2], strict=True):
         assert torch.allclose(a, b, atol=1e-5)
     assert once[0].requires_grad and not once[1].requires_grad
-    plain = Asked(model, ids, mask, keep, None, {"pixel_values": ids}, lambda: ("plain", None, None))
+    plain = LogProbRequest(model, ids, mask, keep, None, {"pixel_values": ids}, lambda: ("plain", None, None))
     assert source(plain)[0] == "plain"
 
 
@@ -234,9 +236,9 @@ def test_a_pass_that_cannot_be_captured_runs_without_graphs_and_says_why():
             raise NotCaptured("operation not permitted when stream is capturing")
 
     ids, mask, keep = batch(1)
-    source = PackedSource(model, Numbers(), said.append, FromTrl(False), captures=False)
-    expected = source(Asked(model, ids, mask, keep, None, {}, lambda: None))[0]
+    source = PackedSource(model, Numbers(), said.append, TrlLogProbs(False), captures=False)
+    expected = source(LogProbRequest(model, ids, mask, keep, None, {}, lambda: None))[0]
     source.graphs = Refusing()
-    found = source(Asked(model, ids, mask, keep, None, {}, lambda: None))[0]
+    found = source(LogProbRequest(model, ids, mask, keep, None, {}, lambda: None))[0]
     assert torch.equal(found, expected) and found.requires_grad and source.graphs is None
     assert said == ["the update runs without CUDA graphs: operation not permitted when stream is capturing"]

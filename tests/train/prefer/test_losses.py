@@ -20,7 +20,7 @@ from grpo_cli.recipe.sections.recipe import Lora, Model, Prefer, Preference, Tra
 from grpo_cli.train.nonfinite import NonFinite
 from grpo_cli.train.prefer.configs import Update, trl_config
 from grpo_cli.train.prefer.examples import Example, LabelledExample, PairExample
-from grpo_cli.train.prefer.trainers import Heard, make_pair_trainer
+from grpo_cli.train.prefer.trainers import UpdateLog, make_pair_trainer
 
 PAIRS = [("2+3=", " 5", " 4"), ("17+5=", "22.", "21"), ("9-1=", "8", "the 7"), ("1+1=", " it is 2", "3")]
 LABELS = [True, False, False, True]
@@ -140,7 +140,7 @@ def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], fold
     with torch.no_grad():
         for name, p in policy.model.named_parameters():
             p.copy_(before[name])
-    heard = Heard(lambda done, total: None)
+    heard = UpdateLog(lambda done, total: None)
     trainer = make_pair_trainer(loss, policy.model, config, examples(policy, loss), policy.tokenizer, heard)
     with torch.no_grad():
         for name, p in policy.model.named_parameters():
@@ -165,7 +165,7 @@ def plain_trl(loss: Preference, policy: Policy, reference: nn.Module, folder: Pa
         rows = [{"prompt": p, "chosen": c, "rejected": r} for p, c, r in PAIRS]
     more = {} if loss in ("orpo", "simpo") else {"ref_model": reference}
     config.precompute_ref_log_probs = False
-    heard = Heard(lambda done, total: None)
+    heard = UpdateLog(lambda done, total: None)
     trainer = kind(
         model=policy.model, args=config, train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer, callbacks=[heard], **more,
