@@ -1,23 +1,23 @@
 """The first seconds of a command that loads a model: a line at once, Ctrl-C at any moment, imports as quick as can be.
 
-This module is imported before all others, so it leans on the standard library alone. The line says what is being loaded
-and for how long; it is for a person at a terminal, and gone again where the command ends before the libraries are there.
+This module is imported before all others: it leans on what an interpreter has loaded as it starts, and imports the rest
+where it is used, so that Ctrl-C is heard as early as can be. The line says what is being loaded and for how long; it is for
+a person at a terminal, and gone again where the command ends before the libraries are there.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType
 
-from grpo_cli.errors import Exit
-from grpo_cli.run.cache import cache_root
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
 
 TRAINER = "torch, transformers and TRL"
 MODEL = "torch and transformers"
@@ -159,11 +159,15 @@ def _say(command: str) -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     wiped = "\r\x1b[K" if _line is not None and _line._moves else ""
     os.write(2, f"{wiped}interrupted: nothing had begun\n".encode())
-    os._exit(Exit.INTERRUPTED)
+    os._exit(130)  # `Exit.INTERRUPTED`; an import may be what is interrupted
 
 
 def _took(command: str) -> float | None:
     """Seconds of the last time; None of a first."""
+    import json
+
+    from grpo_cli.run.cache import cache_root
+
     try:
         found = json.loads((cache_root() / "loading.json").read_text())[command]
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
@@ -172,6 +176,10 @@ def _took(command: str) -> float | None:
 
 
 def _remember(command: str, seconds: float) -> None:
+    import json
+
+    from grpo_cli.run.cache import cache_root
+
     with suppress(OSError, ValueError, RuntimeError):
         place = cache_root() / "loading.json"
         try:

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, NoReturn
 from grpo_cli.distributed.network import check_port_free, interface_settings, is_own, own_address
 from grpo_cli.distributed.signals import StopRequests, stop_signals
 from grpo_cli.errors import Exit, SetupError
-from grpo_verifiers.processes.cores import allowed_cores
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Launch
@@ -140,6 +139,8 @@ def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
 
 def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
     """Run `grpo ARGV` as `world` ranks on this machine and return the exit code of the whole."""
+    from grpo_verifiers.processes.cores import allowed_cores  # every command imports this module
+
     with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
         control = Path(folder)
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}

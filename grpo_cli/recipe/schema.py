@@ -18,10 +18,10 @@ from grpo_cli.recipe.checking.stages import WHOLE
 from grpo_cli.recipe.checking.trl_fields import VLLM
 from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
 from grpo_cli.recipe.docs import field_docs
+from grpo_cli.recipe.kinds import KINDS
 from grpo_cli.recipe.sections import recipe as models
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers import BadOption
-from grpo_verifiers.registry import KINDS
 
 Schema = dict[str, Any]
 

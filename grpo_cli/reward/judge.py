@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.environments.pool import Worlds
 from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.recipe.kinds import kind_class
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of, without_skipped
-from grpo_verifiers.registry import kind_class
 from grpo_verifiers.verdict import floored
 from grpo_verifiers.verifier import Played
 

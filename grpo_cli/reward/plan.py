@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
+from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
-from grpo_verifiers.registry import KINDS, kind_class
 from grpo_verifiers.shaping import Shaped, build_term
 
 if TYPE_CHECKING:

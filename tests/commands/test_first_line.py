@@ -111,6 +111,13 @@ def test_ctrl_c_before_the_imports_is_one_line(tmp_path: Path, words: str) -> No
     assert said.replace(LINE, "").lstrip("\r\x1b[K") == "interrupted: nothing had begun\r\n"
 
 
+def test_little_is_imported_before_ctrl_c_is_heard() -> None:
+    dear = {"typing", "json", "pathlib", "dataclasses", "re", "typer", "grpo_verifiers", "grpo_cli.errors"}
+    code = "import sys; import grpo_cli.__main__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert not dear & set(done.stdout.split())
+
+
 def test_ctrl_c_is_as_usual_for_a_command_that_loads_nothing() -> None:
     code = "import signal; opening.take_ctrl_c_back(sys.argv[1].split()); print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     for words, usual in (("check r", "True\n"), ("train r", "False\n")):

@@ -9,11 +9,11 @@ from typing import Any
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.audit.samples import OPTIONS, ROWS, WHOLE_TEXT
 from grpo_cli.jobs.audit.verifier import VerifierAudit, audit
+from grpo_cli.recipe.kinds import KINDS
 from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
 from grpo_verifiers.kinds.format_tags import FormatVerifier
 from grpo_verifiers.kinds.instructions import InstructionsVerifier
 from grpo_verifiers.kinds.regex_match import RegexVerifier
-from grpo_verifiers.registry import KINDS
 from grpo_verifiers.verifier import Verifier
 
 

@@ -13,8 +13,8 @@ import typing
 from typing import Any
 
 from grpo_cli.errors import SetupError
+from grpo_cli.recipe.kinds import kind_class
 from grpo_verifiers import BadGold, BadOption, Unavailable, build
-from grpo_verifiers.registry import kind_class
 from grpo_verifiers.verifier import Verifier
 
 WIDTH = 100

@@ -11,9 +11,9 @@ from grpo_cli.errors import UserError
 from grpo_cli.jobs.verify.fields import BadLine, Wanted, find_keys, row_of
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import parse
+from grpo_cli.recipe.kinds import KINDS
 from grpo_cli.text import Json
 from grpo_verifiers.golds import accepted
-from grpo_verifiers.registry import KINDS
 
 LOOKED_AT = 50
 _MATHS = re.compile(r"[-+]?[\d.,/%\s]+|.*[\\^_=].*|.*####.*", re.S)

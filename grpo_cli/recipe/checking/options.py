@@ -17,9 +17,9 @@ from typing import Any, Literal, Union
 from pydantic import TypeAdapter, ValidationError
 
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
+from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.recipe.paths import Path
 from grpo_verifiers.names import nearest
-from grpo_verifiers.registry import KINDS, kind_class
 from grpo_verifiers.shaping import TERMS, build_term
 from grpo_verifiers.verifier import BadOption
 
