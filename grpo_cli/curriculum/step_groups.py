@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from grpo_cli.reward.group import Group
-from grpo_cli.rollout.collect import Call
+from grpo_cli.rollout.collect import EngineCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ Choose = Callable[[int, int, Collection[int]], RowChoice]
 class CollectGroups(Protocol):
     """(rows, samples each, which call of the step, samples they have) -> a judged group for each row."""
 
-    def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Group]: ...
+    def __call__(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[Group]: ...
 
 
 class StepGroups:
@@ -58,4 +58,4 @@ class StepGroups:
 
     def _sample(self, rows: Sequence[int], size: int, first: int = 0) -> list[Group]:
         self.calls += 1
-        return self._collect(rows, size, Call(self.step, self.calls), first)
+        return self._collect(rows, size, EngineCall(self.step, self.calls), first)

@@ -13,7 +13,7 @@ from grpo_cli.reward.pay import Pay
 from grpo_cli.reward.spoken import judge_spoken, texts_of
 from grpo_cli.reward.streaming import StreamingJudge
 from grpo_cli.reward.tasks import RowTasks
-from grpo_cli.rollout.collect import Call, Sampled
+from grpo_cli.rollout.collect import EngineCall, RowCompletions
 from grpo_cli.rollout.engine import OnFinish
 
 
@@ -38,7 +38,7 @@ class GroupJudge:
             return nullcontext(None)
         return self.early.listening([self.tasks[row] for row in rows])
 
-    def groups(self, sampled: Sequence[Sampled], call: Call) -> list[Group]:
+    def groups(self, sampled: Sequence[RowCompletions], call: EngineCall) -> list[Group]:
         """A judged group for each sampled row, in order."""
         flat = [completion for s in sampled for completion in s.completions]
         texts = iter(texts_of(flat, self.decode))
@@ -49,14 +49,18 @@ class GroupJudge:
             for s, own in zip(sampled, said, strict=True)
         ]
 
-    def _judgements(self, sampled: Sequence[Sampled], said: Sequence[Sequence[str]]) -> list[Judgement]:
+    def _judgements(
+        self, sampled: Sequence[RowCompletions], said: Sequence[Sequence[str]]
+    ) -> list[Judgement]:
         if self.early is not None:
             return self.early.judgements([len(own) for own in said])
         tasks = [self.tasks[s.row] for s in sampled for _ in s.completions]
         completions = [completion for s in sampled for completion in s.completions]
         return judge_spoken(self.judge, completions, [text for own in said for text in own], tasks)
 
-    def _group(self, sampled: Sampled, texts: list[str], judged: list[Judgement], call: Call) -> Group:
+    def _group(
+        self, sampled: RowCompletions, texts: list[str], judged: list[Judgement], call: EngineCall
+    ) -> Group:
         judged, completions = self.judge.settled(judged), sampled.completions
         if self.marks is not None:
             completions = self.marks.put(completions)

@@ -47,8 +47,8 @@ def check_requests(
         place, length = f"prompt {index}", len(request.prompt_ids)
         if request.n < 1:
             wrong.append(Mistake(place, f"asks for {request.n} samples"))
-        if len(request.begun) >= settings.max_tokens:
-            begun = f"{len(request.begun)} of {settings.max_tokens} tokens"
+        if len(request.prefix) >= settings.max_tokens:
+            begun = f"{len(request.prefix)} of {settings.max_tokens} tokens"
             wrong.append(Mistake(place, f"has begun with {begun}: nothing is left to sample"))
         if not length:
             wrong.append(Mistake(place, "is empty: there is no token to go on from"))

@@ -23,7 +23,7 @@ Encode = Callable[[Row], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EngineCall:
     """The `number`-th call (from 1) of the engine in a step (from 0)."""
 
     step: int
@@ -31,7 +31,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class RowCompletions:
     """What one row was sampled with."""
 
     row: int
@@ -39,21 +39,21 @@ class Sampled:
     completions: list[Completion]
 
 
-class OfRow(Protocol):
+class HasRow(Protocol):
     """Anything that belongs to a row."""
 
     @property
     def row(self) -> int: ...
 
 
-G = TypeVar("G", bound=OfRow)
+G = TypeVar("G", bound=HasRow)
 
 
-class Judges(Protocol[G]):
+class GroupJudgeLike(Protocol[G]):
     """What makes groups of samples, and may listen while they come."""
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]: ...
-    def groups(self, sampled: Sequence[Sampled], call: Call) -> list[G]: ...
+    def groups(self, sampled: Sequence[RowCompletions], call: EngineCall) -> list[G]: ...
 
 
 class Progress(Protocol):
@@ -71,7 +71,7 @@ class Collect(Generic[G]):
         recipe: Recipe,
         rows: Sequence[Row],
         engine: Engine,
-        judges: Judges[G],
+        judges: GroupJudgeLike[G],
         encode: Encode,
         progress: Progress,
         ranks: Ranks | None = None,
@@ -83,7 +83,7 @@ class Collect(Generic[G]):
         self.episodes = episodes
         self.encode, self.progress, self.ranks, self.reuse = encode, progress, ranks or Ranks(), reuse
 
-    def __call__(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[G]:
+    def __call__(self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0) -> list[G]:
         """A judged group of `size` samples for each row, in order; the row has `first` samples of this step already.
 
         Raises:
@@ -96,7 +96,9 @@ class Collect(Generic[G]):
         by_row = {group.row: group for group in self.ranks.gathered(own)}
         return [by_row[row] for row in rows]
 
-    def sample(self, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Sampled]:
+    def sample(
+        self, rows: Sequence[int], size: int, call: EngineCall, first: int = 0
+    ) -> list[RowCompletions]:
         """`size` completions for each of this rank's rows, its samples from `first` on."""
         total, settings = len(rows) * size, self.settings(call)
         self.progress.phase("generate", 0, total)
@@ -107,7 +109,7 @@ class Collect(Generic[G]):
                 on_finish=on_finish,
                 on_progress=lambda done, _: self.progress.phase("generate", done, total),
             )
-        return [Sampled(*each) for each in zip(rows, prompts, found, strict=True)]
+        return [RowCompletions(*each) for each in zip(rows, prompts, found, strict=True)]
 
     def _opened(
         self, rows: Sequence[int], size: int, settings: SamplingSettings, first: int
@@ -123,7 +125,7 @@ class Collect(Generic[G]):
             generate = partial(self.reuse.generate, self.reuse.history.drafts(rows, first))
         return prompts, partial(generate, [Request(ids, size) for ids in prompts])
 
-    def settings(self, call: Call) -> SamplingSettings:
+    def settings(self, call: EngineCall) -> SamplingSettings:
         """The recipe's sampling with a seed of this call's own: no global random state is used."""
         # a row that is sampled twice in a step gets new samples
         seed = step_seed(self.recipe.train.seed, call.step) + call.number - 1

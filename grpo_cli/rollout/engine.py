@@ -17,7 +17,7 @@ Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class CacheSlot:
     """A place for what an engine computed of an episode, to go on from in its next turn: the `episode`-th of `episodes` that
     a `play` opened, of at most `columns` tokens with its prompt."""
 
@@ -31,22 +31,22 @@ class Keep:
 class Request:
     """One prompt and how many samples of it. `seed` None: derived from the settings' seed and the prompt itself.
 
-    `begun` are tokens that every one of these completions starts with: they count towards `max_tokens` and are not
+    `prefix` are tokens that every one of these completions starts with: they count towards `max_tokens` and are not
     returned. Only an engine that `can_continue` goes on from them.
     """
 
     prompt_ids: list[int]
     n: int = 1
     seed: int | None = None
-    begun: tuple[int, ...] = ()
-    keep: Keep | None = None
+    prefix: tuple[int, ...] = ()
+    slot: CacheSlot | None = None
     """For a turn of an episode, all requests of a call or none. An engine that keeps nothing computes the history anew: slower,
     and the same."""
 
     @property
     def ids(self) -> list[int]:
         """All that goes through the model before the first new token."""
-        return [*self.prompt_ids, *self.begun]
+        return [*self.prompt_ids, *self.prefix]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Engine(Protocol):
 
     name: str
     can_continue: bool
-    """Whether it goes on from `Request.begun`."""
+    """Whether it goes on from `Request.prefix`."""
     exact_logps: bool
     """Whether its log-probs are those of a forward pass in the same numbers, to 1e-4."""
     one_stream: bool

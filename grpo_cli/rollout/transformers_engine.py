@@ -51,7 +51,7 @@ class TransformersEngine:
 
         check_settings(settings)
         check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
-        assert not any(request.begun for request in requests), "`generate` has no limit for each row"
+        assert not any(request.prefix for request in requests), "`generate` has no limit for each row"
         places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
         if not places:
             return [[] for _ in requests]

@@ -19,7 +19,7 @@ from grpo_cli.rollout.fused.update import update_patches
 from grpo_cli.rollout.logprobs import can_share
 from grpo_cli.train.micro_batches import MiniBatches, by_length, may_sort, reshuffled
 from grpo_cli.train.old_logprobs import are_exact
-from grpo_cli.train.packed.score import Numbers
+from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.self_check import difference, replay_difference, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import StepBatch
@@ -95,7 +95,7 @@ def packed_source(
     if trainer.accelerator.device.type != "cuda":
         return None
     autocast = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
-    numbers = Numbers(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
+    numbers = ScoreNumerics(autocast, trainer.temperature, bool(args.cast_lm_head_to_fp32))
 
     def say(text: str) -> None:
         loop.display.note("info", text)

@@ -10,14 +10,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from grpo_cli.rollout.fused.patches import patched
-from grpo_cli.rollout.fused.update import Gated, Normed, same_with_gradients, update_patches
+from grpo_cli.rollout.fused.update import FusedRmsNorm, FusedSiluMul, same_with_gradients, update_patches
 from grpo_cli.train import trainer as seam
 from grpo_cli.train.packed import graphs as graphs_module
 from grpo_cli.train.packed.attention import shared
 from grpo_cli.train.packed.graphs import Graphs
 from grpo_cli.train.packed.head import selected_logps
-from grpo_cli.train.packed.layout import Copies, plan, shape_for
-from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.layout import TokenCopies, plan, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.packed.self_check import alone, difference, replay_difference, unfit
 from tests.builders.rollout_models import tiny
 from tests.loop.test_batches import trained, warm_model
@@ -50,7 +50,7 @@ def test_copies_and_their_sums_are_those_of_the_reference(heads: int, width: int
     found = []
     for device in ("cpu", "cuda"):
         leaf = x.to(device).detach().requires_grad_()
-        out = shared(leaf, Copies(*(t.to(device) for t in (places, order, starts))))
+        out = shared(leaf, TokenCopies(*(t.to(device) for t in (places, order, starts))))
         found.append((out, torch.autograd.grad(out, leaf, pull.to(device))[0]))
     assert torch.equal(found[1][0].cpu(), found[0][0])
     assert apart(found[1][1], found[0][1]) < (1e-6 if kind == torch.float32 else 4e-3)
@@ -90,8 +90,8 @@ def test_norm_and_gate_have_the_gradients_of_plain_code(kind: torch.dtype, width
         return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(kind)
 
     x, y = torch.randn(2, 5000, width, device=CUDA).to(kind)
-    assert same_with_gradients(norm, lambda x: Normed.of(x, weight, 1e-6), x, also=[weight])
-    assert same_with_gradients(lambda a, b: torch.nn.functional.silu(a) * b, Gated.apply, x, y)
+    assert same_with_gradients(norm, lambda x: FusedRmsNorm.of(x, weight, 1e-6), x, also=[weight])
+    assert same_with_gradients(lambda a, b: torch.nn.functional.silu(a) * b, FusedSiluMul.apply, x, y)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Llama-untied-mha", "Qwen2", "Qwen3", "Mistral"])
@@ -105,7 +105,7 @@ def test_a_model_proves_itself(family: str, kind: str) -> None:
         ).train()
     if kind == "autocast":
         model = model.float()
-    numbers = Numbers(None if kind == "bf16" else torch.bfloat16, temperature=0.9)
+    numbers = ScoreNumerics(None if kind == "bf16" else torch.bfloat16, temperature=0.9)
     patches = update_patches(model, numbers.autocast)
     assert any("MLP" in type(patch.owner).__name__ for patch in patches)
     assert unfit(model, numbers) is None
@@ -116,7 +116,7 @@ def test_a_model_proves_itself(family: str, kind: str) -> None:
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_an_autocast_over_float32_weights_reaches_the_attention(fused: bool) -> None:
-    model, numbers = small().float(), Numbers(torch.bfloat16)
+    model, numbers = small().float(), ScoreNumerics(torch.bfloat16)
     ids, mask, keep = (x.to(CUDA) if torch.is_tensor(x) else x for x in batch(4))
     laid = plan(ids, mask, keep)
     assert laid is not None
@@ -128,15 +128,15 @@ def test_an_autocast_over_float32_weights_reaches_the_attention(fused: bool) -> 
 
 
 def test_float32_and_dropout_stay_with_padding() -> None:
-    assert "float32" in str(unfit(small().float(), Numbers()))
-    assert "dropout" in str(unfit(small(attention_dropout=0.1), Numbers()))
+    assert "float32" in str(unfit(small().float(), ScoreNumerics()))
+    assert "dropout" in str(unfit(small(attention_dropout=0.1), ScoreNumerics()))
 
 
 def test_replays_follow_new_rows_new_weights_and_gradients_that_were_thrown_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(graphs_module, "MOST", 2)
-    model, numbers = small(), Numbers()
+    model, numbers = small(), ScoreNumerics()
     graphs, shapes = Graphs(model, numbers), set()
     patches = update_patches(model, None)
     with patched(patches):
@@ -170,7 +170,7 @@ def test_replays_follow_new_rows_new_weights_and_gradients_that_were_thrown_away
 
 
 def test_log_probs_are_those_of_each_row_alone() -> None:
-    model, numbers = small("Qwen2"), Numbers(temperature=0.8)
+    model, numbers = small("Qwen2"), ScoreNumerics(temperature=0.8)
     ids, mask, keep = (x.to(CUDA) if torch.is_tensor(x) else x for x in batch(4))
     laid = plan(ids, mask, keep)
     assert laid is not None

@@ -13,7 +13,7 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.jobs.train.result import TrainResult
 from grpo_cli.recipe.reading.load import load
-from grpo_cli.rollout.collect import Call, Collect
+from grpo_cli.rollout.collect import Collect, EngineCall
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from tests.loop.recipes import small_recipe
@@ -42,7 +42,7 @@ def test_a_run_that_lost_its_server_ends_as_the_unbroken_one(
     run("straight")
     sample = Collect.sample
 
-    def lost(self: Collect[Any], rows: Any, size: int, call: Call, first: int = 0) -> Any:
+    def lost(self: Collect[Any], rows: Any, size: int, call: EngineCall, first: int = 0) -> Any:
         if call.step == 2 and (call.number == 2 or method != "tries and history"):
             raise ServerLost("lost the vLLM server", hint="start it anew")
         return sample(self, rows, size, call, first)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from grpo_cli.train import trainer as seam
-from grpo_cli.train.packed.score import Numbers
+from grpo_cli.train.packed.score import ScoreNumerics
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.trl_hooks import TrlLogProbs
 from tests.loop.test_batches import trained, warm_model, weights
@@ -36,7 +36,7 @@ def test_a_packed_update_leaves_the_same_weights(
     made: list[PackedSource] = []
 
     def packed(trainer: Any, loop: Any, model: Any, args: Any, fused: Any, absolute: bool) -> PackedSource:
-        numbers = Numbers(None, trainer.temperature)
+        numbers = ScoreNumerics(None, trainer.temperature)
         made.append(PackedSource(model, numbers, lambda _: None, TrlLogProbs(absolute), captures=False))
         return made[-1]
 

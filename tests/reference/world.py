@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from grpo_cli.policy.builtin import byte_tokenizer
-from grpo_cli.rollout.collect import Call, Collect, Sampled
+from grpo_cli.rollout.collect import Collect, EngineCall, RowCompletions
 from grpo_cli.rollout.engine import Completion, Request, SamplingSettings
 from grpo_cli.rollout.episode import Episode, Turn
 from tests.reference.policy import Said
@@ -45,13 +45,15 @@ def playing() -> Iterator[None]:
         Collect.sample = before  # type: ignore[method-assign]
 
 
-def _sample(self: Collect, rows: Sequence[int], size: int, call: Call, first: int = 0) -> list[Sampled]:
+def _sample(
+    self: Collect, rows: Sequence[int], size: int, call: EngineCall, first: int = 0
+) -> list[RowCompletions]:
     settings, found = self.settings(call), []
     with self.judges.listening(rows) as on_finish:
         for place, row in enumerate(rows):
             ids = self.encode(self.rows[row])
             own = [_episode(self, ids, settings, row, number) for number in range(size)]
-            found.append(Sampled(row, ids, own))
+            found.append(RowCompletions(row, ids, own))
             for number, completion in enumerate(own if on_finish is not None else ()):
                 on_finish(place, number, completion)
     return found

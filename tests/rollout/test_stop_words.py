@@ -145,7 +145,7 @@ def test_prefix_reuse_keeps_a_stopped_sample_whole() -> None:
 def test_a_kept_beginning_and_a_new_token_complete_a_text_together() -> None:
     model = peaked()
     engine = eager(model)
-    asked = [Request(ids("1+1="), 16, begun=tuple(ids("xa")))]
+    asked = [Request(ids("1+1="), 16, prefix=tuple(ids("xa")))]
     free = engine.generate(asked, SamplingSettings(40, seed=4))[0]
     stopped = engine.generate(asked, SamplingSettings(40, seed=4, stop=("ab",)))[0]
     at_once = [c for c in free if c.token_ids[0] == ids("b")[0]]

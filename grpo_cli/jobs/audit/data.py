@@ -106,14 +106,14 @@ def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int
 def _sampled(
     collect: Collect[Group], chosen: Sequence[int], samples: int, place: Workplace
 ) -> Iterator[Group]:
-    from grpo_cli.rollout.collect import Call
+    from grpo_cli.rollout.collect import EngineCall
 
     for start in range(0, len(chosen), BATCH):
         place.display.progress("samples", start, len(chosen))
-        yield from collect(chosen[start : start + BATCH], samples, Call(0, 1 + start // BATCH))
+        yield from collect(chosen[start : start + BATCH], samples, EngineCall(0, 1 + start // BATCH))
 
 
 def _more(collect: Collect[Group], row: int, samples: int) -> Group:
-    from grpo_cli.rollout.collect import Call
+    from grpo_cli.rollout.collect import EngineCall
 
-    return collect([row], MORE * samples, Call(1, 1), samples)[0]
+    return collect([row], MORE * samples, EngineCall(1, 1), samples)[0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROLLOUT_ATTENTION = "grpo_rollout"
 
 
-class Current:
+class ForwardPhase:
     """The phase of the forward pass that runs now; transformers hands nothing of ours through to the function."""
 
     phase: Phase | None = None
@@ -60,7 +60,7 @@ def attend(
         raise ValueError("attention needs `position_bias`")
     form = AttentionForm.of(extras)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    phase = Current.phase
+    phase = ForwardPhase.phase
     if isinstance(phase, Decode):
         fused = phase.store.attention
         if fused is None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model, evaluating, unwrapped_forward
-from grpo_cli.rollout.decoding.attention import ROLLOUT_ATTENTION, Current, register
+from grpo_cli.rollout.decoding.attention import ROLLOUT_ATTENTION, ForwardPhase, register
 from grpo_cli.rollout.decoding.cache import Phase, hugging_face_cache
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def rollout_mode(model: nn.Module) -> Iterator[None]:
         with evaluating(model), unwrapped_forward(model):
             yield
     finally:
-        Current.phase = None
+        ForwardPhase.phase = None
         for config, name in before:
             config._attn_implementation_internal = name
 
@@ -68,12 +68,12 @@ class Forward:
             head = self.model.get_output_embeddings()
             assert head is not None  # as `supports` has seen
             handle = head.register_forward_pre_hook(keep_last)
-        Current.phase = phase
+        ForwardPhase.phase = phase
         try:
             arguments = {self.cache_name: hugging_face_cache(phase), "use_cache": True}
             out = self.model(input_ids=tokens, position_ids=positions, **arguments)
         finally:
-            Current.phase = None
+            ForwardPhase.phase = None
             if handle is not None:
                 handle.remove()
         return out.logits[:, -1]  # type: ignore[no-any-return]

@@ -43,7 +43,7 @@ def demonstrations(
             if isinstance(action, Fault):
                 raise DataError(action.text, place="`warmup`", hint="mend the environment's `demonstrate`")
             ids = [*policy.tokenizer(action, add_special_tokens=False).input_ids, suffixes.closing]
-            room = settings.max_tokens - len(request.begun)
+            room = settings.max_tokens - len(request.prefix)
             shown.append(Completion(ids[:room], [0.0] * len(ids[:room]), "stop"))
         return shown
 

@@ -21,7 +21,15 @@ from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.turns import Results, Suffixes
 from grpo_cli.recipe.sections.environment import Environment
-from grpo_cli.rollout.engine import Completion, Engine, Keep, OnFinish, OnProgress, Request, SamplingSettings
+from grpo_cli.rollout.engine import (
+    CacheSlot,
+    Completion,
+    Engine,
+    OnFinish,
+    OnProgress,
+    Request,
+    SamplingSettings,
+)
 from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
 from grpo_cli.rollout.episodes.running import LiveEpisode, mixed
 
@@ -200,7 +208,7 @@ class Play:
                 1,
                 mixed(e.seed, turn),
                 tuple(e.ids) if is_whole else (),
-                Keep(self.number, e.number, len(self.running), columns),
+                CacheSlot(self.number, e.number, len(self.running), columns),
             )
             for e in some
         ]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.rollout.decoding.attention import Current, attend_one, mask_of
+from grpo_cli.rollout.decoding.attention import ForwardPhase, attend_one, mask_of
 from grpo_cli.rollout.decoding.cache import Decode, KeyValueStore, Prefill
 from grpo_cli.rollout.decoding.form import AttentionForm
 from grpo_cli.rollout.decoding.rollout_mode import Forward, rollout_mode
@@ -52,7 +52,7 @@ class CpuBackbone:
         """What the backbone returns, without its cache."""
         from transformers.modeling_outputs import BaseModelOutputWithPast
 
-        phase = Current.phase
+        phase = ForwardPhase.phase
         if not isinstance(phase, Decode):
             return self.own(*args, **named)
         turns = self._turned(phase)

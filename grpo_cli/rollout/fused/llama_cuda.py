@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.rollout.decoding.attention import Current
+from grpo_cli.rollout.decoding.attention import ForwardPhase
 from grpo_cli.rollout.decoding.cache import Decode
 from grpo_cli.rollout.decoding.form import AttentionForm
 from grpo_cli.rollout.fused.launch import add_norm, fused_attention, gated, norm
@@ -47,7 +47,7 @@ class FusedBackbone:
         """What the backbone returns, without its cache."""
         from transformers.modeling_outputs import BaseModelOutputWithPast
 
-        phase = Current.phase
+        phase = ForwardPhase.phase
         if not isinstance(phase, Decode):
             return self.own(*args, **named)
         states = self.backbone.embed_tokens(named["input_ids"][:, 0])

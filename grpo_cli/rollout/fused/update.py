@@ -89,7 +89,7 @@ def _norms(base: CausalLM) -> list[Patch]:
         weight = getattr(module, "weight", None)
         if "RMSNorm" not in type(module).__name__ or epsilon is None or not isinstance(weight, nn.Parameter):
             continue
-        forms = [_norm_of(module, epsilon, form) for form in (Normed.of, _torch_norm)]
+        forms = [_norm_of(module, epsilon, form) for form in (FusedRmsNorm.of, _torch_norm)]
         key = (type(module), weight.shape, weight.dtype, epsilon)
         if key not in verdicts:
             x = torch.randn((3, 5, len(weight)), device=weight.device, dtype=weight.dtype)
@@ -116,7 +116,7 @@ def _torch_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     return rms_norm(x, weight.shape, weight, epsilon)
 
 
-class Normed(torch.autograd.Function):
+class FusedRmsNorm(torch.autograd.Function):
     """Root mean square norm over the last dimension; keeps its input."""
 
     @classmethod
@@ -145,7 +145,7 @@ class Normed(torch.autograd.Function):
         return (*norm_back(grads[0], x, weight, ctx.epsilon), None)
 
 
-class Gated(torch.autograd.Function):
+class FusedSiluMul(torch.autograd.Function):
     """silu(gate) x up; keeps both and makes the activation again."""
 
     @staticmethod
@@ -183,12 +183,12 @@ def _gates(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
 
 def _gate_of(mlp: Any) -> Callable[[Tensor], Tensor]:
     def replacement(x: Tensor) -> Tensor:
-        return mlp.down_proj(Gated.apply(mlp.gate_proj(x), mlp.up_proj(x)))  # type: ignore[no-any-return, no-untyped-call]
+        return mlp.down_proj(FusedSiluMul.apply(mlp.gate_proj(x), mlp.up_proj(x)))  # type: ignore[no-any-return, no-untyped-call]
 
     return replacement
 
 
-class Turned(torch.autograd.Function):
+class FusedRotary(torch.autograd.Function):
     """Rotary embedding of queries and keys [batch, heads, tokens, width], as `kind`; keeps only the angles."""
 
     @staticmethod
@@ -200,7 +200,7 @@ class Turned(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Turned back."""
+        """FusedRotary back."""
         cos, sin = ctx.saved_tensors
         grad_q, grad_k = (g if g.stride(-1) == 1 else g.contiguous() for g in grads)
         grad_q, grad_k = turn(grad_q, grad_k, cos, sin, ctx.kinds[0], back=True)
@@ -223,7 +223,7 @@ def _rotary(base: CausalLM, autocast: torch.dtype | None) -> list[Patch]:
         ):
             return original(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
         # attention casts them to the type of an autocast next
-        return Turned.apply(  # type: ignore[no-untyped-call]
+        return FusedRotary.apply(  # type: ignore[no-untyped-call]
             q, k, cos, sin, autocast or torch.promote_types(q.dtype, cos.dtype)
         )
 

@@ -11,9 +11,9 @@ from grpo_cli.rollout.bounds import NOT_FINITE, NOT_FINITE_HINT
 from grpo_cli.rollout.decoding.cache import Prefill
 from grpo_cli.rollout.decoding.state import Batch, accept
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request
-from grpo_cli.rollout.graph.schedule import Schedule, Start, chunk_by_tokens, plan_moves, worth_refilling
+from grpo_cli.rollout.graph.schedule import Admission, Schedule, chunk_by_tokens, plan_moves, worth_refilling
 from grpo_cli.rollout.graph.stepper import Stepper
-from grpo_cli.rollout.graph.stops import Looks
+from grpo_cli.rollout.graph.stop_scanner import StopScanner
 from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ContinuousBatch:
     ) -> None:
         self.batch, self.forward, self.stepper = batch, forward, stepper
         self.requests, self.schedule = requests, schedule
-        self.looks = Looks(stops) if stops is not None else None
+        self.stop_scanner = StopScanner(stops) if stops is not None else None
         self.device = batch.store.layout.device
         self.running: list[int] = []
         self.fed: list[int] = []
@@ -73,7 +73,7 @@ class ContinuousBatch:
     def _active(self) -> int:
         return len(self.running) - self.running.count(IDLE)
 
-    def _admit(self, starts: list[Start], prefill_tokens: int) -> None:
+    def _admit(self, starts: list[Admission], prefill_tokens: int) -> None:
         fresh = [start for start in starts if start.request not in self.first_logits]
         for start in starts:
             if start.request in self.first_logits:
@@ -82,7 +82,7 @@ class ContinuousBatch:
         for chunk in chunk_by_tokens(lengths, prefill_tokens):
             self._prefill([fresh[i] for i in chunk])
 
-    def _share(self, start: Start, fresh: list[Start]) -> None:
+    def _share(self, start: Admission, fresh: list[Admission]) -> None:
         """Later samples of a request copy the prompt's columns from a row that still runs; without one, prefill again."""
         import torch
 
@@ -101,7 +101,7 @@ class ContinuousBatch:
         if self.schedule.unfinished(start.request):
             self.first_logits[start.request] = logits
 
-    def _prefill(self, starts: list[Start]) -> None:
+    def _prefill(self, starts: list[Admission]) -> None:
         import torch
 
         prompts = [self.requests[start.request].ids for start in starts]
@@ -119,15 +119,15 @@ class ContinuousBatch:
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
-    def _occupy(self, starts: list[Start]) -> Tensor:
+    def _occupy(self, starts: list[Admission]) -> Tensor:
         """Rows for these samples, idle ones first."""
         idle = [row for row, sample in enumerate(self.running) if sample == IDLE]
         rows: list[int] = []
         for start in starts:
             column = len(self.requests[start.request].ids)
             for sample in start.samples:
-                if self.looks is not None:
-                    self.looks.begin(sample, self.requests[start.request].begun)
+                if self.stop_scanner is not None:
+                    self.stop_scanner.begin(sample, self.requests[start.request].prefix)
                 if len(rows) < len(idle):
                     row = idle[len(rows)]
                     self.running[row], self.fed[row] = sample, column
@@ -138,7 +138,7 @@ class ContinuousBatch:
                 rows.append(row)
         return self._tensor(rows)
 
-    def _first_tokens(self, starts: list[Start], rows: Tensor, logits: Tensor) -> None:
+    def _first_tokens(self, starts: list[Admission], rows: Tensor, logits: Tensor) -> None:
         batch = self.batch
         samples = [sample for start in starts for sample in start.samples]
         requests = [self.requests[start.request] for start in starts for _ in start.samples]
@@ -146,7 +146,7 @@ class ContinuousBatch:
         # `accept` moves on by one: to the first column behind the prompt
         batch.rows.position[rows] = self._tensor([len(request.ids) - 1 for request in requests])
         # a completion that is begun goes on with the uniform number of its next token, as if it had never been cut
-        batch.rows.step[rows] = self._tensor([len(request.begun) for request in requests])
+        batch.rows.step[rows] = self._tensor([len(request.prefix) for request in requests])
         if batch.seen is not None:
             batch.seen[rows] = False
             done = 0
@@ -181,23 +181,23 @@ class ContinuousBatch:
 
     def _stop(self) -> None:
         """Takes samples that a stop word has ended off their rows."""
-        if self.looks is None:
+        if self.stop_scanner is None:
             return
-        ended = self.looks.look(self.batch.out, [sample for sample in self.running if sample != IDLE])
+        ended = self.stop_scanner.scan(self.batch.out, [sample for sample in self.running if sample != IDLE])
         rows = [row for row, sample in enumerate(self.running) if sample in ended]
         if rows:
             self.batch.rows.idle(self._tensor(rows), self.batch.out.sink)
 
     def _completions(self, samples: list[int]) -> list[Completion]:
         out, index = self.batch.out, self._tensor(samples)
-        cut = self.looks.cut if self.looks is not None else {}
+        cut = self.stop_scanner.cut if self.stop_scanner is not None else {}
         counts = [cut.get(s, n) for s, n in zip(samples, out.count[index].tolist(), strict=True)]
         longest = max(counts)
         tokens, logps = out.tokens[index, :longest].tolist(), out.logps[index, :longest].tolist()
         last = out.tokens[index, self._tensor(counts) - 1]
         is_end = self.batch.is_end[last].tolist()
         stopped = [end or sample in cut for end, sample in zip(is_end, samples, strict=True)]
-        begun = [len(self.requests[self.schedule.request_of[sample]].begun) for sample in samples]
+        begun = [len(self.requests[self.schedule.request_of[sample]].prefix) for sample in samples]
         spans = zip(tokens, logps, begun, counts, stopped, strict=True)
         return [_completion(ids[a:b], values[a:b], stop) for ids, values, a, b, stop in spans]
 

@@ -19,10 +19,10 @@ from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, S
 from grpo_cli.rollout.fused.merged_weights import MergedWeights
 from grpo_cli.rollout.fused.patches import Patch, patched
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
+from grpo_cli.rollout.graph.episode_cache import EpisodeCache, episode_cache_for
 from grpo_cli.rollout.graph.memory import SHARE, free_bytes, rows_that_fit
 from grpo_cli.rollout.graph.packed import PackedStore
 from grpo_cli.rollout.graph.schedule import Schedule
-from grpo_cli.rollout.graph.shelf import Shelf, shelf_for
 from grpo_cli.rollout.graph.stepper import EagerStepper, Stepper
 from grpo_cli.rollout.graph.turn_batch import TurnBatch
 from grpo_cli.rollout.graph.uniforms import sample_keys, uniforms
@@ -73,7 +73,7 @@ class GraphEngine:
         self._weights: tuple[object, ...] = ()
         self._layout: CacheLayout | None = None
         self._store: KeyValueStore | None = None
-        self._shelf: Shelf | None = None
+        self._episode_cache: EpisodeCache | None = None
         self._asked = 0
         self._out: Outputs | None = None
         self._batches: dict[SamplingSettings, Batch] = {}
@@ -106,13 +106,15 @@ class GraphEngine:
     def _run(
         self, batch: Batch, requests: Sequence[Request], schedule: Schedule, stops: StopWords | None
     ) -> ContinuousBatch:
-        """The call under way; turns of episodes go on from the shelf, where there is room for one."""
-        keep, shelf = requests[0].keep, None
-        if keep is not None:
-            shelf = self._shelf = shelf_for(self._shelf, batch.store.layout, keep)
-        if shelf is None:
+        """The call under way; turns of episodes go on from their cache, where there is room for one."""
+        slot, episode_cache = requests[0].slot, None
+        if slot is not None:
+            episode_cache = self._episode_cache = episode_cache_for(
+                self._episode_cache, batch.store.layout, slot
+            )
+        if episode_cache is None:
             return ContinuousBatch(batch, self.forward, self.stepper, requests, schedule, stops)
-        return TurnBatch(batch, self.forward, self.stepper, requests, schedule, stops, shelf)
+        return TurnBatch(batch, self.forward, self.stepper, requests, schedule, stops, episode_cache)
 
     def _all_patches(self) -> list[Patch]:
         return [*self.patches, *(self.merged.patches() if self.merged is not None else [])]
@@ -120,7 +122,7 @@ class GraphEngine:
     def release(self) -> None:
         """Gives the cache, the graphs and half-precision copies back; the next call makes them anew."""
         self._forget()
-        self._shelf = None
+        self._episode_cache = None
         self._asked = 0
         if self.merged is not None:
             self.merged.release()
@@ -136,9 +138,9 @@ class GraphEngine:
         if weights != self._weights or self._layout is None:
             self._batches.clear()
             self._weights, self._layout = weights, measure_layout(self.model)
-        longest = max(len(request.prompt_ids) for request in requests)  # `begun` is within `max_tokens`
+        longest = max(len(request.prompt_ids) for request in requests)  # `prefix` is within `max_tokens`
         # an episode grows: room for all of it at once
-        whole = max((request.keep.columns for request in requests if request.keep), default=0)
+        whole = max((request.slot.columns for request in requests if request.slot), default=0)
         columns = max(longest + settings.max_tokens - 1, whole)
         self._make_room(self._layout, min(total, self.max_rows), columns)
         self._make_outputs(self._layout.device, total, settings.max_tokens)

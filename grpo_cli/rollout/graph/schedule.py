@@ -10,7 +10,7 @@ from grpo_cli.rollout.engine import Request
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Admission:
     """Samples of one request that start together."""
 
     request: int
@@ -31,7 +31,7 @@ class Schedule:
         self.total, self.waiting = total, total
         self._left = deque((r, starts[r], request.n) for r, request in enumerate(requests) if request.n)
 
-    def take(self, free: int) -> list[Start]:
+    def take(self, free: int) -> list[Admission]:
         """At most `free` samples, the longest waiting first; a request may be split."""
         taken = []
         while free and self._left:
@@ -40,7 +40,7 @@ class Schedule:
             if now < count:
                 # its rest stays first, so that its prompt's columns are still in a row when it comes
                 self._left.appendleft((request, first + now, count - now))
-            taken.append(Start(request, list(range(first, first + now))))
+            taken.append(Admission(request, list(range(first, first + now))))
             free -= now
             self.waiting -= now
         return taken

@@ -9,8 +9,8 @@ from grpo_cli.rollout.decoding.cache import Extend, Prefill
 from grpo_cli.rollout.decoding.state import Batch
 from grpo_cli.rollout.engine import Completion, Request
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
-from grpo_cli.rollout.graph.schedule import Schedule, Start, chunk_by_tokens
-from grpo_cli.rollout.graph.shelf import Shelf
+from grpo_cli.rollout.graph.episode_cache import EpisodeCache
+from grpo_cli.rollout.graph.schedule import Admission, Schedule, chunk_by_tokens
 from grpo_cli.rollout.graph.stepper import Stepper
 from grpo_cli.rollout.stop_words import StopWords
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TurnBatch(ContinuousBatch):
-    """One sample a request, each with a place on the shelf."""
+    """One sample a request, each with a slot of the cache that outlives the call."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class TurnBatch(ContinuousBatch):
         requests: Sequence[Request],
         schedule: Schedule,
         stops: StopWords | None,
-        shelf: Shelf,
+        episode_cache: EpisodeCache,
     ) -> None:
         super().__init__(batch, forward, stepper, requests, schedule, stops)
-        self.shelf = shelf
+        self.episode_cache = episode_cache
 
-    def _admit(self, starts: list[Start], prefill_tokens: int) -> None:
-        known = [self.shelf.known(self.requests[start.request]) for start in starts]
+    def _admit(self, starts: list[Admission], prefill_tokens: int) -> None:
+        known = [self.episode_cache.known(self.requests[start.request]) for start in starts]
         for is_new, admit in ((True, self._prefill), (False, self._extend)):
             some = [start for start, n in zip(starts, known, strict=True) if (n == 0) == is_new]
             lengths = [
@@ -46,7 +46,7 @@ class TurnBatch(ContinuousBatch):
             for chunk in chunk_by_tokens(lengths, prefill_tokens):
                 admit([some[i] for i in chunk])
 
-    def _prefill(self, starts: list[Start]) -> None:
+    def _prefill(self, starts: list[Admission]) -> None:
         """Equal prompts go through the model once."""
         import torch
 
@@ -60,15 +60,15 @@ class TurnBatch(ContinuousBatch):
         self.batch.store.reach(longest)
         positions = torch.arange(longest, device=self.device)[None].expand(len(places), -1)
         logits = self.forward(Prefill(self.batch.store, rows, prompt_of_row), tokens, positions, last)
-        self.shelf.save(self.batch.store, rows, self._of(starts), prompts, [0] * len(starts))
+        self.episode_cache.save(self.batch.store, rows, self._of(starts), prompts, [0] * len(starts))
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
-    def _extend(self, starts: list[Start]) -> None:
+    def _extend(self, starts: list[Admission]) -> None:
         """Only the ids that are new go through the model."""
         import torch
 
         requests = self._of(starts)
-        known = [self.shelf.known(request) for request in requests]
+        known = [self.episode_cache.known(request) for request in requests]
         new = [request.ids[n:] for request, n in zip(requests, known, strict=True)]
         longest = max(map(len, new))
         tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in new])
@@ -76,10 +76,10 @@ class TurnBatch(ContinuousBatch):
         rows = self._occupy(starts)
         store, whole = self.batch.store, max(len(request.ids) for request in requests)
         store.reach(whole)
-        self.shelf.load(store, rows, requests, max(known))
+        self.episode_cache.load(store, rows, requests, max(known))
         positions = self._tensor(known)[:, None] + torch.arange(longest, device=self.device)[None]
         logits = self.forward(Extend(store, rows, positions, last, whole), tokens, positions, last)
-        self.shelf.save(store, rows, requests, [request.ids for request in requests], known)
+        self.episode_cache.save(store, rows, requests, [request.ids for request in requests], known)
         self._first_tokens(starts, rows, logits)
 
     def _completions(self, samples: list[int]) -> list[Completion]:
@@ -88,8 +88,10 @@ class TurnBatch(ContinuousBatch):
         rows = self._tensor([self.running.index(sample) for sample in samples])
         # the newest token has not gone through the model
         ids = [r.ids + c.token_ids[:-1] for r, c in zip(requests, made, strict=True)]
-        self.shelf.save(self.batch.store, rows, requests, ids, [len(request.ids) for request in requests])
+        self.episode_cache.save(
+            self.batch.store, rows, requests, ids, [len(request.ids) for request in requests]
+        )
         return made
 
-    def _of(self, starts: Sequence[Start]) -> list[Request]:
+    def _of(self, starts: Sequence[Admission]) -> list[Request]:
         return [self.requests[start.request] for start in starts]

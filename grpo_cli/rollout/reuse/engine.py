@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-Place = tuple[int, int]
+SampleIndex = tuple[int, int]
 """(request, sample)."""
 
 
@@ -75,27 +75,27 @@ class PrefixReuse:
     ) -> list[list[Completion]]:
         """What `engine.generate` returns for these requests; each sample may have a draft, the requests' first ones do."""
         assert settings.seed is not None and not settings.greedy and not settings.truncates
-        begun = self._begun(drafts, requests, settings)
-        done = {place: b for place, b in begun.items() if _is_whole(b, settings.max_tokens)}
+        kept = self._kept(drafts, requests, settings)
+        done = {place: b for place, b in kept.items() if _is_whole(b, settings.max_tokens)}
         total = sum(request.n for request in requests)
         if on_finish:
             for place, completion in done.items():
                 on_finish(*place, completion)
         if on_progress:
             on_progress(len(done), total)
-        open_ = _by_start(requests, begun, done)
+        open_ = _by_start(requests, kept, done)
         asked = [
             Request(requests[r].prompt_ids, len(samples), requests[r].seed, start)
             for (r, start), samples in open_.items()
         ]
         places = [[(r, s) for s in samples] for (r, _), samples in open_.items()]
 
-        def joined(place: Place, rest: Completion) -> Completion:
-            kept = begun.get(place)
-            if kept is None:
+        def joined(place: SampleIndex, rest: Completion) -> Completion:
+            head = kept.get(place)
+            if head is None:
                 return rest
-            ids, logps = kept.token_ids + rest.token_ids, kept.logps + rest.logps
-            return Completion(ids, logps, rest.finish, kept.kept)
+            ids, logps = head.token_ids + rest.token_ids, head.logps + rest.logps
+            return Completion(ids, logps, rest.finish, head.kept)
 
         def finished(request: int, sample: int, rest: Completion) -> None:
             assert on_finish is not None
@@ -114,9 +114,9 @@ class PrefixReuse:
             done |= {place: joined(place, rest) for place, rest in zip(some, rests, strict=True)}
         return [[done[r, s] for s in range(request.n)] for r, request in enumerate(requests)]
 
-    def _begun(
+    def _kept(
         self, drafts: Sequence[Sequence[Draft]], requests: Sequence[Request], settings: SamplingSettings
-    ) -> dict[Place, Completion]:
+    ) -> dict[SampleIndex, Completion]:
         """What is kept of each draft, as far as that is anything."""
         import numpy as np
 
@@ -131,13 +131,13 @@ class PrefixReuse:
         scored = self.score(prompts, ids, settings.temperature)
         longest = max(map(len, scored), default=0)
         luck = chances(settings.seed, [(draft.row, draft.sample) for draft in old.values()], longest)
-        begun = {}
+        kept = {}
         for (place, draft), tokens, logps, numbers in zip(old.items(), ids, scored, luck, strict=True):
             n = kept_tokens(draft.logps, np.asarray(logps), numbers[: len(logps)], self.lenience)
             if n:
                 finish: Finish = "stop" if draft.ended and n == len(logps) else "length"
-                begun[place] = Completion(tokens[:n], logps[:n], finish, n)
-        return begun
+                kept[place] = Completion(tokens[:n], logps[:n], finish, n)
+        return kept
 
 
 def reuse_metrics(completions: Iterable[Completion]) -> dict[str, float]:
@@ -151,18 +151,18 @@ def reuse_metrics(completions: Iterable[Completion]) -> dict[str, float]:
     }
 
 
-def _is_whole(begun: Completion, max_tokens: int) -> bool:
-    return begun.finish == "stop" or len(begun.token_ids) >= max_tokens
+def _is_whole(kept: Completion, max_tokens: int) -> bool:
+    return kept.finish == "stop" or len(kept.token_ids) >= max_tokens
 
 
 def _by_start(
-    requests: Sequence[Request], begun: dict[Place, Completion], done: dict[Place, Completion]
+    requests: Sequence[Request], kept: dict[SampleIndex, Completion], done: dict[SampleIndex, Completion]
 ) -> dict[tuple[int, tuple[int, ...]], list[int]]:
-    """The samples still open, by request and the tokens they have begun with: equal starts share a prefill."""
+    """The samples still open, by request and the tokens that are kept of them: equal starts share a prefill."""
     starts: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     for r, request in enumerate(requests):
         for s in range(request.n):
             if (r, s) not in done:
-                kept = begun.get((r, s))
-                starts[r, tuple(kept.token_ids) if kept else ()].append(s)
+                head = kept.get((r, s))
+                starts[r, tuple(head.token_ids) if head else ()].append(s)
     return starts

@@ -80,7 +80,7 @@ class OfflineVllm:
         check_settings(settings)
         check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
         assert self.llm is not None, "released"
-        assert not any(request.begun for request in requests), "vLLM begins after the prompt"
+        assert not any(request.prefix for request in requests), "vLLM begins after the prompt"
         places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
         if not places:
             return [[] for _ in requests]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from grpo_cli.train.packed.layout import Copies, Fields
+from grpo_cli.train.packed.layout import PackedFields, TokenCopies
 
 NAME = "grpo_packed"
 """What transformers calls it; it makes no mask for a name that it has no mask for."""
@@ -29,7 +29,7 @@ IGNORED = {"is_causal", "use_cache", "position_ids", "cache_position", "output_a
 class _Now:
     """The packed row that is under way."""
 
-    fields: Fields | None = None
+    fields: PackedFields | None = None
     longest: int = 0
 
 
@@ -37,7 +37,7 @@ _NOW = _Now()
 
 
 @contextmanager
-def packed_into(base: Any, fields: Fields, longest: int) -> Iterator[None]:
+def packed_into(base: Any, fields: PackedFields, longest: int) -> Iterator[None]:
     """While inside, `base` attends as this packed row says."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -110,7 +110,7 @@ def _grouped_by_name() -> bool:
 
 
 def _at_once(
-    q: Tensor, k: Tensor, v: Tensor, fields: Fields, scale: float | None, window: tuple[int, int]
+    q: Tensor, k: Tensor, v: Tensor, fields: PackedFields, scale: float | None, window: tuple[int, int]
 ) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
@@ -125,7 +125,7 @@ def _at_once(
 
 
 def _one_by_one(
-    q: Tensor, k: Tensor, v: Tensor, fields: Fields, scale: float | None, window: tuple[int, int]
+    q: Tensor, k: Tensor, v: Tensor, fields: PackedFields, scale: float | None, window: tuple[int, int]
 ) -> Tensor:
     out, (starts_q, starts_k) = [], (fields.cu_q.tolist(), fields.cu_k.tolist())
     spans = zip(starts_q[:-1], starts_q[1:], starts_k[:-1], starts_k[1:], strict=True)
@@ -143,7 +143,7 @@ def _one_by_one(
     return torch.cat(out)
 
 
-def shared(x: Tensor, copies: Copies) -> Tensor:
+def shared(x: Tensor, copies: TokenCopies) -> Tensor:
     """[tokens, heads, width] or [tokens, width] to [places, ...]; a token's gradient is the sum of its copies', in float32 and
     in a fixed order.
     """
@@ -153,7 +153,7 @@ def shared(x: Tensor, copies: Copies) -> Tensor:
 
 class _Shared(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, copies: Copies) -> Tensor:
+    def forward(ctx: Any, x: Tensor, copies: TokenCopies) -> Tensor:
         ctx.copies, ctx.tokens = copies, len(x)
         if x.is_cuda:
             from grpo_cli.train.packed.launch import take

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.train.packed.layout import Packed, Plan, Shape, shape_for
-from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.layout import Packed, PackedShape, PackingPlan, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 
 MOST = 8
 """Shapes held; they share one pool of memory."""
@@ -32,16 +32,16 @@ class NotCaptured(RuntimeError):
 class Graphs:
     """The captured shapes of one model."""
 
-    def __init__(self, model: nn.Module, numbers: Numbers) -> None:
+    def __init__(self, model: nn.Module, numbers: ScoreNumerics) -> None:
         self.base: Any = causal_model(model)
         self.numbers = numbers
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.sums: list[Tensor | None] = [None] * len(self.parameters)
-        self.held: dict[Shape, CapturedGraph] = {}
+        self.held: dict[PackedShape, CapturedGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.hook = torch.zeros((), device="cuda", requires_grad=True)
 
-    def score(self, plan: Plan) -> tuple[Tensor, Tensor, Shape]:
+    def score(self, plan: PackingPlan) -> tuple[Tensor, Tensor, PackedShape]:
         """Log-probs with their graph and entropies without, [N] each, and the shape that they are of.
 
         Only one micro-batch is in flight: its backward pass is over before the next call.
@@ -55,7 +55,7 @@ class Graphs:
         logps, entropies = _Replayed.apply(self.hook, captured, batch)  # type: ignore[no-untyped-call]
         return logps, entropies, captured.held.shape
 
-    def _captured(self, plan: Plan) -> CapturedGraph:
+    def _captured(self, plan: PackingPlan) -> CapturedGraph:
         part = WASTE if len(self.held) < MOST else MORE_WASTE
         near = [
             shape

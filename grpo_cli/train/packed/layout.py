@@ -4,7 +4,7 @@
 
 A prompt stands there once, whatever its number of completions. The last token of a completion predicts nothing and is
 left out; its first one is predicted by its prompt's last token. Keys of a prompt are copied beside those of each of its
-completions (`Copies`), whose gradients are summed in a fixed order. Padding is more sequences of its own.
+completions (`TokenCopies`), whose gradients are summed in a fixed order. Padding is more sequences of its own.
 
 B rows of S = P + T tokens, N targets: the completions' tokens, row by row.
 """
@@ -35,7 +35,7 @@ def rounded(size: int, step: int = STEP, multiple: int = 128) -> int:
 
 
 @dataclass(frozen=True)
-class Shape:
+class PackedShape:
     """All that fixes the sizes of tensors, and so what a captured graph can run."""
 
     tokens: int
@@ -44,7 +44,7 @@ class Shape:
     sequences: int
     longest: int
 
-    def holds(self, other: Shape) -> bool:
+    def holds(self, other: PackedShape) -> bool:
         """Whether rows that need `other` fit."""
         padding = self.tokens - other.tokens
         slots = -(-padding // self.longest)
@@ -78,7 +78,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Copies:
+class TokenCopies:
     """Which token each place takes (places,), and for each token the places that took it: `order[starts[i]:starts[i+1]]`."""
 
     places: Tensor
@@ -90,36 +90,38 @@ class Copies:
 class Packed:
     """A packed micro-batch; all of it is int64 and lies in the one tensor `flat`, so that it is copied in one go."""
 
-    shape: Shape
+    shape: PackedShape
     flat: Tensor
 
     @property
-    def views(self) -> Fields:
+    def views(self) -> PackedFields:
         """The parts by name."""
         ids, positions, *rest = self.flat.split_with_sizes(self.shape.parts)
-        keys, states = Copies(*rest[:3]), Copies(*rest[5:8])
-        return Fields(ids, positions, keys, rest[3].int(), rest[4].int(), states, rest[8], rest[9].bool())
+        keys, states = TokenCopies(*rest[:3]), TokenCopies(*rest[5:8])
+        return PackedFields(
+            ids, positions, keys, rest[3].int(), rest[4].int(), states, rest[8], rest[9].bool()
+        )
 
 
 @dataclass(frozen=True)
-class Fields:
+class PackedFields:
     """What a pass reads."""
 
     ids: Tensor  # (tokens,)
     positions: Tensor  # (tokens,) in its own text
-    keys: Copies  # which token's key stands where
+    keys: TokenCopies  # which token's key stands where
     cu_q: Tensor  # (sequences + 1,) int32, where sequences begin
     cu_k: Tensor  # (sequences + 1,) int32, where their keys begin
-    states: Copies  # which token's state predicts which target
+    states: TokenCopies  # which token's state predicts which target
     labels: Tensor  # (targets,)
     counts: Tensor  # (targets,) bool, not padding
 
 
 @dataclass(frozen=True)
-class Plan:
+class PackingPlan:
     """Rows laid out, on the host, before a shape is chosen for them."""
 
-    need: Shape
+    need: PackedShape
     rows: int
     width: int
     ids: Ints
@@ -135,7 +137,7 @@ class Plan:
     """Query-key pairs of all rows, each with its own prompt; and below their tokens: what a plain pass computes."""
     row_tokens: int
 
-    def fill(self, shape: Shape, device: torch.device) -> Packed:
+    def fill(self, shape: PackedShape, device: torch.device) -> Packed:
         """Padded up to a shape that holds it."""
         padding = shape.tokens - len(self.ids)
         sizes = [shape.longest] * (padding // shape.longest)
@@ -157,18 +159,18 @@ class Plan:
         ]
         return Packed(shape, _sent(np.concatenate(parts), device))
 
-    def places(self, targets: int, device: torch.device) -> Places:
+    def places(self, targets: int, device: torch.device) -> TargetPlaces:
         """How the targets of a filled shape stand in the rows of the batch."""
         of = np.full(self.rows * self.width, targets)
         of[self.at] = np.arange(len(self.at))
         at = np.full(targets, len(of))
         at[: len(self.at)] = self.at
         both = _sent(np.concatenate([of, at]), device)
-        return Places(both[: len(of)], both[len(of) :], self.rows, self.width)
+        return TargetPlaces(both[: len(of)], both[len(of) :], self.rows, self.width)
 
 
 @dataclass(frozen=True)
-class Places:
+class TargetPlaces:
     """(B x T) `of`: the target that stands there, `targets` for none; (targets,) `at`: the way back."""
 
     of: Tensor
@@ -184,7 +186,7 @@ class Places:
 
 class _Put(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, places: Places) -> Tensor:
+    def forward(ctx: Any, values: Tensor, places: TargetPlaces) -> Tensor:
         ctx.places = places
         return _taken(values, places.of).view(places.rows, places.width)
 
@@ -197,7 +199,7 @@ def _taken(values: Tensor, at: Tensor) -> Tensor:
     return torch.cat([values, values.new_zeros(1)]).index_select(0, at)
 
 
-def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> Plan | None:
+def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
     """Rows laid out: prompts left-padded, the last `keep` tokens a completion padded at its end; on the host.
 
     None where a mask has holes, which no layout says.
@@ -231,8 +233,8 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> Plan | None:
     k_sizes = np.concatenate([leads[first], (before + fed) * after])
     targets = _ranges(np.arange(rows) * whole + lead, lengths)
     totals = leads + lengths
-    need = Shape(int(sizes.sum()), int(k_sizes.sum()), len(targets), len(sizes), int(k_sizes.max()))
-    return Plan(
+    need = PackedShape(int(sizes.sum()), int(k_sizes.sum()), len(targets), len(sizes), int(k_sizes.max()))
+    return PackingPlan(
         need=need,
         rows=rows,
         width=keep,
@@ -249,12 +251,12 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> Plan | None:
     )
 
 
-def shape_for(need: Shape) -> Shape:
+def shape_for(need: PackedShape) -> PackedShape:
     """A shape of the series that holds what is needed."""
     tokens, longest = rounded(need.tokens), rounded(need.longest, 4)
     slots = -(-(tokens - need.tokens) // longest)
     keys = rounded(need.keys + tokens - need.tokens, 8)
-    return Shape(tokens, keys, rounded(need.targets), rounded(need.sequences + slots, 4, 16), longest)
+    return PackedShape(tokens, keys, rounded(need.targets), rounded(need.sequences + slots, 4, 16), longest)
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
@@ -275,7 +277,7 @@ def _ends(sizes: Sequence[int], sequences: int) -> Ints:
 
 
 def _inverse(places: Ints, tokens: int, size: int) -> tuple[Ints, Ints]:
-    """`order` and `starts` of `Copies`; places of padding are in nobody's list: they have no gradient."""
+    """`order` and `starts` of `TokenCopies`; places of padding are in nobody's list: they have no gradient."""
     # stable: copies of a token in the order of their places, so the sum of their gradients has one order
     order = np.argsort(places, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=tokens))])

@@ -15,7 +15,7 @@ from grpo_cli.train.packed.layout import Packed
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ScoreNumerics:
     """What a forward pass computes in: an autocast or the model's own types, the head, the sampling temperature."""
 
     autocast: torch.dtype | None = None
@@ -23,7 +23,7 @@ class Numbers:
     head_in_float32: bool = False
 
 
-def score(base: Any, batch: Packed, numbers: Numbers) -> tuple[Tensor, Tensor]:
+def score(base: Any, batch: Packed, numbers: ScoreNumerics) -> tuple[Tensor, Tensor]:
     """[N] log-probs and entropies of a packed micro-batch's targets, 0 in its padding.
 
     Args:

@@ -16,8 +16,8 @@ from grpo_cli.rollout.fused.update import off_by_a_rounding
 from grpo_cli.rollout.logprobs import SCALED_HEAD, draws_dropout
 from grpo_cli.train.packed.attention import has_kernel
 from grpo_cli.train.packed.graphs import Graphs
-from grpo_cli.train.packed.layout import Plan, Shape, plan, shape_for
-from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.layout import PackedShape, PackingPlan, plan, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 
 CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4}
 """The largest relative error of log-probs and gradients; of half precision it is `HALF`, or twice what one rounding makes."""
@@ -26,7 +26,7 @@ LENGTHS = ((5, 7, 1, 12), (9, 3, 12, 6))
 """Tokens of a prompt, then of its completions."""
 
 
-def unfit(model: nn.Module, numbers: Numbers) -> str | None:
+def unfit(model: nn.Module, numbers: ScoreNumerics) -> str | None:
     """Why no packed row of this model can be computed; None where it may be tried."""
     base: Any = causal_model(model)
     parameter = next(base.parameters())
@@ -47,7 +47,7 @@ def unfit(model: nn.Module, numbers: Numbers) -> str | None:
     return None
 
 
-def difference(model: nn.Module, numbers: Numbers, patches: list[Patch]) -> str | None:
+def difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch]) -> str | None:
     """How packed rows differ from each row alone through the model's own code, with `patches` in place; None where the
     numbers are the same."""
     base: Any = causal_model(model)
@@ -61,7 +61,7 @@ def difference(model: nn.Module, numbers: Numbers, patches: list[Patch]) -> str 
     return _compared(model, numbers, patches, batch, pass_)
 
 
-def replay_difference(model: nn.Module, numbers: Numbers, patches: list[Patch]) -> str | None:
+def replay_difference(model: nn.Module, numbers: ScoreNumerics, patches: list[Patch]) -> str | None:
     """The same of a captured pass, replayed."""
     base: Any = causal_model(model)
     batch, graphs = _Rows.random(base), Graphs(model, numbers)
@@ -76,11 +76,15 @@ def replay_difference(model: nn.Module, numbers: Numbers, patches: list[Patch]) 
         graphs.held.clear()  # a captured pass knows its graphs and they know it: no one else would free them soon
 
 
-Found = tuple[Tensor, Shape]
+Found = tuple[Tensor, PackedShape]
 
 
 def _compared(
-    model: nn.Module, numbers: Numbers, patches: list[Patch], batch: _Rows, packed_pass: Callable[[], Found]
+    model: nn.Module,
+    numbers: ScoreNumerics,
+    patches: list[Patch],
+    batch: _Rows,
+    packed_pass: Callable[[], Found],
 ) -> str | None:
     base: Any = causal_model(model)
     device = batch.ids.device
@@ -134,7 +138,7 @@ class _Rows:
         weight = base.get_input_embeddings().weight
         return cls(*rows(len(weight), weight.device))
 
-    def laid(self) -> Plan:
+    def laid(self) -> PackingPlan:
         """Their layout."""
         found = plan(self.ids, self.mask, self.keep)
         assert found is not None
@@ -155,7 +159,7 @@ def rows(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
     return torch.stack(ids).to(device), torch.tensor(masks).to(device), keep
 
 
-def alone(base: Any, ids: Tensor, mask: Tensor, keep: int, numbers: Numbers) -> Tensor:
+def alone(base: Any, ids: Tensor, mask: Tensor, keep: int, numbers: ScoreNumerics) -> Tensor:
     """[B, T] log-probs, each row without padding through the model's own forward pass, with their graph."""
     found = []
     for row, real in zip(ids, mask.bool(), strict=True):

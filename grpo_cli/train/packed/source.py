@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.train.micro_batches import Rows, by_group
 from grpo_cli.train.packed.graphs import Graphs, NotCaptured
-from grpo_cli.train.packed.layout import Plan, plan, shape_for
-from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.layout import PackingPlan, plan, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.trl_hooks import LogProbRequest, LogProbs, LogProbSource
 
 
@@ -29,7 +29,7 @@ class PackedSource:
     def __init__(
         self,
         model: nn.Module,
-        numbers: Numbers,
+        numbers: ScoreNumerics,
         say: Callable[[str], None],
         trl: LogProbSource,
         *,
@@ -44,7 +44,7 @@ class PackedSource:
     def __call__(self, request: LogProbRequest) -> LogProbs:
         return self.answer(request, None)
 
-    def answer(self, request: LogProbRequest, laid: Plan | None) -> LogProbs:
+    def answer(self, request: LogProbRequest, laid: PackingPlan | None) -> LogProbs:
         """The log-probs that TRL asks for, of rows that may have been laid out before."""
         if request.wants_more:
             return self.trl(request)
@@ -62,7 +62,7 @@ class PackedSource:
             return self.trl(request)
         return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found]), None
 
-    def _scored(self, laid: Plan) -> tuple[Tensor, Tensor]:
+    def _scored(self, laid: PackingPlan) -> tuple[Tensor, Tensor]:
         if self.graphs is not None and torch.is_grad_enabled() and len(laid.at):
             try:
                 logps, entropies, shape = self.graphs.score(laid)
@@ -100,7 +100,7 @@ class PackedSource:
 @dataclass(frozen=True)
 class _LaidOut:
     source: PackedSource
-    plan: Plan | None
+    plan: PackingPlan | None
 
     def __call__(self, request: LogProbRequest) -> LogProbs:
         laid = self.plan

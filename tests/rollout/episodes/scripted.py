@@ -34,7 +34,7 @@ class Speaker:
         found = []
         for request in requests:
             self.asked.append((request, settings))
-            ids = self.turns[tuple(request.ids)][: settings.max_tokens - len(request.begun)]
+            ids = self.turns[tuple(request.ids)][: settings.max_tokens - len(request.prefix)]
             found.append([Completion(ids, [-0.5] * len(ids), "stop" if ids[-1] == END else "length")])
         return found
 

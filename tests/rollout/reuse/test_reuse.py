@@ -90,7 +90,7 @@ def test_the_engine_goes_on_from_what_was_begun(rows, captured):
     asked = prompts(3)
     whole = [group[0] for group in engine.generate([Request(p) for p in asked], settings)]
     starts = [(p, c, n) for p, c in zip(asked, whole, strict=True) for n in range(len(c.token_ids))]
-    rests = engine.generate([Request(p, 2, begun=tuple(c.token_ids[:n])) for p, c, n in starts], settings)
+    rests = engine.generate([Request(p, 2, prefix=tuple(c.token_ids[:n])) for p, c, n in starts], settings)
     for (_, c, n), pair in zip(starts, rests, strict=True):
         for rest in pair:
             assert rest.token_ids == c.token_ids[n:] and rest.finish == c.finish
@@ -101,14 +101,14 @@ def test_the_repetition_penalty_sees_what_was_begun():
     engine = make_engine("graph", tiny(), end_ids=ENDS)
     settings = SamplingSettings(20, temperature=0, repetition_penalty=1.7)
     whole = engine.generate([Request([5, 9])], settings)[0][0].token_ids
-    rest = engine.generate([Request([5, 9], begun=tuple(whole[:6]))], settings)[0][0].token_ids
+    rest = engine.generate([Request([5, 9], prefix=tuple(whole[:6]))], settings)[0][0].token_ids
     assert whole[:6] + rest == whole
 
 
 def test_a_start_that_leaves_nothing_to_sample_is_refused():
     engine = make_engine("graph", tiny(), end_ids=ENDS)
     with pytest.raises(DataError, match="begun with 4 of 4 tokens"):
-        engine.generate([Request([1], begun=(1, 2, 4, 5))], SamplingSettings(4))
+        engine.generate([Request([1], prefix=(1, 2, 4, 5))], SamplingSettings(4))
 
 
 # the two ends

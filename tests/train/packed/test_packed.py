@@ -7,8 +7,8 @@ import torch
 
 from grpo_cli.train.packed.graphs import NotCaptured, renew_nodes
 from grpo_cli.train.packed.head import selected_logps
-from grpo_cli.train.packed.layout import Shape, plan, rounded, shape_for
-from grpo_cli.train.packed.score import Numbers, score
+from grpo_cli.train.packed.layout import PackedShape, plan, rounded, shape_for
+from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.packed.self_check import alone, difference, rows, unfit
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.trl_hooks import LogProbRequest, TrlLogProbs
@@ -48,7 +48,7 @@ def packed(model, ids, mask, keep, numbers, shape=None):
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])
 def test_packed_rows_score_as_each_row_alone(family, kind):
     model = tiny(family).to(kind).train()
-    numbers = Numbers(temperature=0.8)
+    numbers = ScoreNumerics(temperature=0.8)
     close = 1e-5 if kind == torch.float64 else 1e-4  # the norms of these models compute in float32
     for seed in range(3):
         ids, mask, keep = batch(seed)
@@ -68,9 +68,9 @@ def test_packed_rows_score_as_each_row_alone(family, kind):
 def test_a_larger_shape_changes_no_number():
     model, (ids, mask, keep) = tiny().double(), batch(0)
     need = plan(ids, mask, keep).need
-    small, large = shape_for(need), shape_for(Shape(*(3 * n for n in _sizes(need))))
+    small, large = shape_for(need), shape_for(PackedShape(*(3 * n for n in _sizes(need))))
     assert large.tokens > small.tokens and large.holds(need) and not small.holds(large)
-    first, second = (packed(model, ids, mask, keep, Numbers(), shape)[0] for shape in (small, large))
+    first, second = (packed(model, ids, mask, keep, ScoreNumerics(), shape)[0] for shape in (small, large))
     assert torch.allclose(first, second, atol=1e-12)
 
 
@@ -89,7 +89,7 @@ def test_each_prompt_goes_through_once():
 def test_rows_without_a_token_and_masks_with_holes():
     model, (ids, mask, keep) = tiny().double(), batch(2)
     mask[3, -keep:] = 0
-    logps = packed(model, ids, mask, keep, Numbers())[0]
+    logps = packed(model, ids, mask, keep, ScoreNumerics())[0]
     assert not logps[3].any() and logps[2].any()
     mask[4, -keep + 1 :] = torch.tensor([0, 1, *[0] * (keep - 3)])
     assert plan(ids, mask, keep) is None
@@ -129,12 +129,12 @@ def test_entropies_and_log_probs_have_exact_gradients(width):
 
 def test_a_model_proves_itself_and_a_wrong_one_does_not():
     model = tiny().train()
-    assert unfit(model, Numbers()) is None and difference(model, Numbers(), []) is None
+    assert unfit(model, ScoreNumerics()) is None and difference(model, ScoreNumerics(), []) is None
     assert all(p.grad is None for p in model.parameters())
     scores = "log-probs are off"
     model.model.forward = _shifted(model.model.forward)
-    assert scores in difference(model, Numbers(), [])
-    assert "scales its logits" in unfit(tiny("Granite"), Numbers())
+    assert scores in difference(model, ScoreNumerics(), [])
+    assert "scales its logits" in unfit(tiny("Granite"), ScoreNumerics())
 
 
 def _shifted(own):
@@ -146,7 +146,7 @@ def _shifted(own):
 
 def test_trl_gets_the_same_answer_whether_rows_were_laid_out_before_or_not():
     model = tiny().train()
-    source = PackedSource(model, Numbers(), lambda _: None, TrlLogProbs(False), captures=False)
+    source = PackedSource(model, ScoreNumerics(), lambda _: None, TrlLogProbs(False), captures=False)
     ids, mask, keep = batch(0)
     request = LogProbRequest(
         model, ids, mask, keep, 5, {"compute_entropy": True}, lambda: pytest.fail("TRL's own pass")
@@ -236,7 +236,7 @@ def test_a_pass_that_cannot_be_captured_runs_without_graphs_and_says_why():
             raise NotCaptured("operation not permitted when stream is capturing")
 
     ids, mask, keep = batch(1)
-    source = PackedSource(model, Numbers(), said.append, TrlLogProbs(False), captures=False)
+    source = PackedSource(model, ScoreNumerics(), said.append, TrlLogProbs(False), captures=False)
     expected = source(LogProbRequest(model, ids, mask, keep, None, {}, lambda: None))[0]
     source.graphs = Refusing()
     found = source(LogProbRequest(model, ids, mask, keep, None, {}, lambda: None))[0]

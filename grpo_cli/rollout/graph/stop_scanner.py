@@ -1,4 +1,4 @@
-"""Stop words while samples decode: the host reads what came since its last look, and what ran on behind a text is left out."""
+"""Stop words while samples decode: the host reads what came since its last scan, and what ran on behind a text is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from grpo_cli.rollout.decoding.state import Outputs
 
 
-class Looks:
+class StopScanner:
     """How many tokens each stopped sample has, in `cut`; and what the running ones have said so far."""
 
     def __init__(self, words: StopWords) -> None:
@@ -23,8 +23,8 @@ class Looks:
         """A sample starts, with these tokens already chosen."""
         self._said[sample] = list(begun)
 
-    def look(self, out: Outputs, samples: Sequence[int]) -> set[int]:
-        """Those of the running `samples` that a text has ended since the last look."""
+    def scan(self, out: Outputs, samples: Sequence[int]) -> set[int]:
+        """Those of the running `samples` that a text has ended since the last scan."""
         import torch
 
         index = torch.tensor(samples, device=out.tokens.device)

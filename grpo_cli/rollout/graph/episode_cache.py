@@ -1,6 +1,6 @@
 """Keys and values of episodes between their turns, a row each, so that a turn only computes what was added since.
 
-A call decodes in rows of its own, which are refilled and moved as ever: what an episode needs is copied there from the shelf
+A call decodes in rows of its own, which are refilled and moved as ever: what an episode needs is copied there from the kept ones
 at the start of its turn, and what the turn added is copied back at its end. That is as much as one decode step reads.
 """
 
@@ -11,18 +11,18 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from grpo_cli.rollout.decoding.cache import CacheLayout, KeyValueStore
-from grpo_cli.rollout.engine import Keep, Request
+from grpo_cli.rollout.engine import CacheSlot, Request
 from grpo_cli.rollout.graph.memory import free_bytes
 from grpo_cli.rollout.graph.packed import zero_pages
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHELF_SHARE = 0.5
-"""Of the memory that is free beside the cache, at most this much becomes a shelf."""
+EPISODE_CACHE_SHARE = 0.5
+"""Of the memory that is free beside the cache, at most this much becomes theirs."""
 
 
-class Shelf:
+class EpisodeCache:
     """The kept columns of one play's episodes; those of another play are void, for weights may have moved since."""
 
     def __init__(self, layout: CacheLayout, episodes: int, columns: int) -> None:
@@ -32,9 +32,9 @@ class Shelf:
         self.keys = [_buffer(layout, episodes, columns, layout.key) for _ in range(layout.layers)]
         self.values = [_buffer(layout, episodes, columns, layout.value) for _ in range(layout.layers)]
 
-    def holds(self, layout: CacheLayout, keep: Keep) -> bool:
+    def holds(self, layout: CacheLayout, slot: CacheSlot) -> bool:
         """Whether it was made for as much."""
-        return self.layout == layout and self.episodes >= keep.episodes and self.columns >= keep.columns
+        return self.layout == layout and self.episodes >= slot.episodes and self.columns >= slot.columns
 
     def begin(self, play: int) -> None:
         """What another play has left is forgotten."""
@@ -43,8 +43,8 @@ class Shelf:
 
     def known(self, request: Request) -> int:
         """How many columns of this request are kept: fewer than it has ids, for one must go through the model."""
-        assert request.keep is not None
-        ids = self.ids.get(request.keep.episode, [])
+        assert request.slot is not None
+        ids = self.ids.get(request.slot.episode, [])
         return len(ids) if len(ids) < len(request.ids) and request.ids[: len(ids)] == ids else 0
 
     def save(
@@ -70,8 +70,8 @@ class Shelf:
             for target, source in zip(kept, live, strict=True):
                 target[episodes, :, start:end] = source[rows, :, start:end]
         for request, found in zip(requests, ids, strict=True):
-            assert request.keep is not None
-            self.ids[request.keep.episode] = list(found)
+            assert request.slot is not None
+            self.ids[request.slot.episode] = list(found)
 
     def load(self, store: KeyValueStore, rows: Tensor, requests: Sequence[Request], columns: int) -> None:
         """The first `columns` columns of these requests into `rows` [n] of the store."""
@@ -83,18 +83,21 @@ class Shelf:
     def _episodes(self, requests: Sequence[Request], rows: Tensor) -> Tensor:
         import torch
 
-        found = [request.keep.episode for request in requests if request.keep is not None]
+        found = [request.slot.episode for request in requests if request.slot is not None]
         return torch.tensor(found, device=rows.device)
 
 
-def shelf_for(old: Shelf | None, layout: CacheLayout, keep: Keep) -> Shelf | None:
-    """A shelf for the play of `keep`, the old one where it was made for as much; None where memory is short."""
-    if old is None or not old.holds(layout, keep):
+def episode_cache_for(old: EpisodeCache | None, layout: CacheLayout, slot: CacheSlot) -> EpisodeCache | None:
+    """A cache for the play of `slot`, the old one where it was made for as much; None where memory is short."""
+    if old is None or not old.holds(layout, slot):
         free = free_bytes(layout.device)
-        if free is not None and layout.token_bytes * keep.episodes * keep.columns > free * SHELF_SHARE:
+        if (
+            free is not None
+            and layout.token_bytes * slot.episodes * slot.columns > free * EPISODE_CACHE_SHARE
+        ):
             return None
-        old = Shelf(layout, keep.episodes, keep.columns)
-    old.begin(keep.play)
+        old = EpisodeCache(layout, slot.episodes, slot.columns)
+    old.begin(slot.play)
     return old
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from grpo_cli.rollout.decoding.rollout_mode import Forward
-from grpo_cli.rollout.engine import Completion, Keep, Request, SamplingSettings
+from grpo_cli.rollout.engine import CacheSlot, Completion, Request, SamplingSettings
 from grpo_cli.rollout.graph.cuda_graphs import GraphStepper
 from grpo_cli.rollout.graph.engine import GraphEngine
 from tests.builders.rollout_models import prompts, tiny
@@ -45,8 +45,8 @@ def conversation(
     said: list[list[Completion]] = [[] for _ in starts]
     live = list(range(len(starts)))
     for turn in range(TURNS):
-        keeps = [None if play is None else Keep(play, i, len(starts), 12 + BUDGET) for i in live]
-        asked = [Request(ids[i], 1, 100 * turn + i, keep=keep) for i, keep in zip(live, keeps, strict=True)]
+        slots = [None if play is None else CacheSlot(play, i, len(starts), 12 + BUDGET) for i in live]
+        asked = [Request(ids[i], 1, 100 * turn + i, slot=slot) for i, slot in zip(live, slots, strict=True)]
         for i, (completion,) in zip(live, made.generate(asked, SamplingSettings(6)), strict=True):
             said[i].append(completion)
             ids[i] += completion.token_ids + [draw.randrange(6, 60) for _ in range(1 + (i + turn) % 5)]
@@ -72,7 +72,7 @@ def test_turns_are_the_same_with_and_without_what_was_kept(family: str, captured
     )
 
 
-def test_episodes_that_do_not_run_at_once_go_on_from_the_shelf_too() -> None:
+def test_episodes_that_do_not_run_at_once_go_on_from_what_was_kept_too() -> None:
     model, starts = tiny(), prompts(9, shortest=2)
     same(conversation(engine(model, max_rows=2), starts, 1), conversation(engine(model), starts, None))
 
@@ -98,14 +98,14 @@ def test_another_play_takes_nothing_from_the_one_before() -> None:
 
 def test_a_request_that_is_not_what_was_kept_is_computed_anew() -> None:
     made = engine(tiny())
-    keep = Keep(1, 0, 1, 40)
+    slot = CacheSlot(1, 0, 1, 40)
     settings = SamplingSettings(3)
-    made.generate([Request([7, 8, 9], 1, 1, keep=keep)], settings)
-    other = made.generate([Request([7, 6, 9, 9, 9, 9, 9], 1, 1, keep=keep)], settings)
+    made.generate([Request([7, 8, 9], 1, 1, slot=slot)], settings)
+    other = made.generate([Request([7, 6, 9, 9, 9, 9, 9], 1, 1, slot=slot)], settings)
     assert other == engine(tiny()).generate([Request([7, 6, 9, 9, 9, 9, 9], 1, 1)], settings)
 
 
-def test_without_memory_for_a_shelf_every_turn_is_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grpo_cli.rollout.graph.shelf.free_bytes", lambda device: 1)
+def test_without_memory_for_the_cache_every_turn_is_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo_cli.rollout.graph.episode_cache.free_bytes", lambda device: 1)
     model, starts = tiny(), prompts(4, shortest=2)
     same(conversation(engine(model), starts, 1), conversation(engine(model), starts, None))
