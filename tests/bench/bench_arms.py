@@ -4,12 +4,13 @@
     python tests/bench/bench_arms.py ppo OUT --tune -j 1
     python tests/bench/bench_arms.py ppo OUT --seeds 5 -j 1
 
-Each run is a `grpo train` of its own with two threads, in OUT/ARM-SEED; one that is done is not run again, one that was
-broken off starts over. Nothing but this checkout is read. Scores are means over seeds with 95 % t intervals.
+Each run is a `grpo train` of its own with two threads, in OUT/ARM-SEED. What came of it stands in OUT/results.jsonl as it
+ends: call again and those that are there are not run again; one that was broken off starts over. Nothing but this checkout
+is read. Scores are means over seeds with 95 % t intervals.
 
-A race with rates is tuned first (`--tune`): every arm with every rate on one seed that is not raced, and the best last score
-wins. `ppo`: arms draw equally many completions, of which some are longer; the last column is at equal generated tokens,
-those of the arm that drew fewest with the seed, between the evaluations before and after.
+A race with rates is tuned first (`--tune`): every arm with every rate on two seeds that are not raced, and the best mean of
+the last scores wins. `ppo`: arms draw equally many completions, of which some are longer; `at equal tokens` are the
+generated tokens of the arm that drew fewest with the seed, between the evaluations before and after.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import statistics
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -81,25 +83,25 @@ RACES = {
             "grpo": Arm(("train.algorithm=grpo", "train.kl.beta=0")),
             "rloo": Arm(("train.algorithm=rloo", "train.kl.beta=0")),
             "ppo": Arm(CRITIC),
-            "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0"), like="ppo"),
-            "ppo-share": Arm((*CRITIC, "train.critic.share=true"), like="ppo"),
+            "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0")),
+            "ppo-share": Arm((*CRITIC, "train.critic.share=true")),
             "ppo-placebo": Arm((*CRITIC, "train.control=random"), like="ppo"),
         },
         # short, so that a core does it in an hour; rates stay where they are, or half of the run would be a fall to 0
         sets=(
-            "train.steps=15",
+            "train.steps=25",
             "train.schedule=constant",
             "eval.every=5",
-            "eval.limit=128",
+            "eval.limit=256",
             "eval.greedy=false",
             "monitor.kl=off",
         ),
-        rates=(1e-4, 3e-4, 1e-3),
+        rates=(3e-5, 1e-4, 3e-4, 1e-3),
         warms_once=True,
     ),
 }
-TUNING = 100
-"""The seed of `--tune`."""
+TUNING = (100, 101)
+"""The seeds of `--tune`."""
 
 PHASES = ("setup", "warmup", "generate", "verify", "update", "critic", "evaluate")
 
@@ -120,47 +122,48 @@ class Ask:
 
 
 def run(ask: Ask, out: Path) -> dict[str, Any]:
-    """Train one arm with one seed, unless that is done, and read what came of it."""
+    """Train one arm with one seed, and read what came of it."""
     race, folder = RACES[ask.race], out / ask.name
-    arm, spent = race.arms[ask.arm], out / f"{ask.name}.json"
-    if status(folder) not in ("done", "stopped") or not spent.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        said = [f"train.seed={ask.seed}", f"run.dir={out}", f"run.name={folder.name}", *race.sets, *arm.sets]
-        said += [f"train.lr={ask.rate:g}"] if ask.rate else []
-        words = [sys.executable, "-m", "grpo_cli", "train", race.recipe, "--display", "plain"]
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers")]),
-            "GRPO_CACHE": str(out / "cache" / ("" if race.warms_once else folder.name)),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
-            **arm.env,
-        }
-        command = words + [part for one in said for part in ("--set", one)]
-        began = time.monotonic()
-        with (out / f"{ask.name}.log").open("w") as log:
-            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-            _, code, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(code)
-        if process.returncode:
-            last = Path(log.name).read_text().strip().splitlines()[-1:]
-            return {"arm": ask.arm, "seed": ask.seed, "failed": last}
-        took = {"wall_s": time.monotonic() - began, "peak_mib": used.ru_maxrss / 1024}
-        spent.write_text(json.dumps(took))
-    found = outcome(folder) | json.loads(spent.read_text())
-    return {"arm": ask.arm, "seed": ask.seed, "rate": ask.rate, **found}
+    arm = race.arms[ask.arm]
+    shutil.rmtree(folder, ignore_errors=True)
+    said = [f"train.seed={ask.seed}", f"run.dir={out}", f"run.name={folder.name}", *race.sets, *arm.sets]
+    said += [f"train.lr={ask.rate:g}"] if ask.rate else []
+    words = [sys.executable, "-m", "grpo_cli", "train", race.recipe, "--display", "plain"]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers")]),
+        "GRPO_CACHE": str(out / "cache" / ("" if race.warms_once else folder.name)),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
+        **arm.env,
+    }
+    command = words + [part for one in said for part in ("--set", one)]
+    began = time.monotonic()
+    with (out / f"{ask.name}.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        _, code, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(code)
+    who = {"arm": ask.arm, "seed": ask.seed, "rate": ask.rate}
+    if process.returncode:
+        return who | {"failed": Path(log.name).read_text().strip().splitlines()[-1:]}
+    took = {"wall_s": time.monotonic() - began, "peak_mib": used.ru_maxrss / 1024}
+    return who | outcome(folder) | took
 
 
-def best_rate(race: str, arm: str, out: Path) -> float | None:
-    """The rate with the best last score of the tuning runs; None where the race has none."""
-    rates, arm = RACES[race].rates, RACES[race].arms[arm].like or arm
-    asks = {rate: Ask(race, arm, TUNING, rate) for rate in rates}
-    return max(rates, key=lambda rate: outcome(out / asks[rate].name)["after"]) if rates else None
+def best_rate(race: str, arm: str, found: Sequence[dict[str, Any]]) -> float | None:
+    """The rate with the best mean of the last scores of the tuning runs; None where the race has none.
 
+    Raises:
+        SystemExit: a tuning run is missing.
+    """
+    arm = RACES[race].arms[arm].like or arm
 
-def status(folder: Path) -> str | None:
-    """How a run ended, None where there is none."""
-    file = folder / "run.json"
-    return json.loads(file.read_text()).get("status") if file.is_file() else None
+    def mean(rate: float) -> float:
+        runs = [one for one in found if (one["arm"], one["rate"]) == (arm, rate) and one["seed"] in TUNING]
+        if len(runs) < len(TUNING):
+            raise SystemExit(f"{arm} at {rate:g}: {len(runs)} of {len(TUNING)} tuning runs, call with --tune")
+        return statistics.fmean(one["after"] for one in runs)
+
+    return max(RACES[race].rates, key=mean) if RACES[race].rates else None
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -208,8 +211,8 @@ def at_tokens(one: dict[str, Any], tokens: float) -> float:
     return float(scores[-1])
 
 
-def table(found: list[dict[str, Any]], arms: list[str]) -> str:
-    """A line for each run, then one for each arm."""
+def each(found: list[dict[str, Any]], arms: list[str]) -> str:
+    """A line for each run."""
     out = [
         f"{'arm':12}{'seed':>5}{'rate':>8}{'before':>8}{'after':>8}{'greedy':>8}{'tokens':>9}  CPU seconds: "
         + " ".join(PHASES)
@@ -225,18 +228,28 @@ def table(found: list[dict[str, Any]], arms: list[str]) -> str:
             f"{one['arm']:12}{one['seed']:5}{rate:>8}{one['before']:8.3f}{one['after']:8.3f}{greedy:>8}"
             f"{one['tokens']:9.0f}  {cpu}"
         )
+    return "\n".join(out)
+
+
+def summary(found: list[dict[str, Any]], arms: list[str]) -> str:
+    """Lines for each arm."""
+    ended = [one for one in found if "failed" not in one]
     least: dict[int, float] = {}
-    for one in found:
-        if "failed" not in one:
-            least[one["seed"]] = min(one["tokens"], least.get(one["seed"], one["tokens"]))
-    return "\n".join(out + [line for arm in arms for line in of_arm(arm, found, least)])
+    for one in ended:
+        least[one["seed"]] = min(one["tokens"], least.get(one["seed"], one["tokens"]))
+    equal: dict[str, dict[int, float]] = {arm: {} for arm in arms}
+    for one in ended:
+        equal[one["arm"]][one["seed"]] = at_tokens(one, least[one["seed"]])
+    return "\n".join(line for arm in arms for line in of_arm(arm, ended, equal, arms[0]))
 
 
-def of_arm(arm: str, found: list[dict[str, Any]], least: dict[int, float]) -> list[str]:
-    """The lines of one arm: its curve, its score at equal tokens, what it took."""
-    runs = [one for one in found if one["arm"] == arm and "failed" not in one]
+def of_arm(arm: str, ended: list[dict[str, Any]], equal: dict[str, dict[int, float]], base: str) -> list[str]:
+    """The lines of one arm: its curve, its score at equal tokens and how far from `base`'s, what it took."""
+    runs = [one for one in ended if one["arm"] == arm]
     if not runs:
         return []
+    gaps = [equal[arm][seed] - equal[base][seed] for seed in equal[arm].keys() & equal[base].keys()]
+    less = f"  less {base}, by seed {middle(gaps)}" if gaps and arm != base else ""
     warm = max(one["cpu"].get("warmup", 0.0) for one in runs)
     curve = "  ".join(
         f"{step}: {middle([dict(one['curve'])[step] for one in runs if step in dict(one['curve'])])}"
@@ -246,7 +259,7 @@ def of_arm(arm: str, found: list[dict[str, Any]], least: dict[int, float]) -> li
     explained = [one["explained"] for one in runs if one["explained"] is not None]
     return [
         f"{arm}, n {len(runs)}: pass@1 {curve}",
-        f"    at equal tokens {middle([at_tokens(one, least[one['seed']]) for one in runs])}",
+        f"    at equal tokens {middle(list(equal[arm].values()))}{less}",
         f"    most of a warm-up {warm:.1f} CPU-s; CPU-s {phases}",
         f"    seconds {middle([one['wall_s'] for one in runs])}  peak MiB {middle([one['peak_mib'] for one in runs])}"
         f"  of the critic {max(one['critic_mib'] for one in runs):.1f}"
@@ -270,16 +283,27 @@ def main() -> int:
     race, out = RACES[asked.race], asked.out.resolve()
     arms = [name for name in race.arms if not asked.arms or name in asked.arms]
     out.mkdir(parents=True, exist_ok=True)
+    file = out / "results.jsonl"
+    there = [json.loads(line) for line in file.open()] if file.exists() else []
     if asked.tune:
         arms = [name for name in arms if not race.arms[name].like]
-        wanted = [Ask(asked.race, arm, TUNING, rate) for arm, rate in product(arms, race.rates)]
+        wanted = [Ask(asked.race, *one) for one in product(arms, TUNING, race.rates)]
     else:
-        rates = {arm: best_rate(asked.race, arm, out) for arm in arms}
+        rates = {arm: best_rate(asked.race, arm, there) for arm in arms}
         wanted = [Ask(asked.race, arm, seed, rates[arm]) for seed, arm in product(range(asked.seeds), arms)]
+    names = {(ask.arm, ask.seed, ask.rate) for ask in wanted}
+    found = [one for one in there if (one["arm"], one["seed"], one["rate"]) in names]
+    names -= {(one["arm"], one["seed"], one["rate"]) for one in found}
+    left = [ask for ask in wanted if (ask.arm, ask.seed, ask.rate) in names]
     with ThreadPoolExecutor(asked.jobs) as pool:
-        found = list(pool.map(lambda ask: run(ask, out), wanted))
-    (out / ("tuned.json" if asked.tune else "results.json")).write_text(json.dumps(found, indent=1))
-    print(table(found, arms))
+        for waiting in as_completed([pool.submit(run, ask, out) for ask in left]):
+            found.append(waiting.result())
+            if "failed" not in found[-1]:
+                with file.open("a") as stream:
+                    stream.write(json.dumps(found[-1]) + "\n")
+    print(each(found, arms))
+    if not asked.tune:
+        print(summary(found, arms))
     return 1 if any("failed" in one for one in found) else 0
 
 

@@ -1,4 +1,4 @@
-"""A race on `environments:keydoor`: GRPO, GiGPO, milestones and a placebo, at equal generated tokens, paired by seed.
+"""A race on `environments:keydoor`: GRPO, RLOO, credit for turns, PPO and a placebo, at equal generated tokens, paired by seed.
 
 The embedded model can compare no numbers, so from a warm-up of random moves alone no method found the way (128 episodes a
 batch, 30 batches: .20 before and after). Here a share of the moves that the warm-up shows leads to the goal: enough to
@@ -8,11 +8,12 @@ read where one is, not enough to get there. Episodes have about as many turns as
     PYTHONPATH=.:verifiers OMP_NUM_THREADS=1 python tests/bench/bench_credit.py FOLDER -j 16
     PYTHONPATH=.:verifiers python tests/bench/bench_credit.py FOLDER --summary
 
-The first finds each arm's rate on the same grid, with seeds that the race does not use: fewest episodes to the target. The
-second races every arm at its own rate. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
+The first finds each arm's rate on the same grid, with a seed that the race does not use: the target reached, in fewest
+episodes, else the higher end; the placebo takes GRPO's. The second races every arm at its own rate. PPO draws as many
+episodes a batch, each of a layout of its own; five of its batches teach the critic alone, none in `ppo_cold`. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
 own; success is the share of a batch's fresh episodes that reach the door, so it is measured on layouts as they come.
 Counted are episodes until two batches running are at or above the target; a run that never gets there counts with all it
-drew, which flatters it, and how many got there is printed. Runs stand in FOLDER/results.jsonl as they end: call again and
+drew, which flatters it, and how many got there is printed. `end less grpo` is paired by seed, at equal tokens. Runs stand in FOLDER/results.jsonl as they end: call again and
 those that are there are not run again.
 """
 
@@ -22,6 +23,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import statistics
 import sys
 import time
@@ -31,16 +33,23 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-TARGET = 0.6
+TARGET = 0.8
 PROMPTS, GROUP = 16, 8
+CRITIC = {"lr": 1e-3, "warmup_steps": 5}
+"""The critic's rate was set before the first run and is not tuned."""
 ARMS: dict[str, dict[str, Any]] = {
     "grpo": {},
+    "rloo": {"algorithm": "rloo", "kl": {"beta": 0.0}},
     "gigpo": {"credit": {"method": "gigpo"}},
     "gigpo_std": {"credit": {"method": "gigpo", "norm": "std"}},
     "milestones": {"credit": {"method": "milestones"}},
+    "ppo": {"algorithm": "ppo", "critic": CRITIC},
+    "ppo_cold": {"algorithm": "ppo", "critic": {**CRITIC, "warmup_steps": 0}},
     "random": {"control": "random"},
 }
-RATES = (3e-4, 6e-4, 1e-3)
+LIKE = {"random": "grpo"}
+"""Arms that take the rate of another."""
+RATES = (1e-4, 3e-4, 6e-4, 1e-3)
 TUNING, RACING = (100,), (0, 1, 2, 3, 4)
 TURNS = {3: 8, 4: 12, 5: 16, 6: 20}
 """Turns of an episode by the width of the grid: those of the longest way."""
@@ -65,6 +74,7 @@ class Ask:
 def recipe_of(ask: Ask, folder: Path) -> dict[str, Any]:
     """The recipe of a run: a warm-up that shows moves, few of them on the way, then the arm's method."""
     turns = TURNS[ask.grid]
+    group = 1 if ARMS[ask.arm].get("algorithm") == "ppo" else GROUP
     return {
         "grpo": 1,
         "model": {"path": "builtin:tiny", "context": 1024},
@@ -80,7 +90,7 @@ def recipe_of(ask: Ask, folder: Path) -> dict[str, Any]:
             "turn_tokens": 3,
             "workers": 1,
         },
-        "sample": {"prompts": PROMPTS, "group": GROUP, "max_tokens": turns * TOKENS_A_TURN},
+        "sample": {"prompts": PROMPTS * GROUP // group, "group": group, "max_tokens": turns * TOKENS_A_TURN},
         "train": {
             "steps": 10_000,
             "lr": ask.rate,
@@ -133,6 +143,7 @@ def run_one(ask: Ask) -> dict[str, Any]:
     twice = [i for i in range(1, len(rights)) if min(rights[i - 1 : i + 1]) >= TARGET]
     episodes = PROMPTS * GROUP
     shares = [line["credit/anchor_share"] for line in steps if "credit/anchor_share" in line]
+    explained = [line["critic/explained_variance"] for line in steps if "critic/explained_variance" in line]
     return asdict(ask) | {
         "reached": bool(twice),
         "episodes": (twice[0] + 1 if twice else len(rights)) * episodes,
@@ -143,24 +154,28 @@ def run_one(ask: Ask) -> dict[str, Any]:
         "turns": steps[-1]["turns/mean"],
         "anchor_share": statistics.fmean(shares) if shares else None,
         "cpu_s": round(began[-1] - began[0], 1) if len(began) > 1 else None,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "critic_s": sum(line.get("time/critic") or 0.0 for line in steps),
+        "critic_mib": max(line.get("critic/mib") or 0.0 for line in steps),
+        "explained": explained,
     }
 
 
 def rates(results: list[dict[str, Any]], grid: int) -> dict[str, float]:
-    """The rate of each arm that was tuned: fewest episodes to the target, then the higher end."""
+    """The rate of each arm that was tuned: most runs at the target, then fewest episodes to it, then the higher end."""
     found = {}
     for arm in ARMS:
         runs = [r for r in results if r["arm"] == arm and r["grid"] == grid and r["seed"] in TUNING]
-        scores = {
-            rate: (
-                statistics.fmean(r["episodes"] for r in runs if r["rate"] == rate),
-                -statistics.fmean(r["end"] for r in runs if r["rate"] == rate),
-            )
-            for rate in {r["rate"] for r in runs}
-        }
+        scores = {rate: merit([r for r in runs if r["rate"] == rate]) for rate in {r["rate"] for r in runs}}
         if scores:
-            found[arm] = min(scores, key=lambda rate: scores[rate])
-    return found
+            found[arm] = max(scores, key=lambda rate: scores[rate])
+    return found | {arm: found[like] for arm, like in LIKE.items() if like in found}
+
+
+def merit(runs: list[dict[str, Any]]) -> tuple[int, float, float]:
+    """What makes a rate better than another, most important first."""
+    there = [r["episodes"] for r in runs if r["reached"]]
+    return len(there), -statistics.fmean(there or [0]), statistics.fmean(r["end"] for r in runs)
 
 
 def interval(values: list[float], show: Callable[[float], float] = float) -> str:
@@ -184,7 +199,7 @@ def summary(results: list[dict[str, Any]]) -> str:
         how = f"tuned rates {chosen}" if ran.items() <= chosen.items() else f"rates {ran}, not tuned"
         out += [
             f"keydoor {grid}x{grid}, {TURNS[grid]} turns, {PROMPTS} layouts x {GROUP} episodes a batch; {how}",
-            f"{'arm':11}{'n':>3}{'got there':>10}  {'episodes to ' + str(TARGET):24}{'grpo / arm':22}{'start':>6}  {'end (last 3 batches)':24}{'anchors':>8}{'cpu s':>7}",
+            f"{'arm':11}{'n':>3}{'got there':>10}  {'episodes to ' + str(TARGET):24}{'grpo / arm':22}{'start':>6}  {'end (last 3 batches)':22}{'end less grpo':24}{'anchors':>8}{'cpu s':>7}{'critic s':>9}{'peak MiB':>9}",
         ]
         base = {r["seed"]: r for r in raced if r["arm"] == "grpo"}
         for arm in ARMS:
@@ -193,11 +208,14 @@ def summary(results: list[dict[str, Any]]) -> str:
                 continue
             logs = [math.log(base[r["seed"]]["episodes"] / r["episodes"]) for r in runs if r["seed"] in base]
             ratio = interval(logs, math.exp) if logs else "—"
+            gaps = [r["end"] - base[r["seed"]]["end"] for r in runs if r["seed"] in base]
+            gap = interval(gaps) if gaps and arm != "grpo" else "—"
             shares = [r["anchor_share"] for r in runs if r["anchor_share"] is not None]
             out.append(
                 f"{arm:11}{len(runs):3}{sum(r['reached'] for r in runs):10}  {interval([r['episodes'] for r in runs]):24}{ratio:22}"
-                f"{statistics.fmean(r['start'] for r in runs):6.2f}  {interval([r['end'] for r in runs]):24}"
+                f"{statistics.fmean(r['start'] for r in runs):6.2f}  {interval([r['end'] for r in runs]):22}{gap:24}"
                 f"{f'{statistics.fmean(shares):.2f}' if shares else '—':>8}{statistics.fmean(r['cpu_s'] or 0.0 for r in runs):7.0f}"
+                f"{statistics.fmean(r['critic_s'] for r in runs):9.0f}{statistics.fmean(r['peak_mib'] for r in runs):9.0f}"
             )
     return "\n".join(out)
 
@@ -210,7 +228,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(RACING))
     parser.add_argument("--grid", type=int, default=4, choices=list(TURNS))
-    parser.add_argument("--tokens", type=int, default=100_000, help="tokens that a run generates")
+    parser.add_argument("--tokens", type=int, default=200_000, help="tokens that a run generates")
     parser.add_argument("--rate", type=float, help="race all arms at this rate, untuned")
     parser.add_argument("--tune", action="store_true", help="find the rates first")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="the grid of --tune")
@@ -226,7 +244,13 @@ def main() -> None:
         if untuned and not asked.tune:
             parser.error(f"no rates for {', '.join(untuned)} yet: run with --tune first")
         pairs = (
-            [(arm, rate, seed) for seed in TUNING for rate in asked.rates for arm in asked.arms]
+            [
+                (arm, rate, seed)
+                for seed in TUNING
+                for rate in asked.rates
+                for arm in asked.arms
+                if arm not in LIKE
+            ]
             if asked.tune
             else [(arm, chosen[arm], seed) for seed in asked.seeds for arm in asked.arms]
         )

@@ -8,7 +8,9 @@ The world is quickstart's: three-digit sums, a base model that can add and mostl
 once, one epoch of pairs; GRPO draws until it has spent as many tokens as `dpo` of the same seed, and its last evaluation within
 them counts. The learning rate of every arm is the best of three on two seeds of its own (`--tune`, seeds 100 and 101).
 `stages`: RL 20, supervised on its own right samples from the base, RL 20, against RL 40; the placebo learns from wrong ones.
-What is done stays in FOLDER: a second call goes on. Differences are arm less `grpo` (`rl40`), t interval over seeds.
+What came of a run stands in FOLDER/results.jsonl as it ends: a second call runs what is not there, and goes on in a run that
+was broken off. Differences are arm less `grpo` (`rl40`), t interval over seeds; of each stage it is said what it began and
+ended with.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,8 @@ STAGES: dict[str, tuple[str, list[str]]] = {
     "r1_placebo": ("r1", [f"{REJECT}=wrong"]),
 }
 TUNING = (100, 101)
+Found = dict[str, Any]
+"""What came of a run."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,9 @@ class Ask:
     sets: Sequence[str]
 
 
-def run_one(folder: Path, ask: Ask) -> None:
-    """Train, or go on where an earlier call stopped; nothing to do for a run that is done."""
+def run_one(folder: Path, ask: Ask) -> dict[str, Any] | None:
+    """Train, or go on where an earlier call stopped; what came of it, None where it did not end."""
     run = folder / "runs" / ask.name
-    if status(run) == "done":
-        return
     sets = [*ask.sets, f"train.seed={ask.seed}", f"run.name={ask.name}", f"run.dir={folder / 'runs'}"]
     sets += [f"train.lr={ask.lr}"] if ask.lr is not None else []
     command = [sys.executable, "-m", "grpo_cli", "train", ask.recipe, "--display", "none"]
@@ -80,39 +82,43 @@ def run_one(folder: Path, ask: Ask) -> None:
     env = os.environ | {"GRPO_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     print(f"{ask.name} {done.returncode} {done.stderr.strip()[-200:]}", file=sys.stderr, flush=True)
+    return (
+        {"name": ask.name, "arm": ask.arm, "seed": ask.seed, "lr": ask.lr} | outcome(run)
+        if is_done(run)
+        else None
+    )
 
 
-def status(run: Path) -> str:
-    """How a run ended; empty where there is none."""
+def is_done(run: Path) -> bool:
+    """Whether a run came to its end."""
     file = run / "run.json"
-    return str(json.loads(file.read_text()).get("status")) if file.is_file() else ""
+    return file.is_file() and json.loads(file.read_text()).get("status") == "done"
 
 
-def lines(run: Path) -> list[dict[str, Any]]:
-    """Its metrics."""
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def tokens(run: Path) -> int:
-    """Generated for training."""
-    return sum(line.get("tokens/drawn") or 0 for line in lines(run))
-
-
-def score(run: Path, budget: float = float("inf")) -> tuple[float, float, int]:
-    """First and last held-out pass@1, the last one measured before more than `budget` tokens were spent, and those tokens."""
-    spent = at = 0
-    found: list[float] = []
-    for line in lines(run):
+def outcome(run: Path) -> dict[str, Any]:
+    """Held-out scores with the tokens drawn up to each, all tokens, stages, answers of the last samples."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    curve, spent = [], 0
+    for line in lines:
         spent += line.get("tokens/drawn") or 0
-        if spent > budget:
-            break
         if "eval/pass@1" in line:
-            found.append(line["eval/pass@1"])
-            at = spent
-    return found[0], found[-1], at
+            curve.append([spent, line["eval/pass@1"]])
+    last = [line for line in lines if "eval/pass@1" in line][-1]
+    return {
+        "curve": curve,
+        "tokens": spent,
+        "stages": json.loads((run / "run.json").read_text()).get("stages"),
+        "end": {key: value for key, value in last.items() if key.startswith("eval/")},
+    }
 
 
-def asks_of_prefer(folder: Path, seeds: Sequence[int], *, tunes: bool) -> list[Ask]:
+def score(one: Found, budget: float = float("inf")) -> tuple[float, float, int]:
+    """First and last held-out pass@1, the last one measured before more than `budget` tokens were spent, and those tokens."""
+    within = [point for point in one["curve"] if point[0] <= budget]
+    return one["curve"][0][1], within[-1][1], within[-1][0]
+
+
+def asks_of_prefer(there: Mapping[str, Found], seeds: Sequence[int], *, tunes: bool) -> list[Ask]:
     """The runs of a race; with `tunes` those that choose the rates."""
     found = []
     for arm, sets in PREFER.items():
@@ -120,21 +126,19 @@ def asks_of_prefer(folder: Path, seeds: Sequence[int], *, tunes: bool) -> list[A
             continue
         rates = RATES.get(arm, OTHERS)
         for seed in TUNING if tunes else seeds:
-            for lr in rates if tunes else [best_rate(folder, arm)]:
+            for lr in rates if tunes else [best_rate(there, arm)]:
                 found.append(Ask(f"prefer-{arm}-{lr:g}-{seed}", arm, seed, lr, "quickstart", sets))
     return found
 
 
-def best_rate(folder: Path, arm: str) -> float:
+def best_rate(there: Mapping[str, Found], arm: str) -> float:
     """The rate with the best mean over the tuning seeds."""
     arm = LIKE.get(arm, arm)
-    rates = RATES.get(arm, OTHERS)
 
     def mean(lr: float) -> float:
-        runs = [folder / "runs" / f"prefer-{arm}-{lr:g}-{seed}" for seed in TUNING]
-        return statistics.fmean(score(run)[1] for run in runs)
+        return statistics.fmean(score(there[f"prefer-{arm}-{lr:g}-{seed}"])[1] for seed in TUNING)
 
-    return max(rates, key=mean)
+    return max(RATES.get(arm, OTHERS), key=mean)
 
 
 def table(found: Mapping[str, Mapping[int, tuple[float, float, int]]], against: str) -> str:
@@ -149,21 +153,43 @@ def table(found: Mapping[str, Mapping[int, tuple[float, float, int]]], against: 
     return "\n".join(out)
 
 
-def summary(folder: Path, race: str, seeds: Sequence[int]) -> str:
-    """What is done so far."""
+def summary_of_stages(there: Mapping[str, Found], seeds: Sequence[int]) -> str:
+    """The arms, then the stages of each arm that has several."""
+    found = {
+        arm: [one for one in there.values() if one["arm"] == arm and one["seed"] in seeds] for arm in STAGES
+    }
+    found = {arm: runs for arm, runs in found.items() if runs}
+    out = [table({arm: {one["seed"]: score(one) for one in runs} for arm, runs in found.items()}, "rl40")]
+    for arm, runs in found.items():
+        for at, stage in enumerate(runs[0]["stages"]):
+            before, after = (
+                [one["stages"][at][when]["pass@1"] for one in runs] for when in ("before", "after")
+            )
+            said = " -> ".join(across(values) for values in (before, after))
+            gap = across([b - a for a, b in zip(before, after, strict=True)])
+            out.append(f"{arm:12}{len(runs):3}  {stage['name']:8}{said}   {gap}")
+    return "\n".join(out)
+
+
+def across(values: Sequence[float]) -> str:
+    """Mean and 95 % t interval over seeds; the mean alone of one."""
+    if len(values) < 2:
+        return f"{values[0]:.3f}"
+    said = across_seeds(values)
+    return f"{said.mean:.3f} [{said.low:.3f}, {said.high:.3f}]"
+
+
+def summary_of_prefer(there: Mapping[str, Found], seeds: Sequence[int]) -> str:
+    """The arms and their rates."""
     found: dict[str, dict[int, tuple[float, float, int]]] = {}
-    if race == "stages":
-        for arm in STAGES:
-            runs = {seed: folder / "runs" / f"stages-{arm}-{seed}" for seed in seeds}
-            found[arm] = {seed: score(run) for seed, run in runs.items() if status(run) == "done"}
-        return table({arm: runs for arm, runs in found.items() if runs}, "rl40")
     for arm in PREFER:
         for seed in seeds:
-            run = folder / "runs" / f"prefer-{arm}-{best_rate(folder, arm):g}-{seed}"
-            dpo = folder / "runs" / f"prefer-dpo-{best_rate(folder, 'dpo'):g}-{seed}"
-            if status(run) == status(dpo) == "done":
-                found.setdefault(arm, {})[seed] = score(run, tokens(dpo) if arm == "grpo" else float("inf"))
-    rates = ", ".join(f"{arm} {best_rate(folder, arm):g}" for arm in PREFER)
+            run = there.get(f"prefer-{arm}-{best_rate(there, arm):g}-{seed}")
+            dpo = there.get(f"prefer-dpo-{best_rate(there, 'dpo'):g}-{seed}")
+            if run is not None and dpo is not None:
+                budget = dpo["tokens"] if arm == "grpo" else float("inf")
+                found.setdefault(arm, {})[seed] = score(run, budget)
+    rates = ", ".join(f"{arm} {best_rate(there, arm):g}" for arm in PREFER)
     return f"{table(found, 'grpo')}\nlearning rates: {rates}"
 
 
@@ -178,8 +204,12 @@ def main() -> None:
     parser.add_argument("-j", "--jobs", type=int, default=1)
     asked = parser.parse_args()
     folder = asked.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "results.jsonl"
+    rows = [json.loads(line) for line in file.open()] if file.exists() else []
+    there: dict[str, Found] = {one["name"]: one for one in rows}
     if asked.race == "prefer":
-        asks = asks_of_prefer(folder, asked.seeds, tunes=asked.tune)
+        asks = asks_of_prefer(there, asked.seeds, tunes=asked.tune)
     else:
         asks = [
             Ask(f"stages-{arm}-{seed}", arm, seed, None, recipe, sets)
@@ -187,9 +217,15 @@ def main() -> None:
             for seed in asked.seeds
         ]
     with ThreadPoolExecutor(asked.jobs) as pool:
-        list(pool.map(lambda ask: run_one(folder, ask), asks))
+        waiting = [pool.submit(run_one, folder, ask) for ask in asks if ask.name not in there]
+        for one in as_completed(waiting):
+            if (found := one.result()) is not None:
+                there[found["name"]] = found
+                with file.open("a") as stream:
+                    stream.write(json.dumps(found) + "\n")
     if not asked.tune:
-        print(summary(folder, asked.race, asked.seeds))
+        show = summary_of_prefer if asked.race == "prefer" else summary_of_stages
+        print(show(there, asked.seeds))
 
 
 if __name__ == "__main__":
