@@ -130,7 +130,9 @@ def run(ask: Ask, out: Path) -> dict[str, Any]:
     said += [f"train.lr={ask.rate:g}"] if ask.rate else []
     words = [sys.executable, "-m", "grpo_cli", "train", race.recipe, "--display", "plain"]
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT), str(ROOT / "verifiers"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        ),
         "GRPO_CACHE": str(out / "cache" / ("" if race.warms_once else folder.name)),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
