@@ -39,12 +39,13 @@ def decode(tokenizer: Tokenizer, token_ids: Sequence[Sequence[int]], kept: Set[i
     """Texts without special tokens, but for those in `kept` (`tag_tokens`): verifiers look for them."""
     import numpy as np
 
-    # transformers looks at every number of a list, and takes an array as it is
+    # transformers looks at every number of a list, of lists in a list twice, and takes an array as it is
     arrays = [np.asarray(ids, dtype=np.int64) for ids in token_ids]
     if not kept:
-        return tokenizer.batch_decode(arrays, skip_special_tokens=True)
+        return [tokenizer.decode(ids, skip_special_tokens=True) for ids in arrays]
     dropped = sorted(special_tokens(tokenizer).keys() - kept)
-    return tokenizer.batch_decode([ids[~np.isin(ids, dropped)] for ids in arrays], skip_special_tokens=False)
+    kept_ids = (ids[~np.isin(ids, dropped)] for ids in arrays)
+    return [tokenizer.decode(ids, skip_special_tokens=False) for ids in kept_ids]
 
 
 def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:

@@ -169,9 +169,10 @@ class Loop:
         before = done.before
         A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
         pulls = pulls_of(before.groups, A_PG)
+        signals = [self.method.has_signal(group) for group in before.drawn]
         outcomes = [
-            RowOutcome(g.row, g.right, g.judged, self.method.has_signal(g), pulls.pop(g.row, 0.0))
-            for g in before.drawn
+            RowOutcome(g.row, g.right, g.judged, has_signal, pulls.pop(g.row, 0.0))
+            for g, has_signal in zip(before.drawn, signals, strict=True)
         ]
         self.select.update(before.step, outcomes)
         if self.reuse is not None:
@@ -189,7 +190,7 @@ class Loop:
         metrics |= step_stats(records, size, [1, size], before.credit.signal_P.tolist())
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
-        metrics |= gpu_memory() | self._sampled(before) | self._drawn(before)
+        metrics |= gpu_memory() | self._sampled(before) | self._drawn(before, signals)
         phases, whole = self.clock.split()
         metrics |= self._utilised(before, phases["update"])
         metrics |= timing_stats(
@@ -223,15 +224,15 @@ class Loop:
         kept = reuse_metrics(c for g in before.drawn for c in g.completions) if self.reuse is not None else {}
         return found | kept
 
-    def _drawn(self, before: StepBatch) -> dict[str, Any]:
-        """The scores of all groups that were drawn, those among them that are not trained on."""
+    def _drawn(self, before: StepBatch, signals: Sequence[bool]) -> dict[str, Any]:
+        """The scores of all groups that were drawn, those among them that are not trained on. `signals`: which have one."""
         step, size = before.step + 1, self.recipe.sample.group
         records = [
             record
             for number, group in enumerate(before.drawn)
             for record in group.records(step, number, self.rows[group.row], [0.0] * len(group.rewards))
         ]
-        return drawn_stats(records, size, [self.method.has_signal(group) for group in before.drawn])
+        return drawn_stats(records, size, signals)
 
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
         """Samples of the whole run, and those without a reward, with these among them."""

@@ -51,6 +51,7 @@ from grpo_cli.train.trl_hooks import (
     LogProbRequest,
     LogProbs,
     LogProbSource,
+    Places,
     Prompt,
     RankSamples,
     RolloutLogProbs,
@@ -92,7 +93,7 @@ class Trainer(ShardedTrainer):
         self.reference = Reference(whole) if self.objective.needs_reference else None
         watch = recipe.monitor.kl
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
-        places = ["-"] * (recipe.sample.prompts * (args.max_steps // recipe.train.updates + 2))
+        places = Places(recipe.sample.prompts * (args.max_steps // recipe.train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
         absolute = needs_positions(model)  # asked while the weights are whole
         super().__init__(
@@ -101,11 +102,11 @@ class Trainer(ShardedTrainer):
             model=model,
             reward_funcs=[reward],
             args=args,
-            # the rows are chosen in the loop; TRL's loader only has to deliver batches of the right size
-            train_dataset=Dataset.from_dict({"prompt": places}),
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `places` stands in below
             processing_class=tokenizer,
             callbacks=callbacks,
         )
+        self.train_dataset = places
         self.remove_callback(PrinterCallback)
         fit_replica(self, args)
         self.sorts = sorts_by_length(loop, args)

@@ -34,6 +34,24 @@ Batch = dict[str, Any]
 Prompt = list[dict[str, Any]] | str
 """A chat, or plain text; a completion takes the same shape."""
 
+
+@dataclass(frozen=True)
+class Places:
+    """A data set of so many rows that say nothing. The rows are chosen in the loop: TRL's loader has only to deliver batches
+    of the right size, and it reads a whole batch for each micro-batch."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> dict[str, Prompt]:
+        return {"prompt": "-"}
+
+    def __getitems__(self, places: Sequence[int]) -> list[dict[str, Prompt]]:
+        return [self[place] for place in places]
+
+
 LogProbs = tuple[Tensor, Tensor | None, Tensor | None]
 """(B, T) log-probs, (B, T) entropies, auxiliary loss: what TRL's method returns."""
 
