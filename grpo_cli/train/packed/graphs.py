@@ -8,6 +8,8 @@ The weights are read where they lie, so that a step needs no new capture.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +31,37 @@ class NotCaptured(RuntimeError):
     """A pass that could not be captured; the message says why."""
 
 
+class Pool:
+    """The memory of all captured passes, and the stream they are captured on: blocks go back to the stream they came from."""
+
+    def __init__(self) -> None:
+        self.id = torch.cuda.graph_pool_handle()
+        self.stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.keeper: torch.cuda.CUDAGraph | None = None
+
+    def capture(self, graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+        """While inside, what is asked of the device becomes the graph."""
+        # another thread (verdicts, the display) may speak to the device meanwhile
+        return torch.cuda.graph(graph, pool=self.id, stream=self.stream, capture_error_mode="thread_local")
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While inside, passes run on the stream and take their memory here, where a capture finds it again: taken elsewhere it
+        would stay beside that of the graphs. A tensor that outlives the pass must not lie here, where replays work."""
+        if self.keeper is None:  # a pool lives while a graph has it
+            self.keeper = torch.cuda.CUDAGraph()
+            with self.capture(self.keeper):
+                torch.zeros(1, device="cuda")
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with (
+            torch.cuda.stream(self.stream),
+            torch.cuda.use_mem_pool(self),  # type: ignore[arg-type]  # it reads the id alone
+            torch.autograd.set_multithreading_enabled(False),  # the pool serves this thread only
+        ):
+            yield
+        torch.cuda.current_stream().wait_stream(self.stream)
+
+
 class Graphs:
     """The captured shapes of one model."""
 
@@ -38,7 +71,7 @@ class Graphs:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.sums: list[Tensor | None] = [None] * len(self.parameters)
         self.held: dict[PackedShape, CapturedGraph] = {}
-        self.pool = torch.cuda.graph_pool_handle()
+        self.pool = Pool()
         self.hook = torch.zeros((), device="cuda", requires_grad=True)
 
     def score(self, plan: PackingPlan) -> tuple[Tensor, Tensor, PackedShape]:
@@ -100,7 +133,6 @@ class CapturedGraph:
         gc.collect()  # passes that only a cycle still holds, with all that they keep
         try:
             self._warm(parameters)
-            torch.cuda.empty_cache()  # what the eager passes took would stay beside the graphs' own memory
             self.logps, self.entropies = self._record(parameters)
         except torch.OutOfMemoryError:
             raise
@@ -114,10 +146,9 @@ class CapturedGraph:
         """Both passes into their graphs; what the forward pass leaves its results in."""
         graphs, pool = self.graphs, self.graphs.pool
         renew_nodes(parameters)
-        # another thread (verdicts, the display) may speak to the device meanwhile
-        with torch.cuda.graph(self.forward_graph, pool=pool, capture_error_mode="thread_local"):
+        with pool.capture(self.forward_graph):
             logps, entropies = score(graphs.base, self.held, graphs.numbers)
-        with torch.cuda.graph(self.backward_graph, pool=pool, capture_error_mode="thread_local"):
+        with pool.capture(self.backward_graph):
             torch.autograd.backward(logps, self.pull)
         return logps.detach(), entropies.detach()
 
@@ -125,9 +156,7 @@ class CapturedGraph:
         """Passes with a pull of 0, after which each parameter that takes part has its buffer as its gradient."""
         graphs = self.graphs
         renew_nodes(parameters)
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with graphs.pool.working():
             for parameter, total in zip(parameters, graphs.sums, strict=True):
                 # the sums of an optimizer step that is under way stay what they are: 0 is added to them
                 parameter.grad = total
@@ -135,8 +164,12 @@ class CapturedGraph:
                 logps, _entropies = score(graphs.base, self.held, graphs.numbers)
                 torch.autograd.backward(logps, self.pull)
             del logps, _entropies
-            graphs.sums = [p.grad for p in parameters]
-        torch.cuda.current_stream().wait_stream(side)
+        graphs.sums = [
+            p.grad if p.grad is total or p.grad is None else p.grad.clone()
+            for p, total in zip(parameters, graphs.sums, strict=True)
+        ]
+        for parameter, total in zip(parameters, graphs.sums, strict=True):
+            parameter.grad = total
 
     def forward(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """Replayed on these rows: [N] log-probs and entropies, overwritten by the next call."""
