@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from typing import Any
 
@@ -61,7 +62,8 @@ def build_model(shape: str, device: str, dtype: torch.dtype) -> LlamaForCausalLM
         bos_token_id=None,
         eos_token_id=None,
     )
-    return LlamaForCausalLM(config).to(device=device, dtype=dtype).eval()
+    with torch.device(device):
+        return LlamaForCausalLM(config).to(dtype=dtype).eval()
 
 
 def build_requests(args: argparse.Namespace, vocabulary: int) -> list[Request]:
@@ -200,7 +202,10 @@ def main() -> None:
             + [(args.prompts * args.group, n) for n in SIZES]
         ]
     if args.long:
-        report["long"] = [long_samples(engine, args, vocabulary, new) for new in LONG_SIZES]
+        report["long"] = []
+        for new in LONG_SIZES:
+            report["long"].append(long_samples(engine, args, vocabulary, new))
+            print("long", json.dumps(report["long"][-1]), file=sys.stderr, flush=True)
     engine.release()
     if not args.engine_only:
         trl_default(model, requests, ends, min(args.new, 4), args.autocast)
@@ -232,15 +237,23 @@ def scale(engine: Any, args: argparse.Namespace, vocabulary: int, samples: int, 
 
 
 def long_samples(engine: Any, args: argparse.Namespace, vocabulary: int, new: int) -> dict[str, float]:
-    """`scale` at this length, and how far above the memory floor a step at half of it is: growth beyond the floor's shows
-    as a ratio that rises."""
-    found = scale(engine, args, vocabulary, args.prompts * args.group, new)
-    step = decode_steps(engine, SamplingSettings(new))
-    times = step["milliseconds"] / step["floor_milliseconds"]
+    """One call at this length, whose captures are counted beside it, and how far above the memory floor a step at half of it
+    is: growth beyond the floor's shows as a ratio that rises."""
+    requests, settings = build_requests(args, vocabulary), SamplingSettings(new)
+    before = engine.stepper.capture_seconds
+    call = measure(
+        lambda: sum(len(c.token_ids) for row in engine.generate(requests, settings) for c in row), 1, "cuda"
+    )
+    captured = engine.stepper.capture_seconds - before
+    step = decode_steps(engine, settings)
     return {
-        **found,
-        **{key: step[key] for key in ("milliseconds", "floor_milliseconds")},
-        "times_floor": times,
+        "samples": args.prompts * args.group,
+        "new": new,
+        **{key: call[key] for key in ("seconds", "tokens", "peak_memory_bytes")},
+        "capture_seconds": captured,
+        "tokens_per_second": call["tokens"] / (call["seconds"] - captured),
+        **{key: step[key] for key in ("milliseconds", "floor_milliseconds", "cache_reserved_bytes")},
+        "times_floor": step["milliseconds"] / step["floor_milliseconds"],
     }
 
 

@@ -67,14 +67,15 @@ def build_config(shape: str) -> Any:
     )
 
 
-def build(shape: str) -> Any:
-    """Random weights of a shape, in bfloat16."""
+def build(shape: str, autocast: bool = False) -> Any:
+    """Random weights of a shape, in bfloat16, or in float32 for an autocast to it."""
     import torch
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        return AutoModelForCausalLM.from_config(build_config(shape), dtype=torch.bfloat16)
+        dtype = torch.float32 if autocast else torch.bfloat16
+        return AutoModelForCausalLM.from_config(build_config(shape), dtype=dtype)
 
 
 def draw(settings: dict[str, Any], call: int, rows: int) -> list[list[int]]:
@@ -115,7 +116,8 @@ def own(folder: Path, settings: dict[str, Any]) -> None:
     rank = SHAPES[settings["shape"]].get("lora")
     adapters = {"lora": {"r": rank, "alpha": 2 * rank}} if rank else {}
     steps = settings["warm"] + settings["steps"] + 3
-    run_own(folder, settings, steps, clock.callback, clock.notes.append, dtype="bfloat16", **adapters)
+    dtype = "auto" if settings["autocast"] else "bfloat16"
+    run_own(folder, settings, steps, clock.callback, clock.notes.append, dtype=dtype, **adapters)
 
 
 def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate: bool = False) -> None:
@@ -136,7 +138,8 @@ def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate:
         "vllm_max_model_length": settings["new"] + 256,
     }
     trainer = plain_trainer(
-        folder, settings, settings["warm"] + settings["steps"] + 3, torch.bfloat16, clock.callback(), adapters,
+        folder, settings, settings["warm"] + settings["steps"] + 3,
+        torch.float32 if settings["autocast"] else torch.bfloat16, clock.callback(), adapters,
         bf16=True, use_liger_kernel=liger, gradient_checkpointing=bool(rank), **(engine if colocate else {}),
     )  # fmt: skip
     if not settings["whole"]:
@@ -255,6 +258,8 @@ def line(name: str, found: dict[str, Any], flops: float, rate: float | None) -> 
     )
 
 
+SAME = ("prompts", "group", "new", "steps", "warm", "end_early", "prompt_tokens", "autocast", "host")
+"""Options that every side is given."""
 HEADER = (
     "| side | update s: median (least-most) | n | peak GiB (reserved) | launches | kernels | GPU busy | TFLOP/s | of bf16 rate |\n"
     + "|---" * 9
@@ -277,6 +282,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="timed steps")
     parser.add_argument("--warm", type=int, default=2)
     parser.add_argument("--end-early", action="store_true", help="samples of random lengths")
+    parser.add_argument(
+        "--autocast", action="store_true", help="float32 weights under an autocast to bfloat16"
+    )
+    parser.add_argument("--host", action="store_true", help="then where the processor's time of a step goes")
     parser.add_argument("--limit", type=float, default=150, help="seconds for one side")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")) / "bench_update.jsonl")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
@@ -309,27 +318,30 @@ def main() -> None:
             "device": "cuda" if on_cuda else "cpu",
             "shape": shape,
             "micro": args.micro or SHAPES[shape]["micro"],
-            **{
-                key: getattr(args, key)
-                for key in ("prompts", "group", "new", "steps", "warm", "end_early", "prompt_tokens")
-            },
+            **{key: getattr(args, key) for key in SAME},
         }
         flops = model_flops(settings)
         print(
-            f"\n{shape}: {args.prompts} x {args.group} x {args.new}, micro-batch {settings['micro']}, {flops / 1e12:.0f} TFLOP\n{HEADER}",
+            f"\n{shape}: {args.prompts} x {args.group} x {args.new}, micro-batch {settings['micro']}, {'float32 under autocast, ' if args.autocast else ''}{flops / 1e12:.0f} TFLOP\n{HEADER}",
             flush=True,
         )
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            write_model(folder, build(shape), args.prompts * (args.warm + args.steps + 4), args.prompt_tokens)
+            write_model(
+                folder,
+                build(shape, args.autocast),
+                args.prompts * (args.warm + args.steps + 4),
+                args.prompt_tokens,
+            )
             if on_cuda:
                 torch.cuda.empty_cache()
             for one in args.sides:
                 whole = one in SIDES[3:]
                 found = side(one, folder, settings | {"whole": whole}, args.limit)
                 print(line(one, found, flops, here.get("bf16_tflops")), flush=True)
-                if found.get("notes"):
-                    print("  " + "; ".join(found["notes"]), flush=True)
+                for text in ("; ".join(found.get("notes") or []), *(found.get("host") or [])):
+                    if text:
+                        print("  " + text, flush=True)
                 if "failed" in found:
                     print(found["tail"][-1500:], flush=True)
                 with args.out.open("a") as file:

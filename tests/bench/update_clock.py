@@ -1,13 +1,16 @@
-"""The clock of `bench_update.py`: seconds of a step without its generation, and what the device did in one."""
+"""The clock of `bench_update.py`: seconds of a step without its generation, and what device and processor did in one."""
 
 from __future__ import annotations
 
+import cProfile
 import json
 import os
+import pstats
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -23,6 +26,7 @@ class Clock:
         self.peak: float | None = None
         self.reserved: float | None = None
         self.profiler: Any = None
+        self.host: cProfile.Profile | None = None
 
     def now(self) -> float:
         """Wall seconds once the device is idle."""
@@ -67,7 +71,13 @@ class Clock:
                 self.reserved = torch.cuda.max_memory_reserved() / 2**30
                 self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
                 self.profiler.start()
-        if self.begun == warm + steps + int(self.on_cuda):
+        profiled_one = warm + steps + int(self.on_cuda)
+        if self.begun == profiled_one and self.settings["host"]:
+            if self.profiler is not None:
+                self.profiler.stop()
+            self.host = cProfile.Profile()
+            self.host.enable()
+        elif self.begun == profiled_one or self.host is not None:
             self.finish()
         self.begun += 1
         self.began, self.drawn = self.now(), 0.0
@@ -86,8 +96,12 @@ class Clock:
             "reserved_gib": self.reserved,
             "notes": self.notes,
         }
+        if self.host is not None:
+            self.host.disable()
+            found["host"] = longest(self.host)
         if self.profiler is not None:
-            self.profiler.stop()
+            if self.host is None:
+                self.profiler.stop()
             found |= profiled(self.profiler)
             found["busy"] = found["gpu_seconds"] / found["seconds"]
         print("RESULT " + json.dumps(found), flush=True)
@@ -120,3 +134,13 @@ def profiled(profiler: Any) -> dict[str, Any]:
         "gpu_seconds": busy / 1e9,
         "top": top,
     }
+
+
+def longest(host: cProfile.Profile, count: int = 40) -> list[str]:
+    """The functions under which the processor spent a step, the profile's own cost among it, longest first."""
+    stats: Any = pstats.Stats(host)
+    rows = sorted(stats.stats.items(), key=lambda item: -item[1][3])[:count]
+    return [
+        f"{spent * 1e3:7.1f} ms {calls:6} x {'/'.join(Path(file).parts[-2:])}:{line} {name}"
+        for (file, line, name), (_, calls, _, spent, _) in rows
+    ]

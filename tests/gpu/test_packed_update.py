@@ -21,6 +21,7 @@ from grpo_cli.train.packed.score import ScoreNumerics, score
 from grpo_cli.train.packed.self_check import alone, difference, replay_difference, unfit
 from tests.builders.rollout_models import tiny
 from tests.loop.test_batches import trained, warm_model
+from tests.loop.test_packed_update import turned
 from tests.train.packed.test_packed import batch
 
 pytestmark = pytest.mark.gpu
@@ -195,3 +196,18 @@ def test_a_run_is_the_run_with_padding(
     assert measured[0]["grad_norm"] == pytest.approx(padded[0]["grad_norm"], rel=0.1)
     assert measured[0]["entropy"] == pytest.approx(padded[0]["entropy"], rel=2e-2)
     assert all(torch.isfinite(p).all() for p in ours.model.parameters())
+
+
+def test_token_advantages_and_masks_with_holes_teach_as_with_padding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned(monkeypatch)
+    ours, measured = trained(tmp_path, "packed", steps=2, loss="dapo")
+    assert ours.packed is not None
+    monkeypatch.setattr(seam, "packed_source", lambda *_: None)
+    usual, padded = trained(tmp_path, "padded", steps=2, loss="dapo")
+    assert usual.packed is None
+    assert abs(padded[0]["loss"]) > 1e-4  # later tokens weigh more: the loss of a centred group is not 0
+    assert measured[0]["loss"] == pytest.approx(padded[0]["loss"], abs=2e-2)
+    assert measured[0]["grad_norm"] == pytest.approx(padded[0]["grad_norm"], rel=0.1)
+    assert measured[0]["entropy"] == pytest.approx(padded[0]["entropy"], rel=2e-2)

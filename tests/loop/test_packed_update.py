@@ -25,13 +25,32 @@ METHODS: dict[str, dict[str, Any]] = {
     "kl-k3": {"kl": {"beta": 0.1}},
     "kl-k2": {"kl": {"beta": 0.1, "estimator": "k2"}},
     "pruned": {"loss": "dr_grpo", "prune": {"keep": 2}},
+    "turns": {"loss": "dapo"},
 }
+
+
+def turned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of episodes: every third token is the environment's, and each has an advantage of its own, later ones larger ones."""
+    put = seam.put_credit
+
+    def put_turns(out: dict[str, Any], *args: Any, **named: Any) -> None:
+        put(out, *args, **named)
+        mask_BT = out["completion_mask"]
+        width, device = mask_BT.shape[1], mask_BT.device
+        own_T = torch.arange(width, device=device) % 3 != 1
+        out["tool_mask"] = own_T.to(mask_BT).expand_as(mask_BT).contiguous()
+        out["advantages"] = out["advantages"][:, None] * torch.linspace(0.5, 2.0, width, device=device)
+        out["num_items_in_batch"] = (mask_BT * out["tool_mask"]).sum()
+
+    monkeypatch.setattr(seam, "put_credit", put_turns)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_packed_update_leaves_the_same_weights(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if method == "turns":
+        turned(monkeypatch)
     usual, measured = trained(tmp_path, "usual", **METHODS[method])
     made: list[PackedSource] = []
 
