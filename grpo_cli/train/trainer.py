@@ -47,11 +47,11 @@ from grpo_cli.train.nonfinite import NonFinite, Norm
 from grpo_cli.train.step import StepBatch
 from grpo_cli.train.trl_hooks import (
     Batch,
+    EmptyRows,
     Generated,
     LogProbRequest,
     LogProbs,
     LogProbSource,
-    Places,
     Prompt,
     RankSamples,
     RolloutLogProbs,
@@ -93,7 +93,7 @@ class Trainer(ShardedTrainer):
         self.reference = Reference(whole) if self.objective.needs_reference else None
         watch = recipe.monitor.kl
         self.kl_watch = KlWatch(watch, whole) if watch != "off" and self.reference is None else None
-        places = Places(recipe.sample.prompts * (args.max_steps // recipe.train.updates + 2))
+        rows = EmptyRows(recipe.sample.prompts * (args.max_steps // recipe.train.updates + 2))
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
         absolute = needs_positions(model)  # asked while the weights are whole
         super().__init__(
@@ -102,11 +102,11 @@ class Trainer(ShardedTrainer):
             model=model,
             reward_funcs=[reward],
             args=args,
-            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `places` stands in below
+            train_dataset=Dataset.from_dict({"prompt": ["-"]}),  # TRL asks for one; `rows` stand in below
             processing_class=tokenizer,
             callbacks=callbacks,
         )
-        self.train_dataset = places
+        self.train_dataset = rows
         self.remove_callback(PrinterCallback)
         fit_replica(self, args)
         self.sorts = sorts_by_length(loop, args)

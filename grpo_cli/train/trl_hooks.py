@@ -36,7 +36,7 @@ Prompt = list[dict[str, Any]] | str
 
 
 @dataclass(frozen=True)
-class Places:
+class EmptyRows:
     """A data set of so many rows that say nothing. The rows are chosen in the loop: TRL's loader has only to deliver batches
     of the right size, and it reads a whole batch for each micro-batch."""
 

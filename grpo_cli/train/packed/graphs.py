@@ -31,7 +31,7 @@ class NotCaptured(RuntimeError):
     """A pass that could not be captured; the message says why."""
 
 
-class Pool:
+class GraphMemory:
     """The memory of all captured passes, and the stream they are captured on: blocks go back to the stream they came from."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Graphs:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.sums: list[Tensor | None] = [None] * len(self.parameters)
         self.held: dict[PackedShape, CapturedGraph] = {}
-        self.pool = Pool()
+        self.pool = GraphMemory()
         self.hook = torch.zeros((), device="cuda", requires_grad=True)
 
     def score(self, plan: PackingPlan) -> tuple[Tensor, Tensor, PackedShape]:
