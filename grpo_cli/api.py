@@ -90,12 +90,12 @@ def evaluate(
 
     quiet_libraries()
     from grpo_cli.display.choose import make_display
-    from grpo_cli.jobs.evaluate.run import measure_place
-    from grpo_cli.resilience.opened import find_place
+    from grpo_cli.jobs.evaluate.run import measure_model
+    from grpo_cli.resilience.model_source import find_model_source
 
     shown = make_display("none")
     try:
-        return measure_place(find_place(str(checkpoint), recipe, list(sets)), shown, seed)
+        return measure_model(find_model_source(str(checkpoint), recipe, list(sets)), shown, seed)
     finally:
         shown.close()
 

@@ -114,7 +114,7 @@ def _finite(value: object) -> object:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def half(value: float | None) -> str:
+def plus_minus(value: float | None) -> str:
     """A half-width as `±.061`, nothing where it was not measured."""
     if value is None or not math.isfinite(value):
         return ""

@@ -14,7 +14,7 @@ from grpo_cli.display.stream import put
 from grpo_cli.display.wishes import Wishes
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
 from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.text import as_ascii, duration, half, number, percent, reasons, score, two, visible
+from grpo_cli.text import as_ascii, duration, number, percent, plus_minus, reasons, score, two, visible
 
 QUIET_PHASE_S = 30.0
 QUIET_PROGRESS_S = 10.0
@@ -221,10 +221,10 @@ def eval_line(metrics: Metrics) -> str:
     ks = sorted(int(key[10:]) for key in metrics if key.startswith("eval/pass@") and key[10:].isdigit())
     for k in ks:
         value = metrics[f"eval/pass@{k}"]
-        parts.append(f"pass@{k} {score(value)} {half(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
+        parts.append(f"pass@{k} {score(value)} {plus_minus(metrics.get(f'eval/pass@{k}/half'))}".rstrip())
     if metrics.get("eval/greedy") is not None:
         parts.append(
-            f"greedy {score(metrics['eval/greedy'])} {half(metrics.get('eval/greedy/half'))}".rstrip()
+            f"greedy {score(metrics['eval/greedy'])} {plus_minus(metrics.get('eval/greedy/half'))}".rstrip()
         )
     if metrics.get("eval/think") is not None:
         parts.append(f"think {percent(metrics['eval/think'])}")

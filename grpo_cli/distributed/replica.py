@@ -1,7 +1,7 @@
 """The whole policy beside its shards: what generates, is measured and is scored where each rank trains only a part.
 
 It is brought up to date once after an optimizer step, before something reads it, in place: what an engine captured
-stays good. In half-precision training it holds the very numbers that the forward pass of the shards computes with.
+stays good. In compute_dtype-precision training it holds the very numbers that the forward pass of the shards computes with.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
 
 
 class Replica:
-    """A plain model of its own, in the dtype `half` where training computes in that, else in the policy's."""
+    """A plain model of its own, in the dtype `compute_dtype` where training computes in that, else in the policy's."""
 
-    def __init__(self, policy: nn.Module, half: torch.dtype | None) -> None:
-        copies = {id(p): _copy(p, half) for p in policy.parameters()}
+    def __init__(self, policy: nn.Module, compute_dtype: torch.dtype | None) -> None:
+        copies = {id(p): _copy(p, compute_dtype) for p in policy.parameters()}
         self.model: Any = copy.deepcopy(policy, copies)
         self.trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.updates = 0
 
     @classmethod
     def where_needed(
-        cls, strategy: str, policy: nn.Module, half: torch.dtype | None, note: Callable[[Level, str], None]
+        cls,
+        strategy: str,
+        policy: nn.Module,
+        compute_dtype: torch.dtype | None,
+        note: Callable[[Level, str], None],
     ) -> Replica | None:
         """A replica under a strategy that splits parameters; says what it takes."""
         if not splits_parameters(strategy):
             return None
-        made = cls(policy, half)
+        made = cls(policy, compute_dtype)
         takes = f"a whole copy of the weights for rollouts takes {made.megabytes:,.0f} MiB on each process"
         note("info", f"`{strategy}`: {takes}")
         return made
@@ -56,6 +60,6 @@ class Replica:
         self.updates = updates
 
 
-def _copy(parameter: nn.Parameter, half: torch.dtype | None) -> nn.Parameter:
-    kind = half if half is not None and parameter.is_floating_point() else parameter.dtype
+def _copy(parameter: nn.Parameter, compute_dtype: torch.dtype | None) -> nn.Parameter:
+    kind = compute_dtype if compute_dtype is not None and parameter.is_floating_point() else parameter.dtype
     return nn.Parameter(parameter.detach().to(kind, copy=True), requires_grad=parameter.requires_grad)

@@ -60,12 +60,12 @@ def zero_config(strategy: str) -> dict[str, Any]:
     }
 
 
-def set_precision(args: TrainingArguments, strategy: Strategy, half: bool) -> None:
+def set_precision(args: TrainingArguments, strategy: Strategy, bf16: bool) -> None:
     """In half precision: parameters travel and compute in bfloat16, gradients are summed in float32.
 
     Left to itself accelerate also sums gradients and hands out log-probs in bfloat16.
     """
-    if strategy == "fsdp2" and half:
+    if strategy == "fsdp2" and bf16:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         args.fsdp_plugin_args["mixed_precision_policy"] = policy
 

@@ -71,7 +71,7 @@ def _interval(key: str, interval: Interval) -> dict[str, float]:
         key: interval.mean,
         f"{key}/low": interval.low,
         f"{key}/high": interval.high,
-        f"{key}/half": interval.half,
+        f"{key}/half": interval.half_width,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grpo_cli.policy.half import half_pays
+from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays
 
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 ROUNDS = 5
@@ -85,6 +85,6 @@ def orthogonal_dtype(matrix: Tensor) -> torch.dtype:
     """What to compute `orthogonal` of this [rows, columns] matrix in: bfloat16 on a GPU, and on a CPU for large ones where
     it is measured to pay; else float32.
     """
-    if matrix.device.type != "cpu" or (min(matrix.shape) >= LARGE and half_pays()):
+    if matrix.device.type != "cpu" or (min(matrix.shape) >= LARGE and cpu_bf16_pays()):
         return torch.bfloat16
     return torch.float32

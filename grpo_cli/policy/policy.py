@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.policy.ban import ban, banned_ids
-from grpo_cli.policy.half import half_pays
+from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.tokens import decode, encode, end_tokens, prompts_of, special_tokens, tag_tokens
 
@@ -125,5 +125,5 @@ def compute_dtype(dtype: str, device: torch.device, parameters: int) -> torch.dt
 
     if dtype != "auto":
         return torch.bfloat16 if dtype == "bfloat16" else None
-    pays = device.type == "cuda" or (parameters >= BIG and half_pays())
+    pays = device.type == "cuda" or (parameters >= BIG and cpu_bf16_pays())
     return torch.bfloat16 if pays else None

@@ -28,13 +28,13 @@ class Interval:
     n: int
 
     @property
-    def half(self) -> float:
+    def half_width(self) -> float:
         """Half the width, the number behind ±."""
         return (self.high - self.low) / 2
 
     def as_json(self) -> dict[str, float | int]:
         """The shape used by every `--json`."""
-        return {"mean": self.mean, "low": self.low, "high": self.high, "half": self.half, "n": self.n}
+        return {"mean": self.mean, "low": self.low, "high": self.high, "half": self.half_width, "n": self.n}
 
 
 @dataclass(frozen=True, slots=True)

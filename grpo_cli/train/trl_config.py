@@ -109,7 +109,7 @@ def grpo_config(
     folder: Path,
     batch: Batching,
     device: torch.device,
-    half: bool,
+    bf16: bool,
     banned: Collection[int] = (),
 ) -> GRPOConfig:
     """TRL's configuration of one run. Trackers get our own metric names; TRL's bars and tables stay off."""
@@ -143,7 +143,7 @@ def grpo_config(
         "save_strategy": "no",
         "report_to": list(recipe.run.track),
         "use_cpu": on_cpu,
-        "bf16": half,
+        "bf16": bf16,
         "gradient_checkpointing": False,
         "disable_tqdm": True,
         "seed": train.seed,
@@ -158,7 +158,7 @@ def grpo_config(
         fields |= vllm_fields(recipe, banned)
     strategy = recipe.launch.strategy
     config = GRPOConfig(**(fields | trainer_fields(strategy) | train.trl))
-    set_precision(config, strategy, half)
+    set_precision(config, strategy, bf16)
     return config
 
 

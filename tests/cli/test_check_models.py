@@ -15,12 +15,12 @@ from grpo_cli.display.choose import make_display
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, exit_code
 from grpo_cli.jobs.check.recipe import RecipeCheck
-from grpo_cli.jobs.evaluate.run import measure_place
+from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.opened import Place
+from grpo_cli.resilience.model_source import ModelSource
 from tests.builders.chat_models import make_model
 from tests.builders.workplaces import Told
 
@@ -60,7 +60,9 @@ def refusals(recipe: Recipe, folder: Path) -> dict[str, UserError]:
     jobs = {
         "train": lambda: Job(recipe, label="r", base=folder, display=make_display("none")).run(),
         "probe": lambda: probe_recipe(recipe, folder, Told().display, ProbeSize(2, 2)),
-        "eval": lambda: measure_place(Place(recipe.model.path, recipe, folder, None), Told().display, seed=0),
+        "eval": lambda: measure_model(
+            ModelSource(recipe.model.path, recipe, folder, None), Told().display, seed=0
+        ),
     }
     for name, job in jobs.items():
         with pytest.raises(UserError) as caught:

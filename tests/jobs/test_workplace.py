@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_cli.jobs.evaluate.run import measure_place
+from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience import opened
-from grpo_cli.resilience.opened import Place
+from grpo_cli.resilience import model_source
+from grpo_cli.resilience.model_source import ModelSource
 from grpo_cli.rollout.vllm import engine as vllm_engine
 from tests.builders.workplaces import Told, tiny_recipe
 
@@ -23,7 +23,7 @@ SIZE = ProbeSize(4, 4)
 
 
 def evaluated(recipe: Recipe, folder: Path, told: Told) -> Any:
-    return measure_place(Place("builtin:tiny", recipe, folder, None), told.display, seed=0)
+    return measure_model(ModelSource("builtin:tiny", recipe, folder, None), told.display, seed=0)
 
 
 def test_a_probe_has_each_row_judged_by_the_verifier_that_it_names(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_model_by_name_is_loaded_with_the_type_and_attention_of_the_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(opened, "load_model", lambda spec, **_: asked.append(spec))
+    monkeypatch.setattr(model_source, "load_model", lambda spec, **_: asked.append(spec))
     model = {
         "path": "own/model",
         "dtype": "bfloat16",
@@ -123,8 +123,8 @@ def test_a_model_by_name_is_loaded_with_the_type_and_attention_of_the_recipe(
         "lora": {"r": 2},
     }
     recipe = tiny_recipe(tmp_path, ROWS, model=model)
-    opened.open_model(Place("other/model", recipe, None, None), torch.device("cpu"))
-    opened.open_model(Place("own/model", recipe, None, None), torch.device("cpu"))
+    model_source.open_model(ModelSource("other/model", recipe, None, None), torch.device("cpu"))
+    model_source.open_model(ModelSource("own/model", recipe, None, None), torch.device("cpu"))
     other, own = asked
     assert (other.path, other.dtype, other.attention) == ("other/model", "bfloat16", "eager")
     assert (other.revision, other.lora, own.revision, own.lora) == (None, None, "v1", None)

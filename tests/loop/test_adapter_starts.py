@@ -18,7 +18,7 @@ from grpo_cli.jobs.train.job import Job
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.model import load_config, load_model
 from grpo_cli.recipe.sections.inputs import Model
-from grpo_cli.resilience.opened import find_place, open_model
+from grpo_cli.resilience.model_source import find_model_source, open_model
 from grpo_cli.resilience.starts import pinned
 from grpo_cli.run.folder import RunFolder
 from tests.builders.workplaces import tiny_recipe
@@ -101,7 +101,7 @@ def test_training_goes_on_from_an_adapter_and_is_measured_with_it(
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)
     expected = merged(base, saved)
-    place = find_place(str(run.path), None, [])
+    place = find_model_source(str(run.path), None, [])
     assert torch.allclose(logits(open_model(place, CPU).model), expected, atol=1e-5)
     write_folder(str(run.path), tmp_path / "out")
     whole = load_model(Model(path=str(tmp_path / "out")), device=CPU, seed=0)
@@ -111,13 +111,15 @@ def test_training_goes_on_from_an_adapter_and_is_measured_with_it(
 
 def test_an_adapter_of_an_adapter_and_a_run_as_the_start(tmp_path: Path) -> None:
     first = trained(tmp_path, "first", {"path": "builtin:tiny", "lora": {"r": 4}}, seed=5)
-    expected = logits(open_model(find_place(str(first.path), None, []), CPU).model)
+    expected = logits(open_model(find_model_source(str(first.path), None, []), CPU).model)
     start = load_model(Model(path=str(first.checkpoint_path(2))), device=CPU, seed=77)
     assert torch.allclose(logits(start.model), expected, atol=1e-6)
     second = trained(tmp_path, "second", {"path": str(first.path)}, steps=4)
     assert f"path: {first.checkpoint_path(2)}" in second.recipe_text
     third = trained(tmp_path, "third", {"path": str(second.path)}, steps=1, lr=1e-12)
-    two, three = (logits(open_model(find_place(str(r.path), None, []), CPU).model) for r in (second, third))
+    two, three = (
+        logits(open_model(find_model_source(str(r.path), None, []), CPU).model) for r in (second, third)
+    )
     assert torch.allclose(two, three, atol=1e-5)
     assert not torch.allclose(two, expected, atol=1e-4)
 
@@ -196,15 +198,15 @@ def test_a_run_can_be_named_where_a_checkpoint_is_asked_for(
 ) -> None:
     one, two = (trained(tmp_path, name, {"path": "builtin:tiny"}, steps=1) for name in ("one", "two"))
     monkeypatch.chdir(tmp_path)
-    assert find_place("one", None, []).folder == Path("runs/one/checkpoints/step-000001")
-    assert find_place("last", None, []).folder == Path("runs/two/checkpoints/step-000001")
-    assert find_place(str(one.path), None, []).folder == one.checkpoint_path(1)
+    assert find_model_source("one", None, []).folder == Path("runs/one/checkpoints/step-000001")
+    assert find_model_source("last", None, []).folder == Path("runs/two/checkpoints/step-000001")
+    assert find_model_source(str(one.path), None, []).folder == one.checkpoint_path(1)
     with pytest.raises(RecipeError) as caught:
-        find_place("onne", None, [])
+        find_model_source("onne", None, [])
     assert "did you mean the run `one`?" in caught.value.hint
     write_folder("last", tmp_path / "out")
     assert (tmp_path / "out" / "model.safetensors").is_file()
     assert two.path.is_dir()
     monkeypatch.chdir(tmp_path / "out")
     with pytest.raises(DataError, match="no run under"):
-        find_place("last", None, [])
+        find_model_source("last", None, [])

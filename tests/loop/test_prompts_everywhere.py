@@ -14,13 +14,13 @@ import pytest
 
 from grpo_cli.display.choose import make_display
 from grpo_cli.jobs.check.recipe import RecipeCheck
-from grpo_cli.jobs.evaluate.run import measure_place
+from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.policy import coldstart
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.opened import Place
+from grpo_cli.resilience.model_source import ModelSource
 from grpo_cli.rollout.engine import Request
 from grpo_cli.rollout.graph.engine import GraphEngine
 from grpo_cli.rollout.transformers_engine import TransformersEngine
@@ -153,7 +153,7 @@ def test_all_jobs_ask_with_the_same_prompts(
         probe_recipe(recipe, tmp_path, Told().display, ProbeSize(4, 1))
     assert sorted(heard) == sorted(train), "probe"
     with overheard(monkeypatch) as heard:
-        measure_place(Place(recipe.model.path, recipe, tmp_path, None), Told().display, seed=0)
+        measure_model(ModelSource(recipe.model.path, recipe, tmp_path, None), Told().display, seed=0)
     assert {tuple(ids) for ids in heard} == {tuple(ids) for ids in held_out}, "eval of a model by name"
     phase = {"demonstration": "{answer}", "steps": 1, "lr": 1e-4, "batch": 4}
     warmed = Recipe.model_validate({**recipe.model_dump(by_alias=True), "warmup": [phase]})
@@ -169,5 +169,5 @@ def test_all_jobs_ask_with_the_same_prompts(
     assert heard[:4] == train, "the warm-up comes first"
     with overheard(monkeypatch) as heard:
         folder = next((tmp_path / "runs" / "r" / "checkpoints").iterdir())
-        measure_place(Place("r", recipe, tmp_path, folder), Told().display, seed=0)
+        measure_model(ModelSource("r", recipe, tmp_path, folder), Told().display, seed=0)
     assert {tuple(ids) for ids in heard} == {tuple(ids) for ids in held_out}, "eval of a checkpoint"

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from grpo_cli.policy import half, muon
+from grpo_cli.policy import cpu_bf16, muon
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.muon import Muon, orthogonal, orthogonal_dtype
 from grpo_cli.policy.warmup import IGNORED, Phase, WarmupText, collate, supervise
@@ -67,7 +67,7 @@ def test_small_matrices_of_a_cpu_are_float32_whatever_a_measurement_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for pays in (True, False):
-        monkeypatch.setattr(muon, "half_pays", lambda pays=pays: pays)
+        monkeypatch.setattr(muon, "cpu_bf16_pays", lambda pays=pays: pays)
         assert orthogonal_dtype(torch.zeros(256, 96)) == torch.float32
         assert orthogonal_dtype(torch.zeros(512, 600)) == (torch.bfloat16 if pays else torch.float32)
 
@@ -76,13 +76,13 @@ def test_small_matrices_of_a_cpu_are_float32_whatever_a_measurement_says(
 def test_half_precision_is_taken_where_it_is_measured_to_be_faster(
     half_s: float, pays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(half, "_seconds", lambda dtype, tries: 1.0 if dtype == torch.float32 else half_s)
-    monkeypatch.setattr(half, "_settled", [])
-    assert half.half_pays() is pays
-    monkeypatch.setattr(half, "_seconds", lambda dtype, tries: 1.0 if dtype == torch.bfloat16 else 9.0)
-    assert half.half_pays() is pays  # one answer a process
-    half.settle_half(not pays)
-    assert half.half_pays() is not pays
+    monkeypatch.setattr(cpu_bf16, "_seconds", lambda dtype, tries: 1.0 if dtype == torch.float32 else half_s)
+    monkeypatch.setattr(cpu_bf16, "_settled", [])
+    assert cpu_bf16.cpu_bf16_pays() is pays
+    monkeypatch.setattr(cpu_bf16, "_seconds", lambda dtype, tries: 1.0 if dtype == torch.bfloat16 else 9.0)
+    assert cpu_bf16.cpu_bf16_pays() is pays  # one answer a process
+    cpu_bf16.settle_cpu_bf16(not pays)
+    assert cpu_bf16.cpu_bf16_pays() is not pays
 
 
 def test_a_builtin_model_learns_a_demonstration() -> None:

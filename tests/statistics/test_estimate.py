@@ -86,7 +86,7 @@ def test_wilson_matches_a_published_value() -> None:
 def test_samples_of_one_prompt_do_not_make_an_interval_narrower() -> None:
     prompts = [[1.0], [0.0]] * 50
     repeated = [[value] * 16 for [value] in prompts]
-    assert clustered(repeated).half == pytest.approx(clustered(prompts).half, rel=0.01)
+    assert clustered(repeated).half_width == pytest.approx(clustered(prompts).half_width, rel=0.01)
 
 
 def test_prompts_without_a_verdict_are_left_out() -> None:
@@ -104,7 +104,7 @@ def test_all_right_still_has_a_width() -> None:
 def test_values_that_are_no_shares_get_a_t_interval() -> None:
     found = clustered([[-1.0], [3.0]])
     assert found.mean == 1.0
-    assert found.half == pytest.approx(12.706 * 2.0, rel=1e-3)
+    assert found.half_width == pytest.approx(12.706 * 2.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(("a", "b", "p"), [(0, 0, 1.0), (0, 5, 0.0625), (1, 9, 0.021484375), (5, 5, 1.0)])
@@ -131,7 +131,7 @@ def test_equal_models_differ_by_nothing() -> None:
     same = [[1.0, 0.0], [1.0, 1.0]]
     found = paired_clustered(same, same)
     assert (found.p_value, found.difference.mean) == (1.0, 0.0)
-    assert found.difference.half > 0.5  # two prompts say nearly nothing
+    assert found.difference.half_width > 0.5  # two prompts say nearly nothing
 
 
 @pytest.mark.parametrize("n", [2, 3, 30, 128, 1000])
@@ -158,16 +158,16 @@ def test_a_spread_of_rounding_errors_is_no_spread() -> None:
     a = [[0.3], [0.1 + 0.2], [0.3], [0.3], [0.3], [0.3], [0.3], [0.3]]
     b = [[0.4]] * 8
     found = paired_clustered(a, b)
-    assert found.difference.half > 0.2 and found.p_value == pytest.approx(2**-7)
+    assert found.difference.half_width > 0.2 and found.p_value == pytest.approx(2**-7)
     alike = clustered([*a, *a])
-    assert alike.half > 0.15
-    assert math.isnan(across_seeds([0.3, 0.1 + 0.2, 0.3]).half)
+    assert alike.half_width > 0.15
+    assert math.isnan(across_seeds([0.3, 0.1 + 0.2, 0.3]).half_width)
 
 
 def test_values_of_unknown_range_that_are_all_alike_have_no_interval() -> None:
-    assert clustered([[2.0]] * 5).half == math.inf
+    assert clustered([[2.0]] * 5).half_width == math.inf
     found = paired_clustered([[2.0]] * 5, [[3.0]] * 5)
-    assert found.difference.half == math.inf and found.detectable == math.inf
+    assert found.difference.half_width == math.inf and found.detectable == math.inf
     assert found.p_value == pytest.approx(2**-4)
 
 

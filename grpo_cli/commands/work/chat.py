@@ -107,11 +107,11 @@ def _row(
 
     with loading("chat"):
         from grpo_cli.jobs.chat.row import lines_of, sample_row
-        from grpo_cli.resilience.opened import find_place
+        from grpo_cli.resilience.model_source import find_model_source
 
     shown = make_display("auto")
     try:
-        records = sample_row(find_place(model, recipe, sets), of, row, samples, seed, shown)
+        records = sample_row(find_model_source(model, recipe, sets), of, row, samples, seed, shown)
     finally:
         shown.close()
     if as_json:

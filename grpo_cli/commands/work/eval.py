@@ -44,17 +44,17 @@ def evaluate(
     with loading("eval"):
         from grpo_cli.jobs.evaluate.compare import compare
         from grpo_cli.jobs.evaluate.kinds import by_kind
-        from grpo_cli.jobs.evaluate.run import measure_place
+        from grpo_cli.jobs.evaluate.run import measure_model
         from grpo_cli.jobs.evaluate.text import as_object, comparison, table
-        from grpo_cli.resilience.opened import find_place
+        from grpo_cli.resilience.model_source import find_model_source
 
-    place = find_place(checkpoint, recipe, sets or [])
-    other = find_place(against, recipe, sets or []) if against else None
-    path = out or (place.folder / "eval.jsonl" if place.folder else None)
+    source = find_model_source(checkpoint, recipe, sets or [])
+    other = find_model_source(against, recipe, sets or []) if against else None
+    path = out or (source.folder / "eval.jsonl" if source.folder else None)
     shown = make_display(display)
     try:
-        found = measure_place(place, shown, seed, by=by or [])
-        reference = measure_place(other, shown, seed, "evaluate other") if other else None
+        found = measure_model(source, shown, seed, by=by or [])
+        reference = measure_model(other, shown, seed, "evaluate other") if other else None
     finally:
         shown.close()
     if path is not None:

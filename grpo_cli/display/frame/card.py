@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from grpo_cli.display.frame.curves import spark_of
 from grpo_cli.run.info import Card, Metrics
 from grpo_cli.statistics.step import mean
-from grpo_cli.text import duration, half, number, percent, score, two, visible
+from grpo_cli.text import duration, number, percent, plus_minus, score, two, visible
 
 PHASES = ("generate", "environment", "update", "verify", "evaluate", "save", "other")
 
@@ -53,9 +53,9 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
         values = [m.get(key) for m in evaluations]
         if last.get(key) is None:
             continue
-        text = f"{score(first.get(key))} {half(first.get(f'{key}/half'))}"
+        text = f"{score(first.get(key))} {plus_minus(first.get(f'{key}/half'))}"
         if len(evaluations) > 1:
-            text += f" → {score(last.get(key))} {half(last.get(f'{key}/half'))}  {spark_of(key, values, 20)}"
+            text += f" → {score(last.get(key))} {plus_minus(last.get(f'{key}/half'))}  {spark_of(key, values, 20)}"
         count = last.get(f"{key}/n", last.get("eval/n"))
         if count is not None:
             text += f"  n {count}"

@@ -12,7 +12,7 @@ from grpo_cli.display.frame.lines import PanelBlock, Piece, line, rule
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.display.plain import seconds, shown_sources
 from grpo_cli.run.info import Metrics, RewardSource
-from grpo_cli.text import BLOCKS, half, number, percent, score, two, visible
+from grpo_cli.text import BLOCKS, number, percent, plus_minus, score, two, visible
 
 LOTS_TRUNCATED = 0.1
 TOTAL = "reward/total/mean"
@@ -72,7 +72,7 @@ def _held_out(state: FrameState, width: int, now_at: int, start_at: int, curve_a
     columns = len(spark_of(TOTAL, state.curve(TOTAL), width - curve_at, state.info.steps))
     points = points_of(state.evaluations, key, *state.steps_shown, columns)
     curve = "".join(BLOCKS[min(int(points[at] * 8), 7)] if at in points else " " for at in range(columns))
-    value = f"{score(last.get(key))} {half(last.get(f'{key}/half'))}"
+    value = f"{score(last.get(key))} {plus_minus(last.get(f'{key}/half'))}"
     return line(
         width,
         Piece(3, "held-out " + key[5:]),

@@ -10,7 +10,7 @@ from grpo_cli.display.frame.header import activity_text, notes, share_done
 from grpo_cli.display.frame.lines import PanelBlock, Piece, line
 from grpo_cli.display.frame.panels import TOTAL
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.text import bar, duration, half, number, percent, score, visible
+from grpo_cli.text import bar, duration, number, percent, plus_minus, score, visible
 
 NARROWEST = 24
 
@@ -34,7 +34,7 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
     ]  # fmt: skip
     if state.held_out is not None:
         key, value = state.held_out
-        text = f"{score(value)} {half(state.evaluations[-1].get(f'{key}/half'))}".rstrip()
+        text = f"{score(value)} {plus_minus(state.evaluations[-1].get(f'{key}/half'))}".rstrip()
         where = f"at step {state.evaluations[-1].get('step')}"
         lines.insert(3, (_valued(state, width, "held-out", text, where), 4))
     blocks = [PanelBlock((text,), rank, 0 if rank else 1) for text, rank in lines]

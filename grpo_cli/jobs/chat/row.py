@@ -11,27 +11,27 @@ from grpo_cli.errors import DataError
 from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.recipe.sections.course import Eval
-from grpo_cli.resilience.opened import Place, open_model
+from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import SamplingSettings
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.text import number, visible
 
 
 def sample_row(
-    place: Place, which: Which, named: str, samples: int, seed: int, display: Display
+    source: ModelSource, which: Which, named: str, samples: int, seed: int, display: Display
 ) -> list[SampleRecord]:
     """`samples` completions of the row with this number (from 1) or id.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo eval`; no such row.
     """
-    recipe = place.recipe
+    recipe = source.recipe
     with open_workplace(
         recipe,
-        place.base,
+        source.base,
         display,
         splits=[which],
-        load=lambda device, accept: open_model(place, device, accept),
+        load=lambda device, accept: open_model(source, device, accept),
     ) as opened:
         split = opened.splits[which]
         at = place_of(split.rows, named, which)

@@ -16,7 +16,7 @@ from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.recipe.sections.method import Sample
-from grpo_cli.resilience.opened import Place, find_place, open_model
+from grpo_cli.resilience.model_source import ModelSource, find_model_source, open_model
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.make import policy_engine
 
@@ -75,17 +75,17 @@ def open_talk(
     `SamplingSettings` that hold instead of the recipe's.
 
     Raises:
-        RecipeError, DataError, SetupError: as `grpo eval` of this place.
+        RecipeError, DataError, SetupError: as `grpo eval` of this model.
     """
-    place = _place(named, recipe, sets)
+    source = _source(named, recipe, sets)
     device = pick_device()
-    if place is None:
+    if source is None:
         policy = load_model(Model(path=named), device=device, seed=0, training=False)
         data, sample = None, Sample()
     else:
-        set_threads(place.recipe.run.threads)
-        data, sample = place.recipe.data, place.recipe.sample
-        policy = replace(open_model(place, device), chat=chat_options(place.recipe))
+        set_threads(source.recipe.run.threads)
+        data, sample = source.recipe.data, source.recipe.sample
+        policy = replace(open_model(source, device), chat=chat_options(source.recipe))
         policy = policy.without(sample.ban, can_stop=bool(sample.stop))
     plain = not policy.tokenizer.chat_template or (data is not None and data.plain)
     system = "" if data is None or data.system is None else data.system
@@ -96,10 +96,10 @@ def open_talk(
         engine.release()
 
 
-def _place(named: str, recipe: str | None, sets: Sequence[str]) -> Place | None:
+def _source(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:
     """None for a model that has no recipe, which a talk can do without."""
     try:
-        return find_place(named, recipe, sets)
+        return find_model_source(named, recipe, sets)
     except RecipeError:
         if recipe is not None or sets:
             raise

@@ -12,12 +12,12 @@ from grpo_cli.jobs.evaluate.kinds import columns_of
 from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
-from grpo_cli.resilience.opened import Place, open_model
+from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import SamplingSettings
 
 
-def measure_place(
-    place: Place, display: Display, seed: int, noun: str = "evaluate", by: Sequence[str] = ()
+def measure_model(
+    source: ModelSource, display: Display, seed: int, noun: str = "evaluate", by: Sequence[str] = ()
 ) -> Evaluation:
     """Load, sample and judge; the model is given back before this returns. `noun` names the progress, `by` columns that the
     rows must have.
@@ -26,21 +26,21 @@ def measure_place(
         UsageError: no row has one of them.
         RecipeError, DataError, SetupError: as `grpo train` would on these rows and this model.
     """
-    found = _measure(place, display, seed, noun, by)
+    found = _measure(source, display, seed, noun, by)
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return found
 
 
-def _measure(place: Place, display: Display, seed: int, noun: str, by: Sequence[str]) -> Evaluation:
-    recipe = place.recipe
+def _measure(source: ModelSource, display: Display, seed: int, noun: str, by: Sequence[str]) -> Evaluation:
+    recipe = source.recipe
     with open_workplace(
         recipe,
-        place.base,
+        source.base,
         display,
         splits=["eval"],
-        load=lambda device, accept: open_model(place, device, accept),
+        load=lambda device, accept: open_model(source, device, accept),
     ) as opened:
         assert opened.held_out is not None
         columns_of([row.fields for row in opened.held_out.rows], by)

@@ -97,7 +97,7 @@ def comparison(against: str, reference: Evaluation | None, paired: Paired) -> li
 
 
 def _range(interval: Interval) -> str:
-    if not math.isfinite(interval.half):
+    if not math.isfinite(interval.half_width):
         return "[—, —]"
     return f"[{interval.low:+.3f}, {interval.high:+.3f}]"
 

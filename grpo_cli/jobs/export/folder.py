@@ -11,7 +11,7 @@ from grpo_cli.errors import SetupError
 from grpo_cli.jobs.export.card import card_of
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.dump import to_yaml
-from grpo_cli.resilience.opened import find_place, open_model
+from grpo_cli.resilience.model_source import find_model_source, open_model
 
 HUB_HINT = "is `hf auth login` done and the hub reachable?"
 
@@ -22,15 +22,15 @@ def write_folder(checkpoint: str, out: Path) -> Policy:
     Raises:
         SetupError: no such checkpoint, or the folder cannot be written.
     """
-    place = find_place(checkpoint, None, [])
-    policy = open_model(place, torch.device("cpu"))
+    source = find_model_source(checkpoint, None, [])
+    policy = open_model(source, torch.device("cpu"))
     if hasattr(policy.model, "peft_config"):
         policy = replace(policy, model=policy.model.merge_and_unload())
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
-        (out / "recipe.yaml").write_text(to_yaml(place.recipe), encoding="utf-8")
-        (out / "README.md").write_text(card_of(place.recipe, place.folder), encoding="utf-8")
+        (out / "recipe.yaml").write_text(to_yaml(source.recipe), encoding="utf-8")
+        (out / "README.md").write_text(card_of(source.recipe, source.folder), encoding="utf-8")
     except OSError as err:
         raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
     return policy

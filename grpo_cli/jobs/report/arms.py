@@ -13,7 +13,7 @@ from typing import Any
 from grpo_cli.findings.run_data import Arm, RunData, differing_keys
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustered
-from grpo_cli.text import half, number, score
+from grpo_cli.text import number, plus_minus, score
 
 HEAD = ("arm", "runs", "steps", "samples a run", "tokens a run", "held-out pass@1 before", "after", "after, minus {}", "last reward")  # fmt: skip
 
@@ -168,7 +168,7 @@ def _scores(arm: Arm, at: int) -> str:
     chosen = [one[at] for one in points if one]
     if len(chosen) == 1:
         n = f"  n {chosen[0]['eval/n']}" if chosen[0].get("eval/n") else ""
-        return f"{score(chosen[0]['eval/pass@1'])} {half(chosen[0].get('eval/pass@1/half'))}{n}"
+        return f"{score(chosen[0]['eval/pass@1'])} {plus_minus(chosen[0].get('eval/pass@1/half'))}{n}"
     return _spread([m["eval/pass@1"] for m in chosen])
 
 
@@ -177,7 +177,7 @@ def _spread(values: Sequence[Any]) -> str:
     if not known:
         return number(None)
     found = across_seeds(known)
-    return f"{score(found.mean)} {half(found.half)}".strip()
+    return f"{score(found.mean)} {plus_minus(found.half_width)}".strip()
 
 
 def _range(values: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from grpo_cli.findings.run_data import RunData, diff_from_defaults
 from grpo_cli.jobs.report.arms import held_out_shares
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.estimate import paired_clustered
-from grpo_cli.text import duration, half, number, percent, score
+from grpo_cli.text import duration, number, percent, plus_minus, score
 
 Tile = tuple[str, str, str]
 """What is measured, its value, and a note under it."""
@@ -55,7 +55,7 @@ def verdict(run: RunData) -> str:
         power = f"a true difference of {found.detectable:.3f} or more is found with 80 % power"
     gap = found.difference
     is_even = math.isclose(gap.high - gap.mean, gap.mean - gap.low, abs_tol=1e-9)
-    within = half(gap.half) if is_even else f"[{gap.low:+.3f}, {gap.high:+.3f}]"
+    within = plus_minus(gap.half_width) if is_even else f"[{gap.low:+.3f}, {gap.high:+.3f}]"
     return f"{said}. Paired on {len(rows)} prompts: {gap.mean:+.3f} {within}, {p}; {power}."
 
 
@@ -101,7 +101,7 @@ def tiles_of(run: RunData) -> list[Tile]:
             (
                 "held-out pass@1",
                 f"{score(first['eval/pass@1'])} → {score(last['eval/pass@1'])}",
-                f"{half(first.get('eval/pass@1/half'))} → {half(last.get('eval/pass@1/half'))}  {n}",
+                f"{plus_minus(first.get('eval/pass@1/half'))} → {plus_minus(last.get('eval/pass@1/half'))}  {n}",
             )
         )
         if last.get("eval/greedy") is not None:
@@ -109,7 +109,7 @@ def tiles_of(run: RunData) -> list[Tile]:
                 (
                     "greedy",
                     f"{score(first.get('eval/greedy'))} → {score(last['eval/greedy'])}",
-                    f"{half(first.get('eval/greedy/half'))} → {half(last.get('eval/greedy/half'))}  n {last.get('eval/greedy/n', '')}",
+                    f"{plus_minus(first.get('eval/greedy/half'))} → {plus_minus(last.get('eval/greedy/half'))}  n {last.get('eval/greedy/n', '')}",
                 )
             )
         for k in sorted(
@@ -121,7 +121,7 @@ def tiles_of(run: RunData) -> list[Tile]:
                 (
                     f"pass@{k}",
                     f"{score(first.get(f'eval/pass@{k}'))} → {score(last.get(f'eval/pass@{k}'))}",
-                    half(last.get(f"eval/pass@{k}/half")),
+                    plus_minus(last.get(f"eval/pass@{k}/half")),
                 )
             )
     if run.steps:
@@ -147,4 +147,4 @@ def tiles_of(run: RunData) -> list[Tile]:
 
 
 def _interval(metrics: Metrics, key: str) -> str:
-    return f"{score(metrics.get(key))} {half(metrics.get(f'{key}/half'))}".strip()
+    return f"{score(metrics.get(key))} {plus_minus(metrics.get(f'{key}/half'))}".strip()

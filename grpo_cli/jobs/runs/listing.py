@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.runs.summary import Summary, summarise
 from grpo_cli.run.find import list_runs
-from grpo_cli.text import DASH, duration, half, score, visible
+from grpo_cli.text import DASH, duration, plus_minus, score, visible
 from grpo_verifiers.names import nearest
 
 SCHEMA = 1
@@ -80,7 +80,7 @@ def rows_of(found: Sequence[Summary]) -> list[list[str]]:
 
 def held_out(one: Summary) -> str:
     """`.972 ±.014`."""
-    return DASH if one.score is None else f"{score(one.score)} {half(one.half)}"
+    return DASH if one.score is None else f"{score(one.score)} {plus_minus(one.half)}"
 
 
 def size_text(size: float) -> str:

@@ -10,7 +10,7 @@ from grpo_cli.jobs.runs.comparing import Beside
 from grpo_cli.jobs.runs.listing import HEADER, SCHEMA, held_out, rows_of, size_text, table
 from grpo_cli.jobs.runs.summary import UNREADABLE, Summary, summarise
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.text import DASH, duration, half, number, score, visible
+from grpo_cli.text import DASH, duration, number, plus_minus, score, visible
 
 
 def as_object(folder: RunFolder) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def lines_of(folder: RunFolder) -> list[str]:
     measured = [e for e in card.evaluations if e.get("eval/pass@1") is not None]
     if measured:
         rows = [
-            [str(e["step"]), f"{score(e['eval/pass@1'])} {half(e.get('eval/pass@1/half'))}", score(e.get("eval/greedy"))]
+            [str(e["step"]), f"{score(e['eval/pass@1'])} {plus_minus(e.get('eval/pass@1/half'))}", score(e.get("eval/greedy"))]
             for e in measured
         ]  # fmt: skip
         lines += ["", *table(("step", "pass@1", "greedy"), rows)]

@@ -23,7 +23,7 @@ from grpo_cli.jobs.train.held_out import HeldOut
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import Running
 from grpo_cli.jobs.train.setup import Parts, connect, furnish_run, make_parts, make_trainer
-from grpo_cli.jobs.train.start import agree_on_half, create_run, note_half, resume_point, run_info
+from grpo_cli.jobs.train.start import agree_on_cpu_bf16, create_run, record_cpu_bf16, resume_point, run_info
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.model import device_name
@@ -82,7 +82,7 @@ class Job:
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks)
-                agree_on_half(resume, self.ranks, self.display)
+                agree_on_cpu_bf16(resume, self.ranks, self.display)
                 rows = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
                 place, server = furnish_run(opened.enter_context(rows), self.ranks)
                 self.recipe = place.recipe
@@ -97,7 +97,7 @@ class Job:
             self.lock = hold(run.path)
             if self.said.train.epochs is not None:
                 run.update_manifest(epoch_steps=self.recipe.train.steps)
-            note_half(run)
+            record_cpu_bf16(run)
             checkpoint.clear_partial(run.path / "checkpoints")
             self.ranks.agreed(str(run.path))
             return run

@@ -9,7 +9,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
-from grpo_cli.policy.half import half_pays, measure_half, settle_half
+from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays, measure_cpu_bf16, settle_cpu_bf16
 from grpo_cli.policy.model import pick_device
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -20,11 +20,11 @@ from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.folder import RunFolder, replace_recipe
 from grpo_cli.run.info import RewardSource, RunInfo
 
-HALF = "cpu_bfloat16"
+CPU_BF16 = "cpu_bfloat16"
 """In `run.json`: whether the run takes bfloat16 on its CPU; not there for a run on GPUs."""
 
 
-def agree_on_half(resume: RunFolder | None, ranks: Ranks, display: Display) -> None:
+def agree_on_cpu_bf16(resume: RunFolder | None, ranks: Ranks, display: Display) -> None:
     """On a CPU all ranks compute in the numbers that rank 0 measured to be faster, and a resumed run in those it began with.
 
     A run of an older version, which did not note them, is measured as it was then.
@@ -33,21 +33,21 @@ def agree_on_half(resume: RunFolder | None, ranks: Ranks, display: Display) -> N
     if pick_device(ranks.local).type != "cpu":
         return
     if ranks.is_main:
-        measured = measure_half()
-        noted = resume.manifest().get(HALF) if resume is not None else None
+        measured = measure_cpu_bf16()
+        noted = resume.manifest().get(CPU_BF16) if resume is not None else None
         chosen = measured if noted is None else bool(noted)
         if chosen and not measured:
             display.note(
                 "warn",
                 "the run began with bfloat16, which is slow on this CPU; it goes on in the same numbers",
             )
-    settle_half(bool(ranks.agreed(chosen)))
+    settle_cpu_bf16(bool(ranks.agreed(chosen)))
 
 
-def note_half(run: RunFolder) -> None:
+def record_cpu_bf16(run: RunFolder) -> None:
     """In `run.json`, for processes that resume the run."""
     if pick_device().type == "cpu":
-        run.update_manifest(**{HALF: half_pays()})
+        run.update_manifest(**{CPU_BF16: cpu_bf16_pays()})
 
 
 def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, device: str) -> RunFolder:

@@ -34,13 +34,14 @@ class FusedBackbone:
         backbone: Any,
         forms: list[AttentionForm],
         merged: MergedWeights | None,
-        half: torch.dtype | None,
+        compute_dtype: torch.dtype | None,
     ) -> None:
         self.backbone, self.own = backbone, backbone.forward
         self.layers = [
-            FusedLayer(layer, form, merged, half) for layer, form in zip(backbone.layers, forms, strict=True)
+            FusedLayer(layer, form, merged, compute_dtype)
+            for layer, form in zip(backbone.layers, forms, strict=True)
         ]
-        self.half = half
+        self.compute_dtype = compute_dtype
         self._angles: tuple[Tensor, Tensor] | None = None
 
     def forward(self, *args: Any, **named: Any) -> Any:
@@ -58,7 +59,7 @@ class FusedBackbone:
         for layer in self.layers:
             delta = layer.step(states, delta, phase, angles)
         return BaseModelOutputWithPast(
-            last_hidden_state=_normed(self.backbone.norm, states, delta, self.half)[:, None]
+            last_hidden_state=_normed(self.backbone.norm, states, delta, self.compute_dtype)[:, None]
         )
 
     def _table(self, columns: int, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,13 +78,13 @@ class FusedLayer:
     """Norm, attention, norm, gated MLP; what each adds to the residual is added by the next norm."""
 
     def __init__(
-        self, layer: Any, form: AttentionForm, merged: MergedWeights | None, half: torch.dtype | None
+        self, layer: Any, form: AttentionForm, merged: MergedWeights | None, compute_dtype: torch.dtype | None
     ) -> None:
         _check_build(layer)
         self.form = form
         attention, mlp = layer.self_attn, layer.mlp
         self.number, self.width, self.scale = attention.layer_idx, attention.head_dim, attention.scaling
-        self.half = half
+        self.compute_dtype = compute_dtype
         self.before, self.between = layer.input_layernorm, layer.post_attention_layernorm
         self.head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
         self.projected = _side_by_side([attention.q_proj, attention.k_proj, attention.v_proj], merged)
@@ -96,7 +97,7 @@ class FusedLayer:
         """Adds `delta`, from the layer before, and the attention to `states` [rows, width of the model] in place;
         returns what the MLP adds, which is left to the next."""
         rows, (kept, width), (_, value_width) = len(states), phase.store.layout.key, phase.store.layout.value
-        both = self.projected(_normed(self.before, states, delta, self.half))
+        both = self.projected(_normed(self.before, states, delta, self.compute_dtype))
         # queries, keys, values lie side by side in one product; these are views into it
         value_at = both.shape[1] - kept * value_width
         key_at = value_at - kept * width
@@ -118,16 +119,16 @@ class FusedLayer:
             form=self.form,
         )
         attended = self.out(attended.view(rows, -1))
-        both = self.gate_and_up(_normed(self.between, states, attended, self.half))
+        both = self.gate_and_up(_normed(self.between, states, attended, self.compute_dtype))
         middle = both.shape[1] // 2
         return self.down(gated(both[:, :middle], both[:, middle:]))  # type: ignore[no-any-return]
 
 
-def _normed(module: Any, states: Tensor, delta: Tensor | None, half: torch.dtype | None) -> Tensor:
-    """The norm of `states` with `delta` added, in place; `half` is the type of an autocast."""
+def _normed(module: Any, states: Tensor, delta: Tensor | None, compute_dtype: torch.dtype | None) -> Tensor:
+    """The norm of `states` with `delta` added, in place; `compute_dtype` is the type of an autocast."""
     if delta is None:
         return norm(states, module.weight, module.variance_epsilon, False)
-    return add_norm(states, delta, module.weight, module.variance_epsilon, half or states.dtype)
+    return add_norm(states, delta, module.weight, module.variance_epsilon, compute_dtype or states.dtype)
 
 
 def _side_by_side(modules: list[Any], merged: MergedWeights | None) -> Callable[[Tensor], Tensor]:

@@ -52,12 +52,12 @@ def trl_config(
     update: Update,
     *,
     on_cpu: bool,
-    half: bool,
+    bf16: bool,
     counts: tuple[int, int] = (1, 1),
 ) -> TrainingArguments:
     """TRL's configuration of one step; `counts` are its right and wrong answers, which KTO is balanced by."""
     fields: dict[str, Any] = {"beta": prefer.beta or BETA.get(prefer.loss, 0.1)}
-    fields |= _common(train, folder, update, on_cpu=on_cpu, half=half)
+    fields |= _common(train, folder, update, on_cpu=on_cpu, bf16=bf16)
     made: TrainingArguments
     if prefer.loss == "kto":
         right, wrong = kto_weights(*counts)
@@ -89,7 +89,7 @@ def kto_weights(right: int, wrong: int) -> tuple[float, float]:
     return 1.0, 1.0
 
 
-def _common(train: Train, folder: Path, update: Update, *, on_cpu: bool, half: bool) -> dict[str, Any]:
+def _common(train: Train, folder: Path, update: Update, *, on_cpu: bool, bf16: bool) -> dict[str, Any]:
     return {
         "output_dir": str(folder),
         "per_device_train_batch_size": update.micro,
@@ -105,7 +105,7 @@ def _common(train: Train, folder: Path, update: Update, *, on_cpu: bool, half: b
         "save_strategy": "no",
         "report_to": [],
         "use_cpu": on_cpu,
-        "bf16": half,
+        "bf16": bf16,
         "gradient_checkpointing": False,
         "disable_tqdm": True,
         "seed": train.seed,

@@ -113,7 +113,7 @@ class PairLearner:
             self.folder,
             update_of(prefer, len(examples), max(one.width for one in examples), policy.device),
             on_cpu=policy.device.type == "cpu",
-            half=policy.autocast is not None,
+            bf16=policy.autocast is not None,
             counts=(sum(labels), len(labels) - sum(labels)) if labels else (1, 1),
         )
         trainer = make_pair_trainer(prefer.loss, policy.model, config, examples, policy.tokenizer, heard)

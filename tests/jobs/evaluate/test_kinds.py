@@ -12,11 +12,11 @@ import pytest
 from grpo_cli.environments.worlds.keydoor import rows
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.evaluate.kinds import by_kind, columns_of, lines_of
-from grpo_cli.jobs.evaluate.run import measure_place
+from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.evaluate.text import as_object, table
 from grpo_cli.measure.evaluation import Evaluation, Measured, measure
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.opened import Place
+from grpo_cli.resilience.model_source import ModelSource
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import error, right, wrong
 from tests.builders.workplaces import Told, tiny_recipe
@@ -116,10 +116,10 @@ def keydoor(folder: Path) -> Recipe:
 
 
 def test_real_episodes_are_grouped_and_a_missing_column_is_refused(tmp_path: Path) -> None:
-    place = Place("builtin:tiny", keydoor(tmp_path), tmp_path, None)
-    found = measure_place(place, Told().display, seed=0)
+    place = ModelSource("builtin:tiny", keydoor(tmp_path), tmp_path, None)
+    found = measure_model(place, Told().display, seed=0)
     kinds = by_kind(found.sampled, [])["kind"]
     assert {value: kind.rows for value, kind in kinds.items()} == {"far": 2, "near": 2}
     assert found.sampled.episodes["turns/wrong"] == 3.0
     with pytest.raises(UsageError, match="no held-out row has a column `level`"):
-        measure_place(place, Told().display, seed=0, by=["level"])
+        measure_model(place, Told().display, seed=0, by=["level"])

@@ -10,8 +10,8 @@ import pytest
 
 from grpo_cli.display.silent import SilentDisplay
 from grpo_cli.jobs.train import start
-from grpo_cli.jobs.train.start import HALF, agree_on_half, note_half
-from grpo_cli.policy import half
+from grpo_cli.jobs.train.start import CPU_BF16, agree_on_cpu_bf16, record_cpu_bf16
+from grpo_cli.policy import cpu_bf16
 from grpo_cli.policy.policy import BIG, compute_dtype
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Level
@@ -44,7 +44,7 @@ class Heard(SilentDisplay):
 
 @pytest.fixture(autouse=True)
 def _unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half, "_settled", [])
+    monkeypatch.setattr(cpu_bf16, "_settled", [])
 
 
 def folder(path: Path, **noted: object) -> RunFolder:
@@ -57,13 +57,13 @@ def test_every_rank_follows_the_measurement_of_rank_0(
 ) -> None:
     import torch
 
-    monkeypatch.setattr(start, "measure_half", lambda: main_says)
+    monkeypatch.setattr(start, "measure_cpu_bf16", lambda: main_says)
     main = Ranked(0)
-    agree_on_half(None, main, Heard())  # type: ignore[arg-type]
-    assert half.half_pays() is main_says
-    monkeypatch.setattr(start, "measure_half", lambda: not main_says)
-    agree_on_half(None, Ranked(1, main.said), Heard())  # type: ignore[arg-type]
-    assert half.half_pays() is main_says
+    agree_on_cpu_bf16(None, main, Heard())  # type: ignore[arg-type]
+    assert cpu_bf16.cpu_bf16_pays() is main_says
+    monkeypatch.setattr(start, "measure_cpu_bf16", lambda: not main_says)
+    agree_on_cpu_bf16(None, Ranked(1, main.said), Heard())  # type: ignore[arg-type]
+    assert cpu_bf16.cpu_bf16_pays() is main_says
     used = compute_dtype("auto", torch.device("cpu"), BIG)
     assert used == (torch.bfloat16 if main_says else None)
 
@@ -72,15 +72,15 @@ def test_every_rank_follows_the_measurement_of_rank_0(
 def test_a_resumed_run_computes_as_it_began_whatever_is_measured_now(
     began: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half.settle_half(began)
+    cpu_bf16.settle_cpu_bf16(began)
     run = folder(tmp_path)
-    note_half(run)
-    assert run.manifest()[HALF] is began
+    record_cpu_bf16(run)
+    assert run.manifest()[CPU_BF16] is began
     for now in (True, False):
         heard = Heard()
-        monkeypatch.setattr(start, "measure_half", lambda now=now: now)
-        agree_on_half(run, Ranked(0), heard)  # type: ignore[arg-type]
-        assert half.half_pays() is began
+        monkeypatch.setattr(start, "measure_cpu_bf16", lambda now=now: now)
+        agree_on_cpu_bf16(run, Ranked(0), heard)  # type: ignore[arg-type]
+        assert cpu_bf16.cpu_bf16_pays() is began
         assert bool(heard.notes) is (began and not now)
 
 
@@ -88,6 +88,6 @@ def test_a_run_that_noted_nothing_is_measured_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = folder(tmp_path)
-    monkeypatch.setattr(start, "measure_half", lambda: True)
-    agree_on_half(run, Ranked(0), Heard())  # type: ignore[arg-type]
-    assert half.half_pays()
+    monkeypatch.setattr(start, "measure_cpu_bf16", lambda: True)
+    agree_on_cpu_bf16(run, Ranked(0), Heard())  # type: ignore[arg-type]
+    assert cpu_bf16.cpu_bf16_pays()

@@ -135,7 +135,7 @@ def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], fold
     """The loss of the first update of our trainer, whose reference is `before`."""
     own = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
     config = trl_config(
-        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, half=False, counts=(2, 2)
+        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2)
     )
     with torch.no_grad():
         for name, p in policy.model.named_parameters():
@@ -153,7 +153,7 @@ def ours(loss: Preference, policy: Policy, before: dict[str, torch.Tensor], fold
 def plain_trl(loss: Preference, policy: Policy, reference: nn.Module, folder: Path) -> float:
     """TRL alone, from texts and with a reference model of its own."""
     config: Any = trl_config(
-        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, half=False, counts=(2, 2)
+        Prefer(loss=loss), TRAIN, folder, Update(4, 1, 1), on_cpu=True, bf16=False, counts=(2, 2)
     )
     kind: Any = {"kto": KTOTrainer, "orpo": ORPOTrainer, "simpo": CPOTrainer}.get(loss, DPOTrainer)
     if loss == "kto":

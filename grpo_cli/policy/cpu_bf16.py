@@ -22,19 +22,19 @@ _settled: list[bool] = []
 """The answer of this process, once it has one."""
 
 
-def half_pays() -> bool:
+def cpu_bf16_pays() -> bool:
     """Whether bfloat16 is used on this CPU: what was settled, else what is measured at the first call."""
     if not _settled:
-        settle_half(measure_half())
+        settle_cpu_bf16(measure_cpu_bf16())
     return _settled[0]
 
 
-def settle_half(pays: bool) -> None:
+def settle_cpu_bf16(pays: bool) -> None:
     """From now on this process answers so: the other ranks, or the run that is resumed, compute as it says."""
     _settled[:] = [pays]
 
 
-def measure_half() -> bool:
+def measure_cpu_bf16() -> bool:
     """Whether the best of a few products of 256 x 256 is faster in bfloat16 than in float32, by `GAIN`."""
     import torch
 

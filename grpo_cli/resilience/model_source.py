@@ -1,4 +1,4 @@
-"""A checkpoint, a run, or any model, opened for measuring or exporting, with the recipe that goes with it."""
+"""Where a model comes from (a checkpoint, a run, or any model by name), opened for measuring or exporting, with the recipe that goes with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Place:
+class ModelSource:
     """Where a model lies, the recipe that measures it, and the folder its data paths count from."""
 
     name: str
@@ -37,7 +37,7 @@ class Place:
     folder: Path | None
 
 
-def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
+def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource:
     """What `named` means: a checkpoint folder, a run (its folder, its name under `runs/`, or `last`; its newest whole checkpoint
     is taken), or a model by name.
 
@@ -54,7 +54,7 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     if not folder.is_dir():
         folder = None
     if recipe is not None:
-        return Place(named, load(recipe, sets), find(recipe).parent, folder)
+        return ModelSource(named, load(recipe, sets), find(recipe).parent, folder)
     if folder is None or not (folder / RECIPE).is_file():
         near = nearest(named, [run.name for run in list_runs(Path(RUNS))], 0.6) if folder is None else None
         hint = f"did you mean the run `{near}`?" if near else "give one with `--recipe FILE`"
@@ -62,30 +62,30 @@ def find_place(named: str, recipe: str | None, sets: Sequence[str]) -> Place:
     base = None
     if (folder / STATE).is_file():
         base = json.loads((folder / STATE).read_text()).get("base")
-    return Place(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
+    return ModelSource(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
 
 
-def open_model(place: Place, device: torch.device, accept: Accept | None = None) -> Policy:
-    """The weights at a place: a full folder, an adapter on the recipe's own base, or a model by name.
+def open_model(source: ModelSource, device: torch.device, accept: Accept | None = None) -> Policy:
+    """The weights of a source: a full folder, an adapter on the recipe's own base, or a model by name.
 
     Raises:
         SetupError: it cannot be loaded.
     """
-    seed, spec = place.recipe.train.seed, place.recipe.model
-    if place.folder is None:
-        named = spec.model_copy(update={"path": place.name, "lora": None})
+    seed, spec = source.recipe.train.seed, source.recipe.model
+    if source.folder is None:
+        named = spec.model_copy(update={"path": source.name, "lora": None})
         if (
-            place.name != spec.path
+            source.name != spec.path
         ):  # another model: what names files of the recipe's own does not hold for it
             named = named.model_copy(
                 update={"gguf_file": None, "revision": None, "tokenizer": None, "base": None}
             )
         return load_model(named, device=device, seed=seed, training=False, accept=accept)
-    if not any((place.folder / name).is_file() for name in ("config.json", "adapter_config.json")):
-        raise SetupError(f"`{place.folder}` holds no model", hint="name a folder with `config.json`")
+    if not any((source.folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise SetupError(f"`{source.folder}` holds no model", hint="name a folder with `config.json`")
     here = spec.model_copy(
         update={
-            "path": str(place.folder),
+            "path": str(source.folder),
             "lora": None,
             "gguf_file": None,
             "revision": None,
