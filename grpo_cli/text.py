@@ -103,7 +103,13 @@ def whole(value: float | None) -> str:
 
 def strict_json(value: object, *, ensure_ascii: bool = True, indent: int | None = None) -> str:
     """What `--json` prints: a number that is not finite says that something was not measured, and is null."""
-    return json.dumps(_finite(value), allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
+    except (
+        TypeError,
+        ValueError,
+    ):  # rarely so: to look through all of it first takes longer than to write it
+        return json.dumps(_finite(value), allow_nan=False, ensure_ascii=ensure_ascii, indent=indent)
 
 
 def _finite(value: object) -> object:

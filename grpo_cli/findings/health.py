@@ -12,6 +12,7 @@ from grpo_cli.findings.finding import (
     Limits,
     all_of_last,
     finding_at,
+    finite,
     measured,
     median_of_last,
     reward_scale,
@@ -99,7 +100,9 @@ def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
     Judged by the end of the warm-up first, so that it is said before the policy has moved far, and then over windows. Where
     nearly all answers are right, or wrong, there is little left to explain.
     """
-    known = [m for m in history if measured([m], "critic/explained_variance")]
+    known = [m for m in history if finite(m.get("critic/explained_variance")) is not None]
+    if not known:
+        return None
     waited, moved = ([m for m in known if bool(m.get("critic/warmup")) is asked] for asked in (True, False))
     is_first = bool(history) and not history[-1].get("critic/warmup") and len(moved) <= 1
     last = (

@@ -8,6 +8,8 @@ from grpo_cli.findings.finding import Finding, History, Limits, finding_at
 from grpo_cli.statistics.step import mean
 
 UNTRUSTED = "untrusted_objects"
+TAIL = "/reason/" + UNTRUSTED
+"""Of the metric `verify/NAME/reason/untrusted_objects`."""
 MEND = (
     "their tests compare objects of classes that the completion defines, whose word decides nothing: set"
     " `trusted_objects: true` in the options of the verifier to let it, at the risk of being cheated"
@@ -16,12 +18,10 @@ MEND = (
 
 def untrusted_share(history: History) -> tuple[str, float]:
     """The verifier of whose verdicts the largest share is `untrusted_objects` over these steps, and that share in [0, 1]."""
-    keys = {
-        key
-        for m in history
-        for key in m
-        if key.startswith("verify/") and key.endswith("/reason/" + UNTRUSTED)
-    }
+    said = [
+        m for m in history if TAIL in "\n".join(m)
+    ]  # of few runs: a key at a time takes a report a tenth of a second
+    keys = {key for m in said for key in m if key.endswith(TAIL)}
     shares = {key.split("/")[1]: mean([m.get(key) or 0.0 for m in history]) or 0.0 for key in sorted(keys)}
     return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
 

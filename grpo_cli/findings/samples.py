@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.reasons import UNTRUSTED
 from grpo_cli.run.folder import RunFolder, Split
+from grpo_cli.run.reading import spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import again
 from grpo_cli.statistics.groups import GroupCounts, Kind, group_samples
@@ -24,7 +25,7 @@ LEAST = 2
 def duplicate_rows(folder: RunFolder) -> tuple[Finding, list[SampleRecord]] | None:
     """W60: the same prompt under several row ids, with one sample of each; differing answers are said too."""
     rows: dict[str, dict[str, SampleRecord]] = defaultdict(dict)
-    steps = _spread(folder.steps(), FILES)
+    steps = spread(steps_to_read(folder), FILES)
     for step in steps:
         for record in folder.samples(step):
             rows[" ".join(record.prompt.split())].setdefault(record.row, record)
@@ -139,9 +140,3 @@ PICKS: dict[str, Pick] = {
     "W71": lambda records: [r for r in records if not r.is_right],
 }
 """Where a code is missing the samples of least reward are shown."""
-
-
-def _spread(steps: Sequence[int], most: int) -> list[int]:
-    if len(steps) <= most:
-        return list(steps)
-    return sorted({steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)})

@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_cli.run.folder import RunFolder, Split
+from grpo_cli.run.reading import spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.text import strict_json
 
@@ -38,10 +39,11 @@ class Pack:
 def pack_samples(folder: RunFolder, most: int = MOST_PACKED) -> Pack:
     """The samples of as many steps as fit into `most` bytes; of each split the last step at least, where one fits."""
     all_steps = sum(len(folder.steps(split)) for split in SPLITS)
-    count = min(all_steps, TRIED)
+    read = sum(len(steps_to_read(folder, split)) for split in SPLITS)
+    count = min(read, TRIED)
     lines, text = _packed(folder, count)
-    if count < all_steps:
-        count = min(all_steps, int(0.95 * count * most / max(1, len(text))))
+    if count < read:
+        count = min(read, int(0.95 * count * most / max(1, len(text))))
         lines, text = _packed(folder, count)
     while len(text) > most and count:
         count = min(count - 1, int(0.9 * count * most / len(text)))
@@ -56,18 +58,9 @@ def _packed(folder: RunFolder, count: int) -> tuple[int, str]:
     return len(lines), base64.b64encode(text).decode()
 
 
-def spread(values: Sequence[int], most: int) -> list[int]:
-    """At most this many, evenly spread, the first and the last among them."""
-    if len(values) <= most:
-        return list(values)
-    if most < 2:
-        return list(values[-most:] if most else [])
-    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
-
-
 def _chosen(folder: RunFolder, count: int) -> list[tuple[int, Split]]:
     """Files to pack: two in three of training, the rest held-out, or more of one where the other has few."""
-    train, held = (folder.steps(split) for split in SPLITS)
+    train, held = (steps_to_read(folder, split) for split in SPLITS)
     of_held = min(len(held), max(count // 3, count - len(train)))
     return [
         *((step, SPLITS[0]) for step in spread(train, count - of_held)),

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from grpo_cli.jobs.report.plot import Figure
 from grpo_cli.jobs.report.reading import Reading, read_samples
 from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
+from grpo_cli.run.reading import ReadOnce
 from grpo_cli.text import Json, visible
 
 SCRIPTS = ("plot.js", "reader.js", "report.js")
@@ -99,6 +100,10 @@ def write_report(arms: Sequence[Arm], target: Path) -> Path:
 
 def build_page(arms: Sequence[Arm]) -> str:
     """The HTML text."""
+    arms = [  # several look through the samples of a run
+        replace(arm, runs=tuple(replace(run, folder=ReadOnce(run.folder)) for run in arm.runs))
+        for arm in arms
+    ]
     runs = [run for arm in arms for run in arm.runs]
     is_single = len(runs) == 1
     first: list[Figure | None] = [held_out(arms)]

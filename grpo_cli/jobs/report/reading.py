@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.jobs.report.packing import packed_line, spread
+from grpo_cli.jobs.report.packing import packed_line
 from grpo_cli.run.folder import RunFolder, Split
+from grpo_cli.run.reading import spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean, percentile
 from grpo_verifiers.verdict import Outcome
 
-MOST_BYTES = 200_000_000
-MOST_FILES = 200
 MOST_MOMENTS = 5
-MOST_EVALUATIONS = 40
 MOST_PROMPTS = 60
 MOST_ROWS = 256
 MOST_CHARS = 4000
@@ -45,10 +43,9 @@ class Reading:
 def read_samples(folder: RunFolder) -> Reading:
     """Read what the budget allows."""
     reading = Reading()
-    steps = folder.steps()
-    chosen = spread(steps, _affordable(folder, steps))
-    reading.files, reading.files_read = len(steps), len(chosen)
-    found: dict[str, list[tuple[float, dict[str, Any]]]] = {}
+    chosen = steps_to_read(folder)
+    reading.files, reading.files_read = len(folder.steps()), len(chosen)
+    found: dict[str, list[tuple[float, int, int, SampleRecord]]] = {}
     for step in chosen:
         groups: dict[str, list[tuple[int, SampleRecord]]] = {}
         for line, sample in enumerate(folder.samples(step), 1):
@@ -63,10 +60,14 @@ def read_samples(folder: RunFolder) -> Reading:
         for group in groups.values():
             for kind, weight, line, sample in surprises_of(group):
                 ranked = found.setdefault(kind, [])
-                ranked.append((weight, _shown(folder, step, "train", line, sample)))
-                ranked.sort(key=lambda pair: -pair[0])
+                ranked.append((weight, step, line, sample))
+                ranked.sort(key=lambda entry: -entry[0])
                 del ranked[PER_KIND:]
-    reading.surprises = [entry | {"kind": kind} for kind, ranked in found.items() for _, entry in ranked]
+    reading.surprises = [
+        _shown(folder, step, "train", line, sample) | {"kind": kind}
+        for kind, ranked in found.items()
+        for _, step, line, sample in ranked
+    ]
     _held_out(folder, reading)
     return reading
 
@@ -100,7 +101,7 @@ def _held_out(folder: RunFolder, reading: Reading) -> None:
 
     Two passes, so that only one file of held-out samples is in memory at a time.
     """
-    shown = spread(folder.steps("eval"), MOST_EVALUATIONS)
+    shown = steps_to_read(folder, "eval")
     if not shown:
         return
     tables = [{row: _rate(samples) for row, samples in _by_row(folder, step).items()} for step in shown]
@@ -170,9 +171,3 @@ def _expected(sample: SampleRecord) -> str:
 
 def _percent(value: float | None) -> str:
     return "—" if value is None else f"{100 * value:.0f}%"
-
-
-def _affordable(folder: RunFolder, steps: Sequence[int]) -> int:
-    """How many files the budget of bytes allows, by the size of the largest of a few."""
-    sizes = [folder.sample_path(s).stat().st_size for s in spread(steps, 10)]
-    return min(MOST_FILES, max(2, MOST_BYTES // max([1, *sizes])))

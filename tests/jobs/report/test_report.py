@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,13 @@ from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
 from grpo_cli.jobs.report.findings import grouped_findings
 from grpo_cli.jobs.report.outcome import verdict
-from grpo_cli.jobs.report.packing import pack_samples, packed_line, spread
+from grpo_cli.jobs.report.packing import pack_samples, packed_line
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
 from grpo_cli.jobs.report.pictures import groups, rewards
 from grpo_cli.jobs.report.reading import probes, read_samples, surprises_of
 from grpo_cli.jobs.report.templates import environment
-from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.folder import RunFolder, Split
+from grpo_cli.run.reading import ReadOnce, spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
 from tests.builders.report_runs import HOSTILE, make_run, sample
 
@@ -114,6 +116,33 @@ def test_a_number_that_is_not_finite_is_a_gap(tmp_path: Path) -> None:
 def test_spread_keeps_the_ends() -> None:
     assert spread(list(range(100)), 5) == [0, 25, 50, 74, 99]
     assert spread([1, 2], 5) == [1, 2]
+
+
+def test_the_page_reads_each_file_of_samples_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_run(tmp_path, "a", steps=130)
+    read: Counter[tuple[int, str]] = Counter()
+    plain = RunFolder.samples
+
+    def counted(self: RunFolder, step: int, split: Split = "train") -> Iterator[SampleRecord]:
+        read[step, split] += 1
+        return plain(self, step, split)
+
+    monkeypatch.setattr(RunFolder, "samples", counted)
+    build_page(arms_of([collect(folder)]))
+    assert set(read.values()) == {1}, read
+    assert len(steps_to_read(folder)) == 100
+    assert {step for step, split in read if split == "eval"} == set(folder.steps("eval"))
+
+
+def test_files_that_are_too_large_to_keep_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_cli.run.reading.KEPT_BYTES", 1000)
+    folder = make_run(tmp_path, "a", steps=2)
+    once = ReadOnce(folder)
+    for _ in range(2):
+        assert list(once.samples(2)) == list(folder.samples(2))
+    assert not once._kept
 
 
 def test_a_short_run_is_packed_whole_and_a_long_one_by_whole_steps(tmp_path: Path) -> None:
