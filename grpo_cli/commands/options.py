@@ -30,6 +30,17 @@ Sets = Annotated[
 Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
 
+# check and probe
+Gpu = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CARD", help="Would it fit, how long: h100, 4090, 8xh200; left out, this machine's card."
+    ),
+]
+Price = Annotated[
+    float | None, typer.Option(metavar="PRICE", help="What one card costs an hour; says what the run would.")
+]
+
 # train
 RecipeOrOwn = Annotated[
     str | None,

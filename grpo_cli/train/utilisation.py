@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from grpo_cli.policy.modes import causal_model
+from grpo_cli.sizing.cards import card_of
 
 if TYPE_CHECKING:
     from torch import nn
 
     from grpo_cli.policy.policy import Policy
-
-PEAK_TFLOPS = {
-    "GB200": 2500, "B200": 2250, "B100": 1750, "H200": 989, "GH200": 989, "H100 NVL": 835, "H100 PCIe": 756, "H100": 989,
-    "H800": 989, "A100": 312, "A800": 312, "A40": 150, "A10G": 70, "A10": 125, "L40S": 362, "L40": 181, "L4": 121,
-    "RTX 6000 Ada": 364, "RTX A6000": 155, "RTX 5090": 210, "RTX 4090": 165, "RTX 3090": 71,
-}  # fmt: skip
-"""Dense bfloat16 TFLOP/s of tensor cores with float32 accumulation, by NVIDIA's data sheets; longer names first."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +34,8 @@ class Utilisation:
         """Of this model on this card; None on a CPU, and on a card whose rate is not known here."""
         if policy.device.type != "cuda":
             return None
-        peak = peak_tflops(torch.cuda.get_device_name(policy.device))
-        return None if peak is None else cls(*arithmetic(policy.model), peak * 1e12)
+        card = card_of(torch.cuda.get_device_name(policy.device))
+        return None if card is None else cls(*arithmetic(policy.model), card.tflops * 1e12)
 
     def share(self, lengths: Iterable[tuple[int, int]], passes: int, seconds: float) -> float:
         """MFU of `passes` over rows of (prompt, completion) tokens: forward, and twice that backward."""
@@ -51,11 +45,6 @@ class Utilisation:
             forward += 2 * self.body * tokens + 2 * self.head * completion
             forward += self.attention * tokens * (tokens + 1) / 2
         return 3 * passes * forward / (self.peak * seconds)
-
-
-def peak_tflops(card: str) -> int | None:
-    """The rate of a card by its name, as torch gives it; None where it is not in the table."""
-    return next((rate for name, rate in PEAK_TFLOPS.items() if name in card), None)
 
 
 def arithmetic(model: nn.Module) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ FLOORS = (
     "commands",
     "jobs",
     "train measure",
-    "curriculum",
+    "curriculum sizing",
     "reward",
     "rollout resilience display",
     "policy algorithm distributed findings preference",

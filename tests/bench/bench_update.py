@@ -37,6 +37,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"kind": "llama", "sizes": (300, 64, 96, 2, 4, 2), "micro": 8},
     "smollm2-135m": {"kind": "llama", "sizes": (49152, 576, 1536, 30, 9, 3), "micro": 64},
     "qwen2.5-1.5b": {"kind": "qwen2", "sizes": (151936, 1536, 8960, 28, 12, 2), "micro": 32},
+    "qwen2.5-3b": {"kind": "qwen2", "sizes": (151936, 2048, 11008, 36, 16, 2), "micro": 16},
     "qwen2.5-7b-lora": {"kind": "qwen2", "sizes": (152064, 3584, 18944, 28, 28, 4), "micro": 16, "lora": 16},
 }
 """Vocabulary, width, width of the MLP, layers, heads, key heads; completions a forward pass; rank of the adapters."""

@@ -36,16 +36,9 @@ def write_model(folder: Path, model: Any, prompts: int, prompt_tokens: int) -> N
     (folder / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
 
 
-def run_own(
-    folder: Path,
-    settings: dict[str, Any],
-    steps: int,
-    callback: Callable[[], Any],
-    note: Callable[[str], None] = lambda _: None,
-    **model: Any,
-) -> None:
-    """`grpo train` on a recipe of these settings; `callback` makes the trainer callback that marks steps."""
-    recipe = {
+def own_recipe(folder: Path, settings: dict[str, Any], steps: int, **model: Any) -> dict[str, Any]:
+    """A recipe of these settings, over what `write_model` wrote."""
+    return {
         "grpo": 1,
         "model": {"path": str(folder / "model"), **model},
         "data": {
@@ -66,7 +59,18 @@ def run_own(
         "monitor": {"kl": "off"},
         "run": {"dir": str(folder / "runs"), "save_every": 10_000},
     }
-    time_recipe(recipe, folder, callback, note)
+
+
+def run_own(
+    folder: Path,
+    settings: dict[str, Any],
+    steps: int,
+    callback: Callable[[], Any],
+    note: Callable[[str], None] = lambda _: None,
+    **model: Any,
+) -> None:
+    """`grpo train` on a recipe of these settings; `callback` makes the trainer callback that marks steps."""
+    time_recipe(own_recipe(folder, settings, steps, **model), folder, callback, note)
 
 
 def time_recipe(

@@ -72,6 +72,33 @@ def test_json_is_one_object_with_every_check(tmp_path: Path) -> None:
     assert set(levels.values()) == {"ok"}
 
 
+def test_a_named_card_is_answered_for_with_its_cost(tmp_path: Path) -> None:
+    found = json.loads(run(tmp_path, "--gpu", "2xh100", "--price", "2.5", "--json").stdout)
+    (fit,) = [one for one in found["checks"] if one["check"] == "fit"]
+    assert (fit["level"], fit["data"]["gpu"], fit["data"]["gpus"], fit["data"]["answer"]) == (
+        "ok",
+        "H100",
+        2,
+        "fits",
+    )
+    assert fit["data"]["cost"]["likely"] == pytest.approx(fit["data"]["hours"]["likely"] * 2 * 2.5)
+    assert "fits 2 x H100" in fit["message"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--gpu", "h1000"], "did you mean `H100`?"),
+        (["--price", "2.5"], "name it: `--gpu h100`"),
+        (["--gpu", "h100", "--price", "-1"], "`-1` is no price"),
+    ],
+)
+def test_a_card_or_price_that_is_none_is_a_usage_error(tmp_path: Path, args: list[str], said: str) -> None:
+    done = run(tmp_path, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     run(tmp_path)
     code = (

@@ -6,25 +6,8 @@ import pytest
 
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
-from grpo_cli.train.utilisation import Utilisation, arithmetic, peak_tflops
+from grpo_cli.train.utilisation import Utilisation, arithmetic
 from tests.builders.rollout_models import tiny
-
-
-@pytest.mark.parametrize(
-    ("card", "rate"),
-    [
-        ("NVIDIA H200", 989),
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA A100-SXM4-80GB", 312),
-        ("NVIDIA A10G", 70),
-        ("NVIDIA L40S", 362),
-        ("NVIDIA GeForce RTX 4090", 165),
-        ("NVIDIA GeForce GTX 1080", None),
-    ],
-)
-def test_a_card_is_known_by_the_name_torch_gives(card: str, rate: int | None) -> None:
-    assert peak_tflops(card) == rate
 
 
 def test_weights_that_multiply_a_token_are_counted_once() -> None:

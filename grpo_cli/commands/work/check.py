@@ -23,25 +23,31 @@ def check(
     show: Annotated[
         bool, typer.Option("--show", help="Print the first prompt as the model gets it, token by token.")
     ] = False,
+    gpu: options.Gpu = None,
+    price: options.Price = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Find what can be known of a run before a model is loaded.
 
     Reads the rows, fills the templates, looks at the model's files and at packages that are missing, puts every gold
     through its own verifier, looks for repeated and leaked rows, renders the prompts and counts their tokens, and does
-    the arithmetic of batches, memory and time. Exit 1: a warning stands. Exit 2, 3 or 4: the
+    the arithmetic of batches, memory and time. Of a card that is named, or is here, it says whether the run fits, how long
+    it takes and, with `--price`, what it costs. Exit 1: a warning stands. Exit 2, 3 or 4: the
     recipe, the data or this machine cannot do it.
 
     \b
     Examples:
       grpo check quickstart
       grpo check my.yaml --show
+      grpo check my.yaml --gpu h100 --price 2.5
       grpo check my.yaml --set data.train=other.jsonl --json
     """
     from grpo_cli.jobs.check.recipe import RecipeCheck
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.resilience.starts import pinned
+    from grpo_cli.sizing.fit import ask_of
 
     base = Path() if recipe == "-" else find(recipe).parent
-    checked = RecipeCheck(pinned(load(recipe, sets or [])), base, most, full)
+    ask = ask_of(gpu, price)
+    checked = RecipeCheck(pinned(load(recipe, sets or [])), base, most, full, ask=ask)
     raise typer.Exit(int(run_check(checked, recipe, as_json=as_json, shows=show)))

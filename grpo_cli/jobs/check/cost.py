@@ -6,27 +6,48 @@ Every completion is taken at `sample.max_tokens`, so tokens are an upper bound; 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.jobs.check.fit import check_fit
 from grpo_cli.jobs.check.lengths import PromptLengths
-from grpo_cli.jobs.check.sizes import Sizes, full_sizes
 from grpo_cli.policy.loading.adapter import saved_rank
+from grpo_cli.policy.loading.sizes import Sizes
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.sizing.fit import CardQuestion
+from grpo_cli.sizing.state import ADAM, base_width, critic_parameters, trained
 
 GIB = 1 << 30
-ADAM = 4
-"""Numbers of a trained parameter: weight, gradient, two moments."""
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 SHARED = {
     "fsdp2": "shared out among the processes by",
     "zero3": "shared out among the processes by",
     "zero2": "all but the weights shared out among the processes by",
 }
+
+
+def check_costs(
+    recipe: Recipe,
+    sizes: Sizes | None,
+    plan: BatchPlan,
+    lengths: PromptLengths | None,
+    hint: str,
+    ask: CardQuestion | None,
+    held_out: int,
+) -> Iterator[CheckFinding]:
+    """Memory and time; and whether the cards that were asked about will do, where some were. `hint`: who may know the sizes."""
+    if sizes is None:
+        said = "unknown: no `config.json` of this model on this disk"
+        yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint)
+    else:
+        yield check_memory(recipe, sizes, plan, lengths)
+        yield check_time(recipe, sizes, plan, lengths)
+    if ask is not None:
+        yield check_fit(recipe, sizes, plan, lengths, ask, held_out)
 
 
 def check_memory(
@@ -55,39 +76,28 @@ def check_memory(
 
 def _state(recipe: Recipe, sizes: Sizes) -> tuple[int, int, str]:
     """Parameters, the bytes of weights and optimizer together, and how they come about."""
-    n, model = sizes.parameters, recipe.model
-    rank = model.lora.r if model.lora is not None else saved_rank(model)
-    if rank is None:
-        kind = "float32" if model.dtype == "auto" else model.dtype
-        width = ADAM * WIDTHS[kind]
-        return n, n * width, f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
-    adapters, width = sizes.lora_parameters(rank), ADAM * WIDTHS["float32"]
-    base_bytes = 0.5 if model.load_in_4bit else WIDTHS["bfloat16" if model.dtype == "auto" else model.dtype]
-    how = f"{n:,} x {base_bytes:g} B (frozen) + {adapters:,} adapter parameters x {width} B"
-    return n, int(n * base_bytes) + adapters * width, how
+    n, own = sizes.parameters, trained(recipe.model, sizes)
+    width = ADAM * own.width
+    if own.rank is None:
+        kind = "float32" if recipe.model.dtype == "auto" else recipe.model.dtype
+        return n, own.optimized, f"{n:,} parameters x {width} B ({kind} weight, gradient, Adam)"
+    how = (
+        f"{n:,} x {base_width(recipe.model):g} B (frozen) + {own.parameters:,} adapter parameters x {width} B"
+    )
+    return n, own.optimized, how
 
 
 def _critic(recipe: Recipe, sizes: Sizes) -> list[str]:
     """What a critic takes beside the policy: a copy of its layers, or of its adapter, each with an optimizer of its own."""
-    critic, model = recipe.train.critic, recipe.model
+    critic = recipe.train.critic
     if critic is None:
         return []
-    head, width = sizes.hidden + 1, ADAM * WIDTHS["float32"]
-    named = critic.model(model)
+    counted = critic_parameters(recipe, sizes)
+    if counted is None:
+        return [f"         —  critic = `{critic.source}`, whose size is not known here"]
+    n, width, of = counted
     if critic.share:
-        return [
-            f"{_gib(head * width)}  critic = a head of {head:,} parameters x {width} B on the policy's states"
-        ]
-    if named is not None:
-        other = full_sizes(named)
-        if other is None:
-            return [f"         —  critic = `{named.path}`, whose size is not known here"]
-        n, of = other.parameters, f"parameters of `{named.path}`"
-    elif (rank := model.lora.r if model.lora is not None else saved_rank(model)) is not None:
-        n, of = sizes.lora_parameters(rank), "parameters of a second adapter"
-    else:
-        n, of = sizes.parameters, "parameters of a copy"
-        width = ADAM * WIDTHS["float32" if model.dtype == "auto" else model.dtype]
+        return [f"{_gib(n * width)}  critic = a head of {n:,} parameters x {width} B on the policy's states"]
     return [f"{_gib(n * width)}  critic = {n:,} {of} x {width} B (weight, gradient, Adam)"]
 
 

@@ -15,7 +15,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
-from grpo_cli.jobs.check.cost import check_memory, check_precision, check_time
+from grpo_cli.jobs.check.cost import check_costs, check_precision
 from grpo_cli.jobs.check.episodes import check_episodes
 from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
@@ -24,17 +24,18 @@ from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_prompts
 from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
-from grpo_cli.jobs.check.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
 from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
+from grpo_cli.policy.loading.sizes import Sizes, full_sizes, read_sizes
 from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.reward.judge import Judge
+from grpo_cli.sizing.fit import CardQuestion
 
 GOLDS_S = 0.7
 """Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""
@@ -53,6 +54,8 @@ class RecipeCheck:
     most: int = 10_000
     is_full: bool = False
     all_golds: bool = False
+    ask: CardQuestion | None = None
+    """The cards that a person asks about, or those of this machine."""
     sample_row: Row | None = None
     _train: Read | None = field(default=None, init=False)
     _held_out: Read | None = field(default=None, init=False)
@@ -235,16 +238,8 @@ class RecipeCheck:
         idle = idle_reuse(self.recipe, batches)
         if idle:
             yield CheckFinding("reuse", Level.WARN, idle, hint=IDLE_HINT)
-        if sizes is None:
-            yield CheckFinding(
-                "memory",
-                Level.UNKNOWN,
-                "unknown: no `config.json` of this model on this disk",
-                hint=self._hint(),
-            )
-            return
-        yield check_memory(self.recipe, sizes, batches, lengths)
-        yield check_time(self.recipe, sizes, batches, lengths)
+        held_out = self._held_out.total if self._held_out else 0
+        yield from check_costs(self.recipe, sizes, batches, lengths, self._hint(), self.ask, held_out)
 
 
 def _bad_share(audit: GoldAudit | None) -> float:

@@ -17,10 +17,10 @@ from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.reading import read_rows
 from grpo_cli.jobs.check.recipe import RecipeCheck
-from grpo_cli.jobs.check.sizes import read_sizes
 from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
 from grpo_cli.policy.loading.files import model_files
+from grpo_cli.policy.loading.sizes import read_sizes
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Model, Recipe

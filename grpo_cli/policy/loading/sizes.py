@@ -27,6 +27,30 @@ class Sizes:
     vocab: int
     context: int | None
     source: str
+    is_tied: bool = False
+    """Whether the head is the embeddings."""
+    experts: int = 0
+    """Of each block; 0 where every token goes through all of it."""
+
+    @property
+    def head_parameters(self) -> int:
+        """Weights that make the logits of one token."""
+        return self.vocab * self.hidden
+
+    @property
+    def body_parameters(self) -> int:
+        """Weights that multiply every token: all but embeddings and head."""
+        return self.parameters - self.head_parameters * (1 if self.is_tied else 2)
+
+    @property
+    def attention_width(self) -> int:
+        """Numbers of a token's query, all heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Numbers of a token's key in one layer, or of its value."""
+        return self.kv_heads * self.head_dim
 
     @property
     def kv_values_token(self) -> int:
@@ -84,10 +108,12 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> Sizes | 
         return None
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or d // heads
-    if counted is None and config.get("num_experts", config.get("num_local_experts")):
+    experts = config.get("num_experts", config.get("num_local_experts")) or 0
+    if counted is None and experts:
         return None
     attention = 2 * d * heads * head_dim + 2 * d * kv_heads * head_dim
-    embeddings = vocab * d * (1 if config.get("tie_word_embeddings") else 2)
+    is_tied = bool(config.get("tie_word_embeddings"))
+    embeddings = vocab * d * (1 if is_tied else 2)
     added_up = embeddings + layers * (attention + 3 * d * f + 2 * d) + d
     return Sizes(
         parameters=counted or added_up,
@@ -100,6 +126,8 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> Sizes | 
         vocab=vocab,
         context=config.get("max_position_embeddings"),
         source=source,
+        is_tied=is_tied,
+        experts=int(experts),
     )
 
 

@@ -1,0 +1,101 @@
+"""GPUs by name: what they hold and how fast they are, from their makers' data sheets; and which of them is in this machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_cli.errors import UsageError
+from grpo_verifiers.names import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One kind of GPU.
+
+    `memory` in GiB as a program gets it; `tflops` of dense bfloat16 products with float32 sums, 10^12 a second; `bandwidth` of
+    its memory in 10^12 bytes a second.
+    """
+
+    name: str
+    memory: float
+    tflops: float
+    bandwidth: float
+
+
+CARDS = tuple(
+    Gpu(*row)
+    for row in (
+        ("GB200", 184, 2500, 8.0), ("B200", 178, 2250, 8.0), ("B100", 178, 1750, 8.0), ("H200", 139.8, 989, 4.8),
+        ("GH200", 94, 989, 4.0), ("H100 NVL", 93, 835, 3.9), ("H100 PCIe", 79, 756, 2.0), ("H100", 79, 989, 3.35),
+        ("H800", 79, 989, 3.35), ("A100 40GB", 39.4, 312, 1.56), ("A100", 79, 312, 2.0), ("A800", 79, 312, 2.0),
+        ("A40", 44.4, 150, 0.7), ("A10G", 22, 70, 0.6), ("A10", 22, 125, 0.6), ("L40S", 44.4, 362, 0.86),
+        ("L40", 44.4, 181, 0.86), ("L4", 22, 121, 0.3), ("RTX 6000 Ada", 47.4, 364, 0.96),
+        ("RTX A6000", 47.4, 155, 0.77), ("RTX 5090", 31.4, 210, 1.79), ("RTX 4090", 23.5, 165, 1.01),
+        ("RTX 3090", 23.6, 71, 0.94),
+    )
+)  # fmt: skip
+"""Data sheets of NVIDIA; a card of two sizes is the larger one where its name says nothing."""
+
+PROC = Path("/proc/driver/nvidia/gpus")
+"""Where NVIDIA's driver says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """`count` of one kind; None where that is left to the recipe."""
+
+    card: Gpu
+    count: int | None = None
+    is_here: bool = False
+
+
+def card_of(name: str) -> Gpu | None:
+    """The card of a full name, as torch and the driver give it; None where it is not in the table."""
+    said = _words(name)
+    found = [card for card in CARDS if _words(card.name) <= said]
+    return max(found, key=lambda card: len(_words(card.name)), default=None)
+
+
+def read_cards(text: str) -> Gpus:
+    """The cards that a person names: `h100`, `RTX 4090` or `4090`, `8xH100`.
+
+    Raises:
+        UsageError: there is no such card here.
+    """
+    times = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(.+)", text)
+    count, name = (int(times[1]), times[2]) if times else (None, text)
+    if count == 0:
+        raise UsageError("`0` cards train nothing", place="--gpu")
+    card = card_of(name) or _by_number(name)
+    if card is None:
+        names = [one.name for one in CARDS]
+        close = nearest(name.upper(), names)
+        hint = f"did you mean `{close}`? " if close else ""
+        raise UsageError(
+            f"`{name}` is no card that is known here", place="--gpu", hint=f"{hint}one of {', '.join(names)}"
+        )
+    return Gpus(card, count)
+
+
+def cards_here(proc: Path = PROC) -> Gpus | None:
+    """The cards of this machine as NVIDIA's driver names them, without torch; None where it has none, or unknown ones."""
+    try:
+        texts = [path.read_text() for path in sorted(proc.glob("*/information"))]
+    except OSError:
+        return None
+    names = [found[1].strip() for text in texts if (found := re.search(r"^Model:\s*(.+)$", text, re.M))]
+    card = card_of(names[0]) if names else None
+    return None if card is None else Gpus(card, len(names), is_here=True)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[\s_-]+", name.strip().upper().replace("RTX", "RTX ")))
+
+
+def _by_number(name: str) -> Gpu | None:
+    """A card whose name a person cut short."""
+    said = _words(name)
+    found = [card for card in CARDS if said <= _words(card.name)]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,133 @@
+"""Seconds of a step on a card: its decode steps, and the arithmetic of its update.
+
+A decode step reads weights and cache at the card's bandwidth, multiplies, and waits for its launches; fitted to one H100's rollouts
+at 135M (64 to 1,024 samples: 0.28 0.35 0.44 0.60 0.94 s, where this says 0.29 0.33 0.42 0.63 1.05). The update reaches a share of
+the card's products that grows with the width of the model; both points are one H200's. See `docs/benchmarks/speed.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+from grpo_cli.sizing.cards import Gpu
+from grpo_cli.sizing.state import HALF, trained
+from grpo_cli.sizing.work import Work
+
+LAUNCH = 28e-6
+"""Seconds a layer of a decode step takes however little it does."""
+READS = 0.75
+"""Share of the bandwidth that a decode step reaches."""
+DECODES = 0.6
+"""Share of the products it reaches."""
+PASSES = 12
+"""Times that sampling reads or writes the logits of a row, in float32."""
+SHARES = ((576, 0.25), (1536, 0.52))
+"""Width of a model -> share of the card's bfloat16 products while it is busy, measured at 135M and at 1.5B."""
+ADAPTED, ADAPTED_LAUNCH = 1.35, 150e-6
+"""Update under adapters over its arithmetic, and a layer of a decode step; both from one measured step at 7B (8.33 s)."""
+FIXED = 0.13
+"""Seconds of a step in which the card waits: decoding to text, judging, tensors, the optimizer's launches."""
+WIDER = 1.15
+"""Update of float32 weights under an autocast over one in bfloat16; 0.92 against 0.81 s at 135M."""
+START = 60.0
+"""Seconds until the first step: loading, self-checks, captures."""
+MEASURED = ("H100", "H200")
+ERROR, UNMEASURED_ERROR = 0.3, 0.6
+"""Half the width of the interval said, as a share: on cards that the shares were measured on, and on others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Seconds of a step, and of the whole run with its evaluations."""
+
+    generate: float
+    update: float
+    other: float
+    run: float
+    error: float
+
+    @property
+    def step(self) -> float:
+        """All of a step."""
+        return self.generate + self.update + self.other
+
+
+def duration(work: Work, card: Gpu, cache_rows: int, held_out: int = 0) -> Duration:
+    """Seconds of a step on `card` with so many rows of cache, and of the run with `held_out` rows to evaluate."""
+    generate, update = generate_seconds(work, card, cache_rows), update_seconds(work, card)
+    evaluation = evaluation_seconds(work, card, cache_rows, held_out)
+    every = work.recipe.eval.every
+    evaluations = (2 + (work.plan.steps // every if every else 0)) if held_out else 0
+    step = generate + update + FIXED
+    run = START + work.plan.steps * step + evaluations * evaluation
+    error = ERROR if card.name in MEASURED else UNMEASURED_ERROR
+    return Duration(generate, update, FIXED, run, error)
+
+
+def decode_seconds(work: Work, card: Gpu, rows: float) -> float:
+    """Seconds of one decode step of `rows` rows that are half done."""
+    sizes = work.sizes
+    read = card.bandwidth * 1e12 * READS
+    weights = sizes.body_parameters + sizes.head_parameters
+    columns = work.lengths.prompt + work.lengths.completion / 2
+    products = 2 * weights * rows / (card.tflops * 1e12 * DECODES)
+    cache = rows * columns * sizes.kv_values_token * HALF / read
+    sampling = rows * sizes.vocab * 4 * PASSES / read
+    launch = LAUNCH if trained(work.recipe.model, sizes).rank is None else ADAPTED_LAUNCH
+    return launch * sizes.layers + max(weights * HALF / read, products) + cache + sampling
+
+
+def generate_seconds(work: Work, card: Gpu, cache_rows: int, rows: float | None = None) -> float:
+    """Seconds of a rollout: prompts once, then tokens until the longest completion ends."""
+    rows = work.rows if rows is None else rows
+    if rows == 0:
+        return 0.0
+    lengths, at_once = work.lengths, min(rows, max(1, cache_rows) if cache_rows else rows)
+    rounds = rows / at_once
+    busy = at_once * lengths.completion / lengths.longest  # rows that end are closed or refilled
+    steps = lengths.longest + (rounds - 1) * lengths.completion
+    prompts = rows / work.recipe.sample.group * lengths.prompt
+    prefill = 2 * work.sizes.body_parameters * prompts / (card.tflops * 1e12 * DECODES)
+    return prefill + steps * decode_seconds(work, card, busy)
+
+
+def evaluation_seconds(work: Work, card: Gpu, cache_rows: int, held_out: int) -> float:
+    """Seconds of one evaluation of so many held-out rows."""
+    spec = work.recipe.eval
+    sampled = min(held_out, spec.limit or held_out) * spec.samples
+    rows = sampled + (held_out if spec.greedy else 0)
+    return generate_seconds(work, card, cache_rows, rows)
+
+
+def forward_flops(work: Work) -> float:
+    """Operations of one forward pass over a step's completions, as the update makes it."""
+    sizes, lengths = work.sizes, work.lengths
+    rows = work.rows * work.learned
+    prompts = work.prompts if work.is_packed else rows
+    tokens = prompts * lengths.prompt + rows * lengths.completion
+    row = lengths.prompt + lengths.completion
+    attention = 4 * sizes.layers * sizes.attention_width * rows * row * row / 2
+    return (
+        2 * sizes.body_parameters * tokens + 2 * sizes.head_parameters * rows * lengths.completion + attention
+    )
+
+
+def update_seconds(work: Work, card: Gpu) -> float:
+    """Seconds of a step's passes: forward and backward, and those of old log-probs and of the reference where they are made."""
+    train, own = work.recipe.train, trained(work.recipe.model, work.sizes)
+    backward = 2.0 if own.rank is None else 1.05  # frozen weights have no gradient of their own
+    passes = (1 + backward + (1 if work.recomputes else 0)) * train.inner_epochs
+    passes += (1 if train.updates > 1 else 0) + (1 if train.kl.beta > 0 else 0)
+    rate = card.tflops * 1e12 * share(work.sizes.hidden)
+    critic = 2.0 if train.critic is not None and not train.critic.share else 1.0
+    slower = (1.0 if own.is_half else WIDER) * (1.0 if own.rank is None else ADAPTED)
+    return passes * critic * slower * forward_flops(work) / rate
+
+
+def share(width: int) -> float:
+    """Share of a card's products that an update of a model of this width reaches: between the points by its logarithm."""
+    (low, least), (high, most) = SHARES
+    if width <= low:
+        return least * width / low
+    return min(most, least + (most - least) * log(width / low) / log(high / low))

@@ -1,0 +1,279 @@
+"""Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from grpo_cli.errors import UsageError
+from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.recipe.arithmetic import BatchPlan
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.sizing import duration as time
+from grpo_cli.sizing import memory as room
+from grpo_cli.sizing.cards import Gpus, cards_here, read_cards
+from grpo_cli.sizing.duration import Duration, duration
+from grpo_cli.sizing.memory import GIB, Memory, memory, micro_that_fits
+from grpo_cli.sizing.work import TokenLengths, Work
+from grpo_cli.text import Json
+
+Answer = Literal["fits", "without graphs", "tight", "does not fit"]
+
+
+@dataclass(frozen=True, slots=True)
+class CardQuestion:
+    """The cards that a person asks about, and what one costs an hour."""
+
+    cards: Gpus
+    price: float | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The answer for `world` cards."""
+
+    ask: CardQuestion
+    world: int
+    work: Work
+    memory: Memory
+    duration: Duration
+    micro: int | None
+    """The largest smaller micro-batch that would fit, where this one does not."""
+
+    @property
+    def answer(self) -> Answer:
+        """Within the error of the sum it may still not fit: `tight`."""
+        has = self.ask.cards.card.memory * GIB
+        if self.memory.needed > has:
+            return "does not fit"
+        if self.memory.needed * (1 + room.ERROR) > has:
+            return "tight"
+        return "fits" if self.memory.wanted <= has else "without graphs"
+
+    @property
+    def hours(self) -> tuple[float, float, float]:
+        """Of the whole run: least, likely, most."""
+        likely, error = self.duration.run / 3600, self.duration.error
+        return likely / (1 + error), likely, likely * (1 + error)
+
+    @property
+    def cost(self) -> tuple[float, float, float] | None:
+        """Of all cards for these hours, in the unit of the price; None without one."""
+        price = self.ask.price
+        if price is None:
+            return None
+        least, likely, most = (hours * self.world * price for hours in self.hours)
+        return least, likely, most
+
+    def message(self) -> str:
+        """One sentence."""
+        card, peak = self.ask.cards.card, self.memory.needed
+        said = {
+            "fits": f"fits {self.named}",
+            "without graphs": f"fits {self.named}, most likely without CUDA graphs for the update, which is slower",
+            "tight": f"may or may not fit {self.named}",
+            "does not fit": f"does not fit {self.named}",
+        }[self.answer]
+        found = f"{said}: about {peak / GIB:.3g} of {card.memory:.3g} GiB a card; {_hours(self.hours)}"
+        if self.cost is not None:
+            least, likely, most = self.cost
+            found += f", cost {_money(likely)} ({_money(least)} to {_money(most)}) at {self.ask.price:g} a card and hour"
+        return found
+
+    @property
+    def named(self) -> str:
+        """The cards in words."""
+        card = self.ask.cards.card.name
+        return f"one {card}" if self.world == 1 else f"{self.world} x {card}"
+
+    def hint(self) -> str:
+        """What helps where it does not fit, or may not."""
+        if self.answer in ("fits", "without graphs"):
+            return ""
+        helps = [f"`sample.micro_batch: {self.micro}`"] if self.micro is not None else []
+        if self.work.recipe.model.lora is None:
+            helps.append("`model.lora`")
+        if self.work.recipe.launch.strategy == "ddp":
+            helps.append("more cards with `launch.strategy: fsdp2`")
+        return ", or ".join([*helps, "a shorter `sample.max_tokens`"])
+
+    def lines(self) -> list[str]:
+        """The parts of the sum, and what it takes for granted."""
+        parts = [
+            f"{size / GIB:7.2f} GiB  {name}" for name, size in self.memory.parts.items() if size >= GIB / 200
+        ]
+        pool = self.memory.pool / GIB
+        graphs = f"; CUDA graphs of the update keep {pool:.3g} GiB more where there is room" if pool else ""
+        d = self.duration
+        step = (
+            f"a step {d.step:.3g} s = {d.generate:.3g} generate + {d.update:.3g} update + {d.other:.2g} other"
+        )
+        return [
+            *parts,
+            f"{room.OUTSIDE / GIB:7.2f} GiB  driver{graphs}",
+            f"{step}; {self.work.plan.steps:,} steps, micro-batches of {self.work.micro}",
+            f"{self.taken}; memory ±{room.ERROR:.0%}, time x/÷ {1 + d.error:.3g}",
+            *self.unknown(),
+        ]
+
+    @property
+    def taken(self) -> str:
+        """What the sum takes for granted of lengths and speed."""
+        lengths, recipe = self.work.lengths, self.work.recipe
+        full = lengths.completion >= recipe.sample.max_tokens
+        said = (
+            "every completion taken at `sample.max_tokens`"
+            if full
+            else f"completions of {lengths.completion:.0f} tokens in the mean; memory for full-length ones"
+        )
+        speed = (
+            ""
+            if self.ask.cards.card.name in time.MEASURED
+            else ", at the share of its rate measured on an H200"
+        )
+        return said + speed
+
+    def unknown(self) -> list[str]:
+        """What is not counted."""
+        recipe, found = self.work.recipe, []
+        if (
+            (critic := recipe.train.critic) is not None
+            and "critic" in self.memory.parts
+            and not self.memory.parts["critic"]
+        ):
+            found.append(f"the critic `{critic.source}`, whose size is not known here")
+        if self.world > 1:
+            found.append("the traffic between cards")
+        if recipe.environment is not None:
+            found.append("the environment and its turns")
+        if recipe.sample.engine == "vllm":
+            found.append("vLLM's own speed")
+        if any(spec.kind in ("model", "reward_model") for spec in recipe.verify.values()):
+            found.append("reward models")
+        return [f"not counted: {', '.join(found)}, and verifiers that are slow"] if found else []
+
+    def as_json(self) -> dict[str, Json]:
+        """The same for `--json`; sizes in bytes, times in seconds and hours."""
+        found: dict[str, Json] = {
+            "gpu": self.ask.cards.card.name,
+            "gpus": self.world,
+            "answer": self.answer,
+            "memory_bytes": {name: round(size) for name, size in self.memory.parts.items()},
+            "peak_bytes": round(self.memory.peak),
+            "needed_bytes": round(self.memory.needed),
+            "wanted_bytes": round(self.memory.wanted),
+            "card_bytes": round(self.ask.cards.card.memory * GIB),
+            "memory_error": room.ERROR,
+            "micro_batch": self.work.micro,
+            "micro_batch_that_fits": self.micro,
+            "step_seconds": {
+                "generate": self.duration.generate,
+                "update": self.duration.update,
+                "other": self.duration.other,
+            },
+            "hours": dict(zip(("least", "likely", "most"), self.hours, strict=True)),
+        }
+        if self.cost is not None:
+            found["price"] = self.ask.price
+            found["cost"] = dict(zip(("least", "likely", "most"), self.cost, strict=True))
+        return found
+
+
+def fit(
+    recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: TokenLengths, ask: CardQuestion, held_out: int = 0
+) -> Fit:
+    """The answer for a recipe.
+
+    Args:
+        recipe: what would run.
+        sizes: of its model, whose blocks are of Llama's kind.
+        plan: its batches.
+        lengths: tokens of prompts and completions.
+        ask: cards and price.
+        held_out: rows that each evaluation measures.
+
+    Raises:
+        UsageError: another number of cards is asked about than the recipe launches.
+    """
+    world = cards_of(recipe, ask.cards)
+    work = Work(recipe, sizes, plan, lengths, world)
+    has = ask.cards.card.memory * GIB
+    needs = memory(work, has)
+    took = duration(work, ask.cards.card, needs.cache_rows, -(-held_out // world))
+    found = Fit(ask, world, work, needs, took, None)
+    if found.answer in ("does not fit", "tight"):
+        found = replace(found, micro=micro_that_fits(work, has / (1 + room.ERROR)))
+    return found
+
+
+def ask_of(gpu: str | None, price: float | None) -> CardQuestion | None:
+    """What a person asks with `--gpu` and `--price`; without a name the cards of this machine, None where it has none.
+
+    Raises:
+        UsageError: no such card, no card to put the price on, or a price that is none.
+    """
+    if price is not None and not 0 <= price < float("inf"):
+        raise UsageError(
+            f"`{price:g}` is no price", place="--price", hint="what one card costs an hour, such as 2.5"
+        )
+    cards = read_cards(gpu) if gpu is not None else cards_here()
+    if cards is not None:
+        return CardQuestion(cards, price)
+    if price is not None:
+        raise UsageError("a price of which card?", place="--price", hint="name it: `--gpu h100`")
+    return None
+
+
+def cards_of(recipe: Recipe, cards: Gpus) -> int:
+    """Processes, one a card: as asked, else as the recipe launches; `auto` is one where nobody says how many there are.
+
+    Raises:
+        UsageError: both say something else.
+    """
+    launch = recipe.launch
+    asked = cards.count
+    if launch.gpus == "auto":
+        world = (asked or 1) if launch.nodes == 1 else launch.nodes * (asked or 1)
+        completions = recipe.sample.prompts * recipe.sample.group
+        while completions % world:
+            world -= 1
+        return world
+    world = launch.gpus * launch.nodes
+    if asked is not None and not cards.is_here and asked != world:
+        raise UsageError(
+            f"`launch.gpus` and `launch.nodes` come to {world}, not {asked}",
+            place="--gpu",
+            hint="name the card alone, or set `launch.gpus`",
+        )
+    return world
+
+
+def unfit(recipe: Recipe, sizes: Sizes) -> str | None:
+    """Why there is no sum for this recipe; None where there is one."""
+    if recipe.train.method != "rl":
+        return f"the sums are those of `train.method: rl`, not of `{recipe.train.method}`"
+    if sizes.experts:
+        return "the sums are for blocks that every token goes through, and this model has experts"
+    return None
+
+
+def lengths_of(
+    counts: Sequence[int], max_tokens: int, completion: float | None = None, longest: int | None = None
+) -> TokenLengths:
+    """TokenLengths by the prompts that were counted; completions at their limit where none were drawn."""
+    counts = sorted(counts) or [0]
+    high = counts[min(len(counts) - 1, int(0.95 * len(counts)))]
+    mean = max_tokens if completion is None else max(1.0, completion)
+    return TokenLengths(sum(counts) / len(counts), high, mean, max(round(mean), longest or max_tokens))
+
+
+def _hours(hours: tuple[float, float, float]) -> str:
+    least, likely, most = hours
+    if most < 1.5:
+        return f"{likely * 60:.2g} minutes ({least * 60:.2g} to {most * 60:.2g})"
+    return f"{likely:.3g} hours ({least:.3g} to {most:.3g})"
+
+
+def _money(value: float) -> str:
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"

@@ -1,0 +1,163 @@
+"""Predictions against what was measured on one H200 and one H100 (docs/benchmarks/speed.md), and what the answers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grpo_cli.errors import UsageError
+from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.recipe.arithmetic import plan
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.sizing.cards import read_cards
+from grpo_cli.sizing.duration import generate_seconds
+from grpo_cli.sizing.fit import CardQuestion, Fit, ask_of, fit, lengths_of, unfit
+from grpo_cli.sizing.memory import GIB
+
+SHAPES = {
+    "135m": (49_152, 576, 1536, 30, 9, 3),
+    "1.5b": (151_936, 1536, 8960, 28, 12, 2),
+    "7b": (152_064, 3584, 18_944, 28, 28, 4),
+}
+
+
+def sizes(name: str, experts: int = 0) -> Sizes:
+    vocab, hidden, inner, layers, heads, kv_heads = SHAPES[name]
+    width = hidden // heads
+    body = layers * (2 * hidden * hidden + 2 * hidden * kv_heads * width + 3 * hidden * inner)
+    return Sizes(
+        body + vocab * hidden, layers, hidden, inner, heads, kv_heads, width, vocab, None, "x", True, experts
+    )
+
+
+def recipe(micro: int | None = None, **sections: dict[str, Any]) -> Recipe:
+    said: dict[str, Any] = {
+        "grpo": 1,
+        "model": {"path": "x", "dtype": "bfloat16"} | sections.pop("model", {}),
+        "data": {"train": "x", "prompt": "{p}", "answer": "{a}"},
+        "verify": {"regex": {"pattern": "a"}},
+        "sample": {"prompts": 32, "group": 8, "max_tokens": 256, "micro_batch": micro}
+        | sections.pop("sample", {}),
+        "train": {"steps": 100, "lr": 1e-6} | sections.pop("train", {}),
+    }
+    return Recipe.model_validate(said | sections)
+
+
+def answer(
+    one: Recipe, name: str, card: str = "h200", price: float | None = None, held_out: int = 0, **lengths: Any
+) -> Fit:
+    counts = [56 + i % 16 for i in range(64)]
+    known = lengths_of(counts, one.sample.max_tokens, **lengths)
+    return fit(one, sizes(name), plan(one, 3200), known, CardQuestion(read_cards(card), price), held_out)
+
+
+@pytest.mark.parametrize(
+    ("name", "micro", "model", "gib", "seconds"),
+    [
+        ("135m", 64, {}, 13.25, 0.80),
+        ("7b", 16, {"lora": {"r": 16}}, 41.3, 8.33),
+    ],
+)
+def test_a_step_measured_on_an_h200(
+    name: str, micro: int, model: dict[str, Any], gib: float, seconds: float
+) -> None:
+    found = answer(recipe(micro, model=model), name)
+    assert found.memory.peak / GIB == pytest.approx(gib, rel=0.15)
+    assert found.duration.step == pytest.approx(seconds, rel=0.3)
+
+
+@pytest.mark.parametrize(("name", "micro", "seconds"), [("135m", 64, 0.396), ("1.5b", 32, 1.347)])
+def test_an_update_measured_on_an_h200(name: str, micro: int, seconds: float) -> None:
+    found = answer(recipe(micro), name).duration
+    assert found.update + found.other == pytest.approx(seconds, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds"), [(64, 0.28), (128, 0.35), (256, 0.44), (512, 0.6), (1024, 0.94)]
+)
+def test_a_rollout_measured_on_an_h100(rows: int, seconds: float) -> None:
+    found = answer(recipe(64, sample={"prompts": rows // 8}), "135m", "h100")
+    assert generate_seconds(found.work, found.ask.cards.card, 1024) == pytest.approx(seconds, rel=0.2)
+
+
+def test_the_state_is_what_its_numbers_take() -> None:
+    parts = answer(recipe(8, model={"dtype": "auto"}, train={"kl": {"beta": 0.1}}), "135m").memory.parts
+    n = sizes("135m").parameters
+    assert parts["weights"] == parts["gradients"] == parts["reference"] == 4 * n
+    assert parts["optimizer"] == 8 * n
+    assert parts["half-precision copies that generate"] == pytest.approx(2 * n, rel=0.001)
+
+
+def test_shards_are_shared_out() -> None:
+    one = recipe(8, launch={"gpus": 4, "strategy": "fsdp2"})
+    parts, whole = answer(one, "1.5b").memory.parts, answer(recipe(8), "1.5b").memory.parts
+    for name in ("weights", "gradients", "optimizer"):
+        assert parts[name] == whole[name] / 4
+    assert parts["whole copy that generates"] == 2 * sizes("1.5b").parameters
+
+
+def test_activations_made_again_take_a_fraction() -> None:
+    kept, again = (
+        answer(recipe(16, train={"trl": trl}), "7b").memory for trl in ({}, {"gradient_checkpointing": True})
+    )
+    assert again.parts["activations"] < 0.2 * kept.parts["activations"]
+    assert again.pool == 0
+
+
+def test_what_does_not_fit_names_a_micro_batch_that_does() -> None:
+    found = answer(recipe(256), "1.5b", "h100")
+    assert found.answer == "does not fit"
+    assert found.micro is not None
+    assert f"`sample.micro_batch: {found.micro}`" in found.hint()
+    assert answer(recipe(found.micro), "1.5b", "h100").answer in ("fits", "without graphs")
+
+
+def test_where_the_weights_alone_are_too_large_no_micro_batch_helps() -> None:
+    found = answer(recipe(16), "7b", "4090")
+    assert (found.answer, found.micro) == ("does not fit", None)
+    assert "`model.lora`" in found.hint()
+    assert "micro_batch" not in found.hint()
+
+
+def test_graphs_are_given_up_where_only_they_do_not_fit() -> None:
+    found = answer(recipe(32), "1.5b", "a100 40gb")
+    assert found.answer in ("without graphs", "tight")
+    assert found.memory.wanted > 39.4 * GIB > found.memory.needed
+
+
+def test_the_cost_is_hours_times_cards_times_price() -> None:
+    found = answer(recipe(8, launch={"gpus": 4}), "135m", "h100", price=2.5)
+    assert found.cost is not None
+    assert found.cost == pytest.approx(tuple(hours * 4 * 2.5 for hours in found.hours))
+    assert found.hours[0] < found.hours[1] < found.hours[2]
+    assert "at 2.5 a card and hour" in found.message()
+
+
+def test_cards_share_the_completions() -> None:
+    found = answer(recipe(), "1.5b", "4xh100")
+    assert (found.world, found.work.rows) == (4, 64)
+    with pytest.raises(UsageError, match="come to 2, not 4"):
+        answer(recipe(launch={"gpus": 2}), "1.5b", "4xh100")
+
+
+def test_evaluations_take_their_time() -> None:
+    one = recipe(64, data={"train": "x", "eval": "y", "prompt": "{p}", "answer": "{a}"}, eval={"every": 10})
+    assert answer(one, "135m", held_out=512).duration.run > answer(one, "135m").duration.run + 10
+
+
+def test_shorter_answers_take_less_time_and_the_same_memory() -> None:
+    full, short = answer(recipe(64), "1.5b"), answer(recipe(64), "1.5b", completion=64.0, longest=200)
+    assert short.duration.step < full.duration.step
+    assert short.memory.peak == full.memory.peak
+
+
+def test_of_experts_and_of_pairs_nothing_is_said() -> None:
+    assert unfit(recipe(), sizes("135m")) is None
+    assert "experts" in (unfit(recipe(), sizes("135m", experts=8)) or "")
+
+
+@pytest.mark.parametrize(("gpu", "price"), [(None, 2.5), ("h100", -1.0), ("h100", float("nan"))])
+def test_a_price_of_nothing_is_refused(gpu: str | None, price: float) -> None:
+    with pytest.raises(UsageError):
+        ask_of(gpu, price)
