@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.comparing.equations import same_relations
+from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand
 from grpo_verifiers.maths.comparing.forms.builders import written_out_set
 from grpo_verifiers.maths.comparing.forms.residues import same_residues
 from grpo_verifiers.maths.comparing.forms.solutions import same_solutions
 from grpo_verifiers.maths.comparing.forms.vectors import as_vector
+from grpo_verifiers.maths.comparing.left_sides import factors
 from grpo_verifiers.maths.comparing.lists import same_finite_sets, same_lists, unordered
 from grpo_verifiers.maths.comparing.matrices import is_scaled_matrix, same_cases, same_matrices, same_tuples
-from grpo_verifiers.maths.comparing.measures import same_bases, same_measures, same_ratios, same_values
-from grpo_verifiers.maths.comparing.naming import factors
+from grpo_verifiers.maths.comparing.quantities import same_bases, same_measures, same_ratios, same_values
 from grpo_verifiers.maths.comparing.regions import same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
-from grpo_verifiers.maths.comparing.spreading import SETLIKE, spread
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains
 
@@ -52,7 +52,7 @@ def start_trial(options: MathOptions) -> ComparisonTrial:
 
 
 def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    gold, answer = spread(gold), spread(answer)
+    gold, answer = expand(gold), expand(answer)
     if gold[0] != answer[0]:
         gold, answer = written_out_set(gold), written_out_set(answer)
     g, a = gold[0], answer[0]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.lists import in_order, unordered
-from grpo_verifiers.maths.comparing.naming import (
+from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
+from grpo_verifiers.maths.comparing.expansion import plain_value
+from grpo_verifiers.maths.comparing.left_sides import (
     as_quotient,
     factors,
     is_graph,
     is_name,
-    loosely_named,
     named_values,
+    names_may_agree,
     same_function,
     same_sequence,
 )
-from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
+from grpo_verifiers.maths.comparing.lists import in_order, unordered
 from grpo_verifiers.maths.comparing.regions import same_inequality, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
-from grpo_verifiers.maths.comparing.spreading import plain_value
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, rename, symbols
 
 
@@ -154,7 +154,7 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             (symbols(name) | symbols(other)) & symbols(part) & {"y", name[1]} for part in (*values, *parts)
         ):
             other = name
-        if name == other or loosely_named(name, other):
+        if name == other or names_may_agree(name, other):
             return any(_any_part(v, parts, others, trial) for v in values)
         if len(values) == 1 and len(parts) == 1 and values[0][0] in SCALARS and parts[0][0] in SCALARS:
             return _same_equation(gold, answer, trial)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from grpo_verifiers.golds import accepted
-from grpo_verifiers.maths.comparing.choice import option_and_text
+from grpo_verifiers.maths.comparing.option_letters import option_and_text
 from grpo_verifiers.maths.extract import extract
 from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, read_answer
 from grpo_verifiers.verifier import BadGold
@@ -164,7 +164,7 @@ _read_once = lru_cache(maxsize=20_000)(read_answer)
 
 
 def _is_undefined(answer: Answer) -> bool:
-    from grpo_verifiers.maths.comparing.exact import Undefined
+    from grpo_verifiers.maths.comparing.rationals import Undefined
     from grpo_verifiers.maths.comparing.scalars import value_of
 
     try:

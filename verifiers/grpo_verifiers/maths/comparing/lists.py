@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from grpo_verifiers.maths.comparing.exact import Undefined
-from grpo_verifiers.maths.comparing.naming import coordinates, named_values, values
-from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
+from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
+from grpo_verifiers.maths.comparing.expansion import SETLIKE, expand, plain_value
+from grpo_verifiers.maths.comparing.left_sides import coordinates, named_values, without_left_sides
+from grpo_verifiers.maths.comparing.rationals import Undefined
 from grpo_verifiers.maths.comparing.regions import same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
-from grpo_verifiers.maths.comparing.spreading import SETLIKE, plain_value, spread
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, number
 
 MOST_MATCHED = 12
@@ -31,11 +31,11 @@ def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             return unordered(list(gold[2]), list(answer[3]), trial)
         return False
     if answer[0] == "set":
-        return same_finite_sets(("set", values(gold[2])), answer, trial)
+        return same_finite_sets(("set", without_left_sides(gold[2])), answer, trial)
     if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in SETLIKE:
         return same_regions(gold, answer, trial)
     if gold[1] == "or" and answer[0] in (*SCALARS, "unit", "pct"):
-        return all(trial.same(item, answer) for item in values(gold[2]))
+        return all(trial.same(item, answer) for item in without_left_sides(gold[2]))
     return same_regions(gold, answer, trial) if gold[1] in ("and", "or") else False
 
 
@@ -49,11 +49,11 @@ def _one_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             return in_order(gold[3], items, trial)
         return same_regions(gold, answer, trial)
     if gold[0] == "set":
-        return same_finite_sets(gold, ("set", values(items)), trial)
+        return same_finite_sets(gold, ("set", without_left_sides(items)), trial)
     if gold[0] in SETLIKE or gold[0] == "rel":
         return same_regions(gold, answer, trial)
     if answer[1] == "or" and gold[0] in (*SCALARS, "unit", "pct"):
-        return all(trial.same(gold, item) for item in values(items))
+        return all(trial.same(gold, item) for item in without_left_sides(items))
     return False
 
 
@@ -84,7 +84,7 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
         return in_order(g, coordinates(second), trial) or in_order(g, list(second.values()), trial)
     if any(item[0] == "dots" for item in (*g, *a)):
         return in_order(written_out(g), written_out(a), trial)
-    g, a = values(g), values(a)
+    g, a = without_left_sides(g), without_left_sides(a)
     if _is_condition(g) or _is_condition(a):
         if same_regions(("list", gold[1], g), ("list", answer[1], a), trial):
             return True
@@ -216,11 +216,11 @@ def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
 def same_finite_sets(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """At least one side is a set with its members written out."""
     if gold[0] == "set" and answer[0] == "set":
-        first, second = values(gold[1]), values(answer[1])
+        first, second = without_left_sides(gold[1]), without_left_sides(answer[1])
         if any(item[0] == "dots" for item in (*first, *second)):
             return in_order(written_out(first), written_out(second), trial)
-        spread_first, spread_second = spread(("set", first))[1], spread(("set", second))[1]
-        return unordered(_distinct(spread_first, trial), _distinct(spread_second, trial), trial)
+        expanded_first, expanded_second = expand(("set", first))[1], expand(("set", second))[1]
+        return unordered(_distinct(expanded_first, trial), _distinct(expanded_second, trial), trial)
     one, other = (gold, answer) if gold[0] == "set" else (answer, gold)
     if len(one[1]) == 1 and one[1][0][0] != "set" and other[0] in (*SCALARS, "tuple", "unit", "pct"):
         return trial.same(one[1][0], other) if gold[0] == "set" else trial.same(other, one[1][0])

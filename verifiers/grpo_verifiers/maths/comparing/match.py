@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.choice import option_and_text, option_of, options_of
 from grpo_verifiers.maths.comparing.compare import same, start_trial
 from grpo_verifiers.maths.comparing.forms.parameters import renamed
 from grpo_verifiers.maths.comparing.forms.statements import (
@@ -17,6 +16,7 @@ from grpo_verifiers.maths.comparing.forms.statements import (
 )
 from grpo_verifiers.maths.comparing.forms.vectors import as_vector
 from grpo_verifiers.maths.comparing.golds import MathGold
+from grpo_verifiers.maths.comparing.option_letters import option_and_text, option_of, options_of
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
 from grpo_verifiers.maths.reading.forms.labels import labels_differ

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.exact import Undefined
-from grpo_verifiers.maths.comparing.numeric import NoValue, approximate
+from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
+from grpo_verifiers.maths.comparing.rationals import Undefined
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
 from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, number, replaced, symbols
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from grpo_verifiers.maths.comparing.exact import NotRational, Undefined, rational
-from grpo_verifiers.maths.comparing.field import Field, NoImage, Pair, _inverse, _times
-from grpo_verifiers.maths.comparing.numeric import NoValue, approximate, differ, sample_points
+from grpo_verifiers.maths.comparing.approximation import NoValue, approximate, differ, sample_points
+from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times
+from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.lexer import TooBig
 from grpo_verifiers.maths.reading.tree import Node, children, contains, rename, symbols

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.exact import Undefined
+from grpo_verifiers.maths.comparing.rationals import Undefined
 from grpo_verifiers.maths.comparing.scalars import value_of
 from grpo_verifiers.maths.reading.forms.residues import Clause
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, choose_signs, number, replaced, symbols

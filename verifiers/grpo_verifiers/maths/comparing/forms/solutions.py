@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from grpo_verifiers.maths.comparing.left_sides import coordinates
 from grpo_verifiers.maths.comparing.lists import unordered
-from grpo_verifiers.maths.comparing.naming import coordinates
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
 from grpo_verifiers.maths.reading.tree import Node
 

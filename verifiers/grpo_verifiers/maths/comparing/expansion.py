@@ -11,23 +11,23 @@ SETLIKE = frozenset(("cup", "cap", "minus", "all", "builder"))
 REGIONS = SETLIKE | {"set", "tuple"}
 
 
-def spread(node: Node) -> Node:
+def expand(node: Node) -> Node:
     """Plus-minus written out, system of equations as a list, sums of one term flattened."""
     if node[0] == "+" and len(node) == 2:
         node = node[1]
     if node[0] == "list" and any(contains(item, SIGNS) for item in node[2]):
         items: list[Node] = []
         for item in node[2]:
-            written = spread(item)
+            written = expand(item)
             items.extend(written[2] if written[0] == "list" else (written,))
         return ("list", node[1], tuple(items))
     if node[0] == "set" and any(contains(item, SIGNS) for item in node[1]):
-        written = spread(("list", ",", node[1]))
+        written = expand(("list", ",", node[1]))
         return ("set", written[2] if written[0] == "list" else (written,))
     if node[0] == "rel" and contains(node, SIGNS) and all(op == "=" for op, _ in node[2]):
         last = node[2][-1][1]
         if not contains(node[1], SIGNS):
-            return ("rel", node[1], (*node[2][:-1], ("=", spread(last))))
+            return ("rel", node[1], (*node[2][:-1], ("=", expand(last))))
     if (
         node[0] == "tuple"
         and sum(contains(item, SIGNS) for item in node[3]) > 1
@@ -47,7 +47,7 @@ def spread(node: Node) -> Node:
     ):
         return ("minus", node[1], node[2][1])
     if node[0] == "matrix" and len(node[1]) == 1 and len(node[1][0]) == 1:
-        return spread(node[1][0][0])
+        return expand(node[1][0][0])
     if (
         node[0] == "*"
         and len(node) == 3
@@ -55,9 +55,9 @@ def spread(node: Node) -> Node:
         and node[1][0] == "s"
         and node[1][1].isupper()
     ):
-        return spread(node[2])  # a named point, P(2, 3)
+        return expand(node[2])  # a named point, P(2, 3)
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
-        return spread(node[1])
+        return expand(node[1])
     return node
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.spreading import spread
+from grpo_verifiers.maths.comparing.expansion import expand
 from grpo_verifiers.maths.reading.tree import Node, number, symbols
 
 
@@ -120,7 +120,7 @@ def same_function(a: Node, b: Node) -> bool:
     )
 
 
-def loosely_named(a: Node, b: Node) -> bool:
+def names_may_agree(a: Node, b: Node) -> bool:
     """Two names that do not contradict: only plain letters do."""
     if a[0] == "s" and b[0] == "s":
         return False
@@ -157,7 +157,7 @@ def coordinates(named: dict[str, Node]) -> list[Node]:
     return [named[k] for k in sorted(named)] if runs_on else list(named.values())
 
 
-def values(items: tuple[Node, ...]) -> tuple[Node, ...]:
+def without_left_sides(items: tuple[Node, ...]) -> tuple[Node, ...]:
     """Left sides dropped: all of one name, or only the first (`n = 2, 3, 4`)."""
     named = [
         item
@@ -177,6 +177,6 @@ def values(items: tuple[Node, ...]) -> tuple[Node, ...]:
     out: list[Node] = []
     for item in items:
         value = item[2][0][1] if item[0] == "rel" else item
-        value = spread(value)
+        value = expand(value)
         out.extend(value[2] if value[0] == "list" else (value,))
     return tuple(out)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
-from grpo_verifiers.maths.comparing.exact import NotRational, Undefined, rational
+from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
 from grpo_verifiers.maths.reading.lexer import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node
 
