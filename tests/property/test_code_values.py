@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_verifiers.program.compare import CompareRule, same, same_output
-from grpo_verifiers.sandbox.inside import extract, wire
+from grpo_verifiers.sandbox.inside import extract, fences, wire
 
 SCALARS = (
     st.none()
@@ -92,7 +92,30 @@ def test_equal_decimals_are_equal_output(numbers: list[int]) -> None:
 def test_extraction_takes_any_text(text: str) -> None:
     code = extract.program(text, "f", "def f():\n    '''doc'''\n")
     assert code is None or code.co_filename == "<solution>"
-    assert all(isinstance(block, str) for block in extract.python_blocks(text))
+    assert all(isinstance(block, str) for block in fences.python_blocks(text))
+
+
+LINES = (
+    """
+def f(): pass|def f():|    'doc'|    pass|    ...|    return 1|    yield 1|async def f(): pass|class f: pass|class Solution:
+import f|f = 1|if True:|    def f(): return|[f for f in ()]|lambda f: f|x = 1|pass|'doc'|# nothing|def g(): f = 1
+    def f(): return 2|global f|@print|return 3|del f
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=6), st.sampled_from([None, "f", "Solution.f"]))
+def test_what_code_shows_is_what_the_tree_says(lines: list[str], entry: str | None) -> None:
+    source = "\n".join(lines)
+    tree, code = extract.parse(source), extract.compiled(source)
+    if code is None or tree is None:
+        return
+    assert extract.suits(tree, entry) or not extract.shows(code, entry)
+    assert extract.suited(source, entry) == (code if extract.suits(tree, entry) else None)
+    finished = extract.defines(tree, "f") and not extract.is_stub(tree, "f")
+    assert finished or not extract.does_something(code, "f")
 
 
 @given(
@@ -101,5 +124,5 @@ def test_extraction_takes_any_text(text: str) -> None:
     )
 )
 def test_a_fenced_block_comes_back_whole(body: str) -> None:
-    found = extract.blocks(f"text\n```python\n{body}\n```\nmore")
+    found = fences.blocks(f"text\n```python\n{body}\n```\nmore")
     assert [b.text for b in found] == [f"{body}\n"] and found[0].tag == "python"

@@ -155,3 +155,28 @@ def test_that_something_is_raised_is_a_check(verifier: CodeVerifier, tests: str)
     code = "def f(x):\n    if x < 0:\n        raise ValueError(x)\n"
     assert score(verifier, "f", code, tests) == 1.0
     assert score(verifier, "f", code.replace("x < 0", "x < -5"), tests) == 0.0
+
+
+SHUFFLES = "import random\ndef draw(n):\n    return [random.randint(0, 9) for _ in range(n)]\n"
+
+
+def test_a_seed_of_the_test_is_that_of_the_solution(verifier: CodeVerifier) -> None:
+    tests = "import random\nrandom.seed(7)\nfound = draw(5)\nrandom.seed(7)\nassert found == [random.randint(0, 9) for _ in range(5)]"
+    assert score(verifier, "draw", SHUFFLES, tests) == 1.0
+    assert score(verifier, "draw", SHUFFLES.replace("range(n)", "range(n - 1)"), tests) == 0.0
+
+
+def test_the_chance_of_a_test_that_sets_no_seed_stays_with_it(verifier: CodeVerifier) -> None:
+    foresees = "import random\ndef add(x):\n    return x + random.randint(1, 9)\n"
+    tests = (
+        "import random\nfor _ in range(20):\n    found = add(1)\n    assert found == 1 + random.randint(1, 9)"
+    )
+    assert score(verifier, "add", foresees, tests) == 0.0
+
+
+@pytest.mark.parametrize("given", ["'ab' + 'c'", "[1] + [2, 3]", "(1,) + (2, 3)", "b'ab' + b'c'"])
+def test_literals_put_together_are_a_plain_call(verifier: CodeVerifier, given: str) -> None:
+    row = {"entry_point": "f", "tests": [f"assert f({given}) == 3"]}
+    assert verifier.compile(row).calls
+    assert verifier.verify("def f(x): return len(x)", row).score == 1.0
+    assert verifier.verify("def f(x): return len(x) - 1", row).score == 0.0

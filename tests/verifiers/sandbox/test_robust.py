@@ -375,6 +375,24 @@ def test_lanes_can_be_made_for_each_tier_by_name() -> None:
         lanes.close()
 
 
+def test_a_run_has_the_threads_and_the_chance_of_a_process_of_its_own() -> None:
+    program = """
+import random, threading, queue
+box = queue.Queue()
+workers = [threading.Thread(target=lambda i=i: box.put(i * i)) for i in range(4)]
+for worker in workers: worker.start()
+for worker in workers: worker.join()
+print(threading.main_thread().native_id == threading.get_native_id(), threading.active_count())
+print(sorted(box.get() for _ in range(4)), random.getstate() == random.Random(0).getstate())
+"""
+    wanted = "True 1\n[0, 1, 4, 9] True\n"
+    verifier = CodeVerifier(CodeOptions(lanes=1))
+    gold = verifier.compile({"tests": [{"input": "", "output": wanted}] * 2})
+    verdict = verifier.judge([Sample(program, gold)])[0]
+    verifier.close()
+    assert verdict.outcome == "right", verdict
+
+
 def test_a_verdict_does_not_depend_on_chance_or_lane() -> None:
     draws = "import random\nprint(random.random(), hash('x'), list({'a', 'b', 'c'}))"
     payload = json.dumps({"code": draws, "entry": None, "prompt": "", "before": ""}).encode()

@@ -145,7 +145,7 @@ def _call(node: ast.expr, names: tuple[str, ...]) -> tuple[tuple[Any, ...], dict
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal, of arithmetic on number literals, of `float("inf")`, `set()` and the like.
+    """The value of a literal, of arithmetic on number literals, of texts and lists put together, of `float("inf")`, `set()` and the like.
 
     Raises:
         NotPlain: it is more than that.
@@ -185,6 +185,8 @@ def literal(node: ast.expr) -> Any:
 
 def _arithmetic(node: ast.BinOp) -> Any:
     left, right = literal(node.left), literal(node.right)
+    if type(left) is type(right) and type(left) in (str, bytes, list, tuple) and isinstance(node.op, ast.Add):
+        return left + right
     if type(left) not in (int, float) or type(right) not in (int, float):
         raise NotPlainCall
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES, same_output
 from grpo_verifiers.program.task import Defaults, Output, compile_task
-from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
 from grpo_verifiers.sandbox.programs import ProgramLimits, Ran, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
@@ -195,7 +195,7 @@ def _found(argv: Sequence[str]) -> list[str]:
 def source_of(completion: str, tags: Sequence[str]) -> str | None:
     """The last block of the language, else the last untagged one, else the text itself if it has no blocks."""
     text = answer_text(completion)
-    found = extract.blocks(text)
+    found = fences.blocks(text)
     if not found:
         return text if text.strip() else None
     wanted = [b.text for b in found if b.tag in tags] or [b.text for b in found if not b.tag]

@@ -12,7 +12,7 @@ from grpo_verifiers.program.rows import mapped
 from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
-from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.thinking import answer_text
@@ -134,7 +134,7 @@ def _check(options: CodeOptions) -> None:
 
 def _shown(text: str) -> str:
     """The program as it is shown to people: the last Python block, else the answer."""
-    found = extract.python_blocks(text)
+    found = fences.python_blocks(text)
     return (found[-1] if found else text).strip()[:20_000]
 
 

@@ -21,7 +21,7 @@ from grpo_verifiers.proof.database import (
     parse,
     without_comments,
 )
-from grpo_verifiers.sandbox.inside import extract
+from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.thinking import answer_text
 from grpo_verifiers.verdict import Verdict, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
@@ -128,7 +128,7 @@ def _statement(value: Any, name: str, database: Database) -> Symbols:
 def proof_text(completion: str) -> str | None:
     """The last block tagged as a proof, else the last untagged one, else the last one, else the text itself if it has no blocks."""
     text = answer_text(completion)
-    found = extract.blocks(text)
+    found = fences.blocks(text)
     if not found:
         return text if text.strip() else None
     wanted = [b.text for b in found if b.tag in TAGS] or [b.text for b in found if not b.tag]

@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import extract, wire
+from . import extract, frames, wire
 from .kernel import libc, seccomp
 
 NO_CODE, CRASHED, NO_MEMORY = 97, 1, 96
@@ -52,9 +52,9 @@ def _run(job: dict[str, Any], fds: dict[str, int], limits: object, program: secc
     _limit(limits)
     program.install(os.getpid())
     gc.enable()
+    sys.modules["threading"].main_thread()._set_native_id()  # it is the server's after `libc.fork`
     if "random" in sys.modules:
-        # a fork seeds it anew from the kernel; a verdict must be the same each time
-        sys.modules["random"].seed(0)
+        sys.modules["random"].seed(0)  # a verdict must be the same each time
     return STYLES[job["style"]](payload, CHANNEL_FD)
 
 
@@ -218,7 +218,7 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
             line = {"x": "MemoryError"}
         except BaseException as err:  # noqa: BLE001 - whatever a solution raises is its answer to this test
             line = {"x": type(err).__name__}
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        data = frames.ENCODE(line).encode() + b"\n"
         while data:
             data = data[os.write(out, data) :]
         if payload["stop"] and "x" in line:

@@ -4,77 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
+import opcode
 import textwrap
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-MOST_LINE = 500
-PYTHON_TAGS = ("python", "py", "python3", "py3", "python2", "ipython", "pycon")
+from .fences import blocks, python_blocks
 
-
-@dataclass(frozen=True, slots=True)
-class FencedBlock:
-    """A fenced block: its tag in lower case and its text, dedented by the fence's own indent."""
-
-    tag: str
-    text: str
-
-
-def blocks(text: str) -> list[FencedBlock]:
-    """The fenced blocks in order; one that is never closed reaches to the end."""
-    return list(_blocks(text.split("\n")))
-
-
-def _blocks(lines: list[str]) -> Iterator[FencedBlock]:
-    fence, tag, indent, inside = "", "", 0, list[str]()
-    for line in lines:
-        marks, info = _fence(line)
-        if not fence:
-            if marks:
-                fence, tag, inside = marks, _tag(info), []
-                indent = len(line) - len(line.lstrip())
-        elif marks[:1] == fence[0] and len(marks) >= len(fence) and not info:
-            yield FencedBlock(tag, _dedent(inside, indent))
-            fence = ""
-        else:
-            inside.append(line)
-    if fence:
-        yield FencedBlock(tag, _dedent(inside, indent))
-
-
-def _fence(line: str) -> tuple[str, str]:
-    """The marks of a fence line and what follows them; two empty texts for any other line. Takes time linear in the line."""
-    text = line.strip()
-    inline = text.rfind("```") if len(text) < MOST_LINE and text[:1] not in ("`", "~", "") else -1
-    if inline > 0 and text[inline - 1].isspace() and text[inline + 3 :].lower() in PYTHON_TAGS:
-        text = text[inline:]  # `Answer: ```python`
-    mark = text[:1]
-    if mark not in ("`", "~") or not text.startswith(mark * 3):
-        return "", ""
-    info = text.lstrip(mark)
-    return ("", "") if "`" in info else (text[: len(text) - len(info)], info.strip())
-
-
-def _tag(info: str) -> str:
-    """The language of a fence: `python`, `Python 3`, `{.python}`, `python:main.py`, `python title="x"`."""
-    for sign in "{}.:,=":
-        info = info.replace(sign, " ")
-    words = info.lower().split()
-    return words[0] if words else ""
-
-
-def _dedent(lines: list[str], indent: int) -> str:
-    if indent:
-        lines = [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines]
-    return "\n".join(lines) + "\n"
-
-
-def python_blocks(text: str) -> list[str]:
-    """The blocks that can hold the program: those tagged as Python, else the untagged ones."""
-    found = blocks(text)
-    tagged = [b.text for b in found if b.tag in PYTHON_TAGS]
-    return tagged or [b.text for b in found if not b.tag]
+NOTHING = compile("", "<nothing>", "exec").co_code
+IDLE = {opcode.opmap.get(n) for n in ("CACHE", "RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST")}
+LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def parse(source: str) -> ast.Module | None:
@@ -105,6 +44,30 @@ def defines(tree: ast.Module, name: str) -> bool:
     return False
 
 
+def shows(code: types.CodeType, entry: str | None) -> bool:
+    """Whether the code by itself shows that its source `suits`; where it does not, only the tree can tell.
+
+    A tree costs a short run more than all else that is done for it.
+    """
+    if not entry:
+        return len(code.co_code) > len(NOTHING)
+    return bool(_inner(code, entry.split(".")[0]) or _inner(code, "Solution"))
+
+
+def _inner(code: types.CodeType, name: str) -> list[types.CodeType]:
+    """The functions and classes of this name that are defined at the top."""
+    return [c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name]
+
+
+def suited(source: str, entry: str | None) -> types.CodeType | None:
+    """The code of a source that is a program for this entry point."""
+    code = compiled(source)
+    if code is None or shows(code, entry):
+        return code
+    tree = parse(source)
+    return code if tree is not None and suits(tree, entry) else None
+
+
 def suits(tree: ast.Module, entry: str | None) -> bool:
     """Whether a tree is a program for this entry point; `class Solution` may hold it as a method."""
     return bool(tree.body) if not entry else defines(tree, entry) or defines(tree, "Solution")
@@ -121,12 +84,16 @@ def program(text: str, entry: str | None, prompt_code: str) -> types.CodeType | 
         code = _under_stub(prompt_code, text, entry)
         if code is not None:
             return code
-    whole = parse(text)
-    if whole is not None and suits(whole, entry):
-        return compiled(whole)
+    whole = suited(text, entry)
+    if whole is not None:
+        return whole
     candidates = python_blocks(text)
     if not candidates and not blocks(text):
         candidates = [text, textwrap.dedent(text)]
+    if candidates and (not entry or len(candidates) == 1):  # the last one needs no parts of others
+        last = suited(candidates[-1], entry)
+        if last is not None:
+            return last
     trees = [parse(source) or parse(_without_prompts(source)) for source in candidates]
     for at in reversed(range(len(trees))):
         tree = trees[at]
@@ -194,22 +161,40 @@ def _under_stub(prompt_code: str, body: str, entry: str) -> types.CodeType | Non
     """The prompt with a completion of its last function; the body may have lost the indent of its first line or of all."""
     stub = prompt_code.rstrip() + "\n"
     stripped = body.strip("\n")
-    attempts = [stripped, "    " + stripped.lstrip(), textwrap.indent(textwrap.dedent(stripped), "    ")]
-    for attempt in attempts:
+    for indented in (str, _first_line_indented, _all_indented):
+        attempt = indented(stripped)
         if not attempt[:1].isspace():
             continue
-        tree = parse(stub + attempt + "\n")
-        if tree is not None and defines(tree, entry) and not is_stub(tree, entry):
-            code = compiled(tree)
-            if code is not None:
-                return code
+        source = stub + attempt + "\n"
+        code = compiled(source)
+        if code is not None and (does_something(code, entry) or _is_finished(source, entry)):
+            return code
     return None
 
 
-def compiled(tree: ast.Module) -> types.CodeType | None:
-    """The code of a tree; None for what parses and yet is no program, as a `return` outside a function."""
+def _first_line_indented(body: str) -> str:
+    return "    " + body.lstrip()
+
+
+def _all_indented(body: str) -> str:
+    return textwrap.indent(textwrap.dedent(body), "    ")
+
+
+def does_something(code: types.CodeType, entry: str) -> bool:
+    """Whether the code shows that the entry point is defined, and has a body of its own."""
+    found = _inner(code, entry)
+    return bool(found) and not any(c.co_flags & LATER or IDLE.issuperset(c.co_code[::2]) for c in found)
+
+
+def _is_finished(source: str, entry: str) -> bool:
+    tree = parse(source)
+    return tree is not None and defines(tree, entry) and not is_stub(tree, entry)
+
+
+def compiled(program: ast.Module | str) -> types.CodeType | None:
+    """The code of a source or tree; None for what is no program, as a `return` outside a function."""
     try:
-        return compile(tree, "<solution>", "exec", dont_inherit=True)
+        return compile(program, "<solution>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 

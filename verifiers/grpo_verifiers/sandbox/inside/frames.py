@@ -13,6 +13,7 @@ from typing import Any
 
 MAX_FRAME = 8 << 20
 MAX_FDS = 6
+ENCODE = json.JSONEncoder(separators=(",", ":")).encode  # made once: `json.dumps` makes one a call
 
 
 class Closed(EOFError):
@@ -25,7 +26,7 @@ class TooLarge(ValueError):
 
 def send(fd: int, message: object) -> None:
     """Write one message."""
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = ENCODE(message).encode()
     if len(body) > MAX_FRAME:
         raise TooLarge(f"{len(body)} bytes")
     view = memoryview(len(body).to_bytes(4, "little") + body)

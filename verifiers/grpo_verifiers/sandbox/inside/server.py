@@ -206,7 +206,7 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
         places = dict(zip(job["fds"], fds, strict=True))
         limits = RunLimits(**job["limits"])
         try:
-            pid = os.fork()
+            pid = libc.fork()
         except OSError as err:
             _close(fds)
             control.send(json.dumps({"id": job["id"], "lane": f"fork: {err}"}).encode())

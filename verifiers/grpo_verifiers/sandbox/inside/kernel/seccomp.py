@@ -112,22 +112,22 @@ def allowed(tier: Tier) -> dict[str, tuple[Test, ...]]:
     return calls
 
 
-@dataclass(slots=True)
 class Program:
     """Instructions as the kernel wants them, and where the pid of the installing process belongs."""
 
-    code: ctypes.Array[ctypes.c_char]
-    length: int
-    pid_slots: tuple[int, ...]
+    def __init__(self, packed: bytes, pid_slots: tuple[int, ...]) -> None:
+        self.code = ctypes.create_string_buffer(packed, len(packed))
+        self.length, self.pid_slots = len(packed) // 8, pid_slots
+        # made here: each page that a child writes to is copied for it, and a ctypes type writes to forty
+        head = struct.pack("HxxxxxxQ", self.length, ctypes.addressof(self.code))
+        self._head = ctypes.create_string_buffer(head, len(head))
+        self._address = ctypes.addressof(self._head)
 
     def install(self, pid: int) -> None:
         """Bind this process for good. The caller has set no_new_privs."""
         for slot in self.pid_slots:
             struct.pack_into("=I", self.code, slot * 8 + 4, pid)
-        prog = ctypes.create_string_buffer(
-            struct.pack("HxxxxxxQ", self.length, ctypes.addressof(self.code)), 16
-        )
-        libc.prctl(libc.PR_SET_SECCOMP, 2, ctypes.addressof(prog))
+        libc.prctl(libc.PR_SET_SECCOMP, 2, self._address)
 
 
 def answered(tier: Tier) -> dict[str, int]:
@@ -166,7 +166,7 @@ def build(tier: Tier, arch: str, also: tuple[str, ...] = (), has_scratch: bool =
         raise ValueError("the filter outgrew the reach of a BPF jump")
     slots = tuple(i for i, ins in enumerate(instructions) if ins[3] == OWN_PID)
     packed = b"".join(struct.pack("=HBBI", c, jt, jf, k & 0xFFFFFFFF) for c, jt, jf, k in instructions)
-    return Program(ctypes.create_string_buffer(packed, len(packed)), len(instructions), slots)
+    return Program(packed, slots)
 
 
 Segment = tuple[int, "int | list[tuple[int, int, int, int]]"]

@@ -180,7 +180,7 @@ class Describer:
     def fields(self, value: Value) -> list[Any] | None:
         """The values of a dataclass object's fields, as they are now."""
         kind = type(value)
-        if "__dataclass_fields__" not in dir(kind) or isinstance(value, type) or not self.is_own(kind):
+        if isinstance(value, type) or not self.is_own(kind) or "__dataclass_fields__" not in dir(kind):
             return None
         if isinstance(value, BaseException):
             return None

@@ -69,7 +69,7 @@ def _prepare(job: dict[str, Any]) -> PreparedTests:
         starts_itself,
         frozenset(job["shared"]),
         any(word in text for word in ("open(", "tmp", "Path(", "tempfile")),
-        "random" in text,
+        "random" in text and any(word in text for word in ("seed", "state")),
         "StopIteration" in text,
     )
 

@@ -41,7 +41,7 @@ class TestRun:
     """The state of one trial."""
 
     def __init__(self, plan: PreparedTests, job: dict[str, Any], channel: int) -> None:
-        self.plan, self.entry, self.stops = plan, job["entry"], job["stop"]
+        self.plan, self.job, self.entry, self.stops = plan, job, job["entry"], job["stop"]
         self.module = types.ModuleType("__main__")
         sys.modules["__main__"] = self.module
         self.namespace = self.module.__dict__
@@ -59,7 +59,9 @@ class TestRun:
         Raises:
             BrokenTests: the row is at fault.
         """
-        random.seed(0)
+        random.seed(
+            "\n".join(self.job["tests"])
+        )  # the same each time, and nothing that a solution could foresee
         try:
             found = self._bind()
         except Stopped:
