@@ -1,7 +1,9 @@
 """Work for the pool's tests: each word is one way to misbehave."""
 
 import os
+import resource
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -59,6 +61,16 @@ def behave(word: Any) -> Any:
         time.sleep(0.1)
         os.kill(pid, signal.SIGTERM)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if word == "fork and return":
+        os.fork()
+        return word
+    if word == "answer twice":
+        _answer_early()
+        return word
+    if word == "hash":
+        return hash("a text")
+    if word == "forks?":
+        return resource.getrlimit(resource.RLIMIT_NPROC)[0] != 0
     if word == "kill the keeper":
         os.kill(os.getppid(), 9)
         time.sleep(10)
@@ -68,6 +80,23 @@ def behave(word: Any) -> Any:
     if word == "bytes":
         return b"\x00raw"
     return word
+
+
+def _answer_early() -> None:
+    """A whole reply to the third item, into whatever is open."""
+    body = (2).to_bytes(4, "big") + b'{"value": "forged", "seconds": 0}'
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.write(fd, len(body).to_bytes(4, "big") + body)
+        except OSError:
+            continue
+
+
+def slow(config: Any) -> tuple[Callable[[Any], Any], Any]:
+    """A task that takes long to load."""
+    time.sleep(30)
+    return behave, None
 
 
 def broken(config: Any) -> Any:

@@ -78,6 +78,80 @@ def test_an_item_that_attacks_its_worker_harms_no_other(pool: Pool, word: str) -
     assert isinstance(before, Done) and isinstance(after, Done) and isinstance(bad, Killed)
 
 
+def test_a_copy_that_the_work_forked_does_not_answer_in_its_place(pool: Pool) -> None:
+    """Else it would answer a second time, and every item behind would be given the reply to the one before."""
+    results = pool.run(["fork and return", 1, 2, 3, 4])
+    assert [r.value for r in results if isinstance(r, Done)] == ["fork and return", 1, 2, 3, 4]
+
+
+def test_a_reply_out_of_turn_ends_the_worker_and_is_no_result() -> None:
+    pool = Pool("pool_tasks:make", workers=1, limits=LIMITS, path=[str(HERE)])
+    assert isinstance(pool.run(["warm"])[0], Done)
+    first, second, third = pool.run(["answer twice", "second", "third"])
+    pool.close()
+    assert first == Killed("died", first.seconds)
+    assert isinstance(second, Done) and second.value == "second"
+    assert isinstance(third, Done) and third.value == "third"
+
+
+def test_all_workers_hash_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    found = []
+    for _ in range(2):
+        pool = Pool("pool_tasks:make", workers=1, limits=LIMITS, path=[str(HERE)])
+        found += [r.value for r in pool.run(["hash"]) if isinstance(r, Done)]
+        pool.close()
+    assert found[0] == found[1]
+
+
+def test_a_worker_gives_way_to_a_fresh_one_after_so_many_items() -> None:
+    limits = ProcessLimits(cpu_s=0.5, most_items=2, forks=False)
+    pool = Pool("pool_tasks:make", workers=1, limits=limits, path=[str(HERE)])
+    pids = [r.value[0] for _ in range(5) for r in pool.run(["pid"]) if isinstance(r, Done)]
+    (forks,) = pool.run(["forks?"])
+    pool.close()
+    assert len(pids) == 5 and pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
+    assert forks == Done(False, forks.seconds)
+
+
+def test_one_job_after_another_needs_one_worker_and_jobs_beside_each_other_more() -> None:
+    pool = Pool("pool_tasks:make", workers=3, limits=LIMITS, path=[str(HERE)])
+    for n in range(20):
+        pool.submit([n]).result()
+    assert len(pool._slots) == 1
+    for future in [pool.submit(["sleep"]) for _ in range(2)]:
+        future.result()
+    assert len(pool._slots) == 2
+    pool.close()
+
+
+def test_launching_waits_for_nothing_and_neither_does_closing_what_still_loads() -> None:
+    began = time.monotonic()
+    pool = Pool("pool_tasks:slow", workers=1, limits=LIMITS, path=[str(HERE)])
+    pool.launch()
+    launched = time.monotonic()
+    while pool._slots[0]._keeper is None:
+        time.sleep(0.01)
+    keeper = pool._slots[0]._keeper.process.pid
+    pool.close()
+    assert launched - began < 0.5 and time.monotonic() - launched < 3
+    assert gone_soon(keeper)
+
+
+def test_a_forked_copy_that_ends_leaves_the_workers_of_its_parent_alone() -> None:
+    code = (
+        "import os, sys; from grpo_verifiers.processes.pool import Pool\n"
+        "pool = Pool('pool_tasks:make', workers=1); before = pool.run(['pid'])[0].value\n"
+        "if os.fork() == 0: sys.exit(0 if pool.run(['pid'])[0].value[1] != before[1] else 3)\n"
+        "assert os.wait()[1] == 0\n"
+        "if os.fork() == 0: sys.exit(0)\n"
+        "assert os.wait()[1] == 0\n"
+        "assert pool.run(['pid'])[0].value == before\n"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{HERE}:{HERE.parents[2] / 'verifiers'}"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
+
+
 def test_without_workers_the_results_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Pool("pool_tasks:make", workers=1, limits=LIMITS, path=[str(HERE)])
     assert isinstance(pool.run([1])[0], Done)

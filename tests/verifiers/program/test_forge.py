@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Sample
+from grpo_verifiers.processes import wire
 from grpo_verifiers.program import CodeVerifier
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lane import Lane, LaneFailed
@@ -214,16 +215,14 @@ def test_a_lane_that_is_out_of_step_is_closed() -> None:
 
 
 def _skew(lane: Lane) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    lane._socket.close()
-    lane._socket = ours
-    theirs.send(json.dumps({"id": 6, "status": 0}).encode())
+    ours, theirs = socket.socketpair()
+    lane._channel.close()
+    lane._channel = wire.Channel(ours)
+    wire.send(theirs, json.dumps({"id": 6, "status": 0}).encode())
     try:
         lane.receive(1.0)
     finally:
         theirs.close()
-        lane.process.kill()
-        lane.process.wait()
 
 
 def test_an_interrupt_in_a_run_leaves_no_lane_behind(

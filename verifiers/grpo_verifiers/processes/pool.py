@@ -16,16 +16,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from grpo_verifiers.processes.cores import allowed_cores
-from grpo_verifiers.processes.slot import (
-    Done,
-    Killed,
-    LoadFailed,
-    ProcessLimits,
-    Raised,
-    Result,
-    Slot,
-    SlotJob,
-)
+from grpo_verifiers.processes.linked import end_with
+from grpo_verifiers.processes.results import Done, Killed, LoadFailed, ProcessLimits, Raised, Result
+from grpo_verifiers.processes.slot import Slot, SlotJob
 
 
 class Pool:
@@ -51,14 +44,24 @@ class Pool:
         self.limits = limits or ProcessLimits()
         self.workers = workers or allowed_cores()
         self._chunk = chunk
-        self._setup = {"task": task, "config": config, "memory_mb": self.limits.memory_mb}
+        self._setup = {"task": task, "config": config, "limits": self.limits}
         self._path = list(path)
+        self._forget()
+        _pools.add(self)
+
+    def _forget(self) -> None:
+        """Have no workers: at first, and in a forked copy of the caller, which must not share our sockets nor end them."""
         self._lock = threading.RLock()
         self._jobs: queue.SimpleQueue[SlotJob | None] = queue.SimpleQueue()
         self._slots: list[Slot] = []
-        self._info: Any = None
-        self._owner = 0
-        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._open: list[SlotJob] = []
+        self._finalizer = end_with(self, _shut, self._jobs, self._slots)
+
+    def launch(self) -> None:
+        """Start the first worker, if need be, without waiting for it."""
+        with self._lock:
+            if not self._slots:
+                self._adopt()
 
     def start(self) -> Any:
         """Start the first worker, if need be, and return the task's `info`.
@@ -68,25 +71,23 @@ class Pool:
             Unavailable: no process could be started.
         """
         with self._lock:
-            if self._owner != os.getpid():  # a forked copy of the caller must not share our sockets
-                self._slots, self._jobs, self._owner = [], queue.SimpleQueue(), os.getpid()
-            if not self._slots:
-                slot = Slot(self._setup, self._path, self.limits, self._on_print)
-                self._info = slot.start()
-                self._adopt(slot)
-            return self._info
+            self.launch()
+            try:
+                return self._slots[0].info.result()
+            except BaseException:
+                self.close()
+                raise
 
-    def _adopt(self, slot: Slot) -> None:
+    def _adopt(self) -> None:
+        slot = Slot(self._setup, self._path, self.limits, self._on_print)
         self._slots.append(slot)
         threading.Thread(target=slot.serve, args=(self._jobs,), name="grpo-pool", daemon=True).start()
-        if self._finalizer is not None:
-            self._finalizer.detach()
-        self._finalizer = weakref.finalize(self, _shut, self._jobs, list(self._slots))
 
-    def submit(self, items: Sequence[Any]) -> Future[list[Result]]:
-        """Queue items as one job for one worker; the future holds their results in order."""
-        job = SlotJob(list(items))
-        self._enqueue([job], len(self._slots) + 1)
+    def submit(self, items: Sequence[Any], units: Sequence[float] = ()) -> Future[list[Result]]:
+        """Queue items as one job for one worker, each with so many `units` of the limits (1); the future holds their
+        results in order."""
+        job = SlotJob(list(items), units)
+        self._enqueue([job])
         return job.future
 
     def run(self, items: Sequence[Any], units: Sequence[float] = ()) -> list[Result]:
@@ -94,23 +95,36 @@ class Pool:
         size = max(1, min(self._chunk, -(-len(items) // self.workers)))
         jobs = [SlotJob(list(items[i : i + size]), units[i : i + size]) for i in range(0, len(items), size)]
         if jobs:
-            self._enqueue(jobs, len(jobs))
+            self._enqueue(jobs)
         return [result for job in jobs for result in job.future.result()]
 
-    def _enqueue(self, jobs: list[SlotJob], wanted: int) -> None:
+    def _enqueue(self, jobs: list[SlotJob]) -> None:
         with self._lock:  # or `close` could come between and leave a job that nobody takes
             self.start()
-            while len(self._slots) < min(self.workers, wanted):
-                self._adopt(Slot(self._setup, self._path, self.limits, self._on_print))
+            self._open = [job for job in self._open if not job.future.done()] + jobs
+            while len(self._slots) < min(self.workers, len(self._open)):
+                self._adopt()
             for job in jobs:
                 self._jobs.put(job)
 
     def close(self) -> None:
         """End all workers now; the next `run` starts new ones."""
         with self._lock:
-            if self._finalizer is not None and self._owner == os.getpid():
-                self._finalizer()
-            self._slots, self._jobs, self._finalizer = [], queue.SimpleQueue(), None
+            self._finalizer()
+            self._jobs, self._slots, self._open = queue.SimpleQueue(), [], []
+            self._finalizer = end_with(self, _shut, self._jobs, self._slots)
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in _pools:
+        pool._finalizer.detach()
+        pool._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _shut(jobs: queue.SimpleQueue[SlotJob | None], slots: list[Slot]) -> None:

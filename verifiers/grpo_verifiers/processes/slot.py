@@ -11,78 +11,29 @@ import os
 import pickle
 import queue
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from grpo_verifiers.processes import wire
+from grpo_verifiers.processes.linked import (
+    PLAIN_ENVIRONMENT,
+    LinkedProcess,
+    ProcessFailed,
+    ProcessRefused,
+    ProcessSilent,
+)
+from grpo_verifiers.processes.results import Done, Killed, LoadFailed, ProcessLimits, Raised, Result
 from grpo_verifiers.verifier import Unavailable
 
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
 _LONGEST_WAIT_S = 0.1
-_STARVED_FACTOR = 10
-_LONGEST_LINE = 4000
+_FORK_S = 60.0
+_END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
-    """What one item may use. `wall_s` None means three times the CPU limit plus two seconds."""
-
-    cpu_s: float = 5.0
-    wall_s: float | None = None
-    memory_mb: int | None = 1024
-    load_s: float = 120.0
-
-    @property
-    def backstop_s(self) -> float:
-        """Wall seconds after which a worker that is not computing is given up."""
-        return self.wall_s if self.wall_s is not None else 3.0 * self.cpu_s + 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The work returned."""
-
-    value: Any
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The work raised; `traceback` is for a log."""
-
-    kind: str
-    message: str
-    traceback: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """The worker was killed (`timeout`, `memory`), died on this item (`died`), or there was none (`unavailable`)."""
-
-    reason: str
-    seconds: float
-
-
-Result = Done | Raised | Killed
-
-
-class LoadFailed(Unavailable):
-    """The task could not be loaded in a worker: `kind` and `message` of the exception, `traceback` for a log."""
-
-    def __init__(self, kind: str, message: str, traceback: str) -> None:
-        super().__init__(f"{kind}: {message}")
-        self.kind = kind
-        self.message = message
-        self.traceback = traceback
 
 
 class SlotJob:
@@ -95,7 +46,7 @@ class SlotJob:
 
 
 class Slot:
-    """One keeper with its worker; all methods but `close` are called by one thread."""
+    """One keeper with its worker; all methods but `close` are called by one thread. `setup` is what `worker.keep` takes."""
 
     def __init__(
         self,
@@ -104,52 +55,47 @@ class Slot:
         limits: ProcessLimits,
         on_print: Callable[[str], None] | None = None,
     ) -> None:
-        self._on_print = on_print
-        self._reader: threading.Thread | None = None
-        self._setup = setup
-        self._path = path
-        self._limits = limits
-        self._keeper: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._connection: socket.socket | None = None
-        self._inbox: wire.Inbox | None = None
+        self.info: Future[Any] = Future()
+        """What the task says when it is loaded, or why it could not be."""
+        self._setup, self._path, self._limits, self._on_print = setup, path, limits, on_print
+        self._keeper: LinkedProcess | None = None
+        self._worker: wire.Channel | None = None
         self._pid = 0
         self._judged = 0
         self._is_closed = False
 
     # -- life ---------------------------------------------------------------------------------------------
 
-    def start(self) -> Any:
+    def _start(self) -> Any:
         """Start the keeper and wait for the task to load; what the task says when it is ready.
 
         Raises:
             Unavailable: the process did not start within `load_s` seconds, or ended.
             LoadFailed: the task itself could not be loaded; with its message.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._keeper = _spawn(theirs.fileno(), self._path, hears=self._on_print is not None)
-        if self._keeper.stderr is not None and self._on_print is not None:
-            self._reader = threading.Thread(
-                target=_hear, args=(self._keeper.stderr, self._on_print), name="grpo-prints", daemon=True
-            )
-            self._reader.start()
-        self._control = ours
-        inbox = wire.Inbox(ours)
+        env = {"TOKENIZERS_PARALLELISM": "false"}
+        if self._on_print is not None:
+            env["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
+        env = {**os.environ, **PLAIN_ENVIRONMENT, **env}
         try:
-            wire.send(ours, pickle.dumps(self._setup))
-            reply = _awaited(inbox, self._limits.load_s)
-        except OSError:
-            reply = None
-        if reply is None:
+            self._keeper = keeper = LinkedProcess(self._command, env, on_print=self._on_print)
+        except OSError as err:
+            raise Unavailable(f"a verifier process could not be started: {err}") from err
+        if self._is_closed:
             self._drop_keeper()
-            late = "" if inbox.is_closed else f" within {self._limits.load_s:g} s"
-            raise Unavailable(f"a verifier process did not start{late}")
-        said = json.loads(reply)
-        if "failed" in said:
-            self._drop_keeper()
-            raise LoadFailed(*said["failed"])
-        return said["ready"]
+        try:
+            return keeper.greet(self._limits.load_s, pickle.dumps(self._setup))
+        except ProcessRefused as err:
+            raise LoadFailed(*err.why) from err
+        except ProcessFailed as err:
+            late = f" within {self._limits.load_s:g} s" if isinstance(err, ProcessSilent) else ""
+            raise Unavailable(f"a verifier process did not start{late}") from err
+
+    def _command(self, link: int) -> list[str]:
+        here = [
+            os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]
+        ]
+        return [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(link), str(os.getpid())]  # fmt: skip
 
     def close(self) -> None:
         """End keeper and worker; may be called from any thread."""
@@ -157,36 +103,26 @@ class Slot:
         self._drop_keeper()
 
     def _drop_keeper(self) -> None:
-        keeper, control = self._keeper, self._control
-        self._keeper = self._control = None
+        keeper, self._keeper = self._keeper, None
         self._forget_worker()
-        if control is not None:
-            with contextlib.suppress(OSError):
-                control.shutdown(socket.SHUT_RDWR)  # close alone would not wake a thread that reads from it
-            control.close()
         if keeper is not None:
-            try:
-                keeper.wait(timeout=2.0)
-            except subprocess.TimeoutExpired:
-                keeper.kill()
-                keeper.wait()
-        reader, self._reader = self._reader, None
-        if reader is not None and reader is not threading.current_thread():
-            reader.join(timeout=1.0)  # the last lines; what outlives the keeper may hold the pipe open
+            # one that still loads has nothing to end, and would not hear of it
+            keeper.close(_END_S if self.info.done() else 0.0)
 
     def _forget_worker(self) -> None:
-        connection, self._connection = self._connection, None
+        worker, self._worker = self._worker, None
         self._pid = 0
-        if connection is not None:
-            connection.close()
+        if worker is not None:
+            worker.close()
 
     # -- work ---------------------------------------------------------------------------------------------
 
     def serve(self, jobs: queue.SimpleQueue[SlotJob | None]) -> None:
         """Thread body: one job after another until None. The keeper starts first, so that no job waits for it."""
-        with contextlib.suppress(Unavailable, OSError):  # the first job will say so
-            if self._control is None:
-                self.start()
+        try:
+            self.info.set_result(self._start())
+        except BaseException as err:  # noqa: BLE001 - it belongs to whoever starts the pool
+            self.info.set_exception(err)
         while (job := jobs.get()) is not None:
             try:
                 job.future.set_result(self._judge(job))
@@ -197,6 +133,8 @@ class Slot:
 
     def _judge(self, job: SlotJob) -> list[Result]:
         results: list[Result] = []
+        if self._limits.most_items is not None and self._judged >= self._limits.most_items:
+            self._kill()
         while len(results) < len(job.items):
             failure = self._converse(job, results)
             if failure is None:
@@ -211,15 +149,15 @@ class Slot:
     def _converse(self, job: SlotJob, results: list[Result]) -> Killed | None:
         """Send the items without a result and take replies; None when all are answered, else why the worker has to go."""
         at = len(results)
-        self._deliver(pickle.dumps(job.items[at:]))
+        worker = self._deliver(pickle.dumps(job.items[at:]))
         for units in job.units[at:]:
             began = time.monotonic()
-            reply = self._await_reply(began, units)
+            reply = self._await_reply(worker, began, units)
             if isinstance(reply, Killed):
                 return reply
             try:
-                result = _decoded(reply)
-            except (ValueError, KeyError, TypeError):  # the work wrote into our connection
+                result = _decoded(reply, self._judged)
+            except (ValueError, KeyError, TypeError, RecursionError):  # the work wrote into our connection
                 return Killed("died", time.monotonic() - began)
             if isinstance(result, Raised) and result.kind == "MemoryError":
                 return Killed("memory", time.monotonic() - began)
@@ -227,89 +165,91 @@ class Slot:
             self._judged += 1
         return None
 
-    def _deliver(self, chunk: bytes) -> None:
+    def _deliver(self, chunk: bytes) -> wire.Channel:
         for _ in range(3):
-            if self._connection is None:
-                self._fork()
-            assert self._connection is not None
+            worker = self._worker or self._fork()
             try:
-                return wire.send(self._connection, chunk)
+                worker.send(chunk)
+                return worker
             except OSError:
                 self._kill()  # it died while it had nothing to do
         raise Unavailable("verifier processes die before they are given work")
 
-    def _await_reply(self, began: float, units: float) -> bytes | Killed:
-        assert self._inbox is not None
-        inbox, cpu_s, wall_s = self._inbox, units * self._limits.cpu_s, units * self._limits.backstop_s
-        reply = inbox.take()
+    def _await_reply(self, worker: wire.Channel, began: float, units: float) -> bytes | Killed:
+        cpu_s, wall_s = units * self._limits.cpu_s, units * self._limits.backstop_s
+        longest_s = wall_s * self._limits.patience
+        reply = worker.take()
         if reply is not None:
             return reply
         cpu_began = _cpu_s(self._pid)
         while True:
             wall = time.monotonic() - began
             used = _cpu_s(self._pid) - cpu_began
-            inbox.wait(max(0.001, min(cpu_s - used, _LONGEST_WAIT_S)) if used < cpu_s else 0.0)
-            reply = inbox.take()
+            left = min(cpu_s - used, longest_s - wall)
+            worker.wait(max(0.001, min(left, _LONGEST_WAIT_S)) if left > 0.0 else 0.0)
+            reply = worker.take()
             if reply is not None:
                 return reply
-            if inbox.is_closed:
+            if worker.is_closed:
                 return Killed("died", wall)
-            if used >= cpu_s or wall >= wall_s * _STARVED_FACTOR:
+            if used >= cpu_s or wall >= longest_s:
                 return Killed("timeout", wall)
             if wall >= wall_s and not _is_runnable(self._pid):
                 return Killed("timeout", wall)
 
-    def _fork(self) -> None:
+    def _fork(self) -> wire.Channel:
         for attempt in (1, 2, 3):
             if self._is_closed:
                 raise Unavailable("the pool was closed while it worked")
+            if self._keeper is None or not self._keeper.is_open:
+                self._drop_keeper()
+                self._start()
+            ours, theirs = socket.socketpair()
             try:
-                if self._control is None:
-                    self.start()
-                control = self._control
-                assert control is not None
-                ours, theirs = socket.socketpair()
                 with theirs:
-                    socket.send_fds(control, [b"F"], [theirs.fileno()])
-                pid = wire.receive(control)
-                if pid is None:
-                    raise OSError("the keeper is gone")
-            except OSError as err:
+                    said = self._asked("fork", [theirs.fileno()])
+                self._pid = int(said["pid"])
+            except (ProcessFailed, KeyError) as err:
+                ours.close()
                 self._drop_keeper()
                 if attempt == 3:
                     raise Unavailable(f"a verifier process could not be started: {err}") from err
                 continue
-            self._pid, self._connection, self._inbox, self._judged = int(pid), ours, wire.Inbox(ours), 0
-            return
+            self._worker, self._judged = wire.Channel(ours), 0
+            return self._worker
+        raise AssertionError("the last attempt returns or raises")
 
     def _kill(self) -> None:
-        control = self._control
         self._forget_worker()
-        if control is None:
+        with contextlib.suppress(ProcessFailed):
+            self._asked("kill")
             return
-        try:
-            control.sendall(b"K")
-            if wire.receive(control) is None:
-                self._drop_keeper()
-        except OSError:
-            self._drop_keeper()
+        self._drop_keeper()
+
+    def _asked(self, op: str, files: Sequence[int] = ()) -> dict[str, Any]:
+        keeper = self._keeper
+        if keeper is None:
+            raise ProcessFailed("the keeper is gone")
+        keeper.ask({"op": op}, files)
+        return keeper.receive(_FORK_S)
 
 
-def _decoded(reply: bytes) -> Result:
-    if reply[:1] == b"\0":
-        return Done(reply[1:], 0.0)
-    said = json.loads(reply)
+def _decoded(reply: bytes, number: int) -> Result:
+    """The result in a reply, which must be the one to item `number` of its worker.
+
+    Raises:
+        ValueError, KeyError, TypeError, RecursionError: it is not.
+    """
+    head, body = reply[:4], reply[4:]
+    if int.from_bytes(head, "big") != number:
+        raise ValueError("a reply out of turn")
+    if body[:1] == b"\0":
+        return Done(body[1:], 0.0)
+    said = json.loads(body)
     if "raised" in said:
         kind, message, trace = said["raised"]
         return Raised(kind, message, trace, said["seconds"])
     return Done(said["value"], said["seconds"])
-
-
-def _awaited(inbox: wire.Inbox, timeout_s: float) -> bytes | None:
-    end = time.monotonic() + timeout_s
-    while (reply := inbox.take()) is None and not inbox.is_closed and (left := end - time.monotonic()) > 0:
-        inbox.wait(left)
-    return reply
 
 
 def _cpu_s(pid: int) -> float:
@@ -326,55 +266,3 @@ def _is_runnable(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] == b"R"
     except (OSError, IndexError):
         return False
-
-
-# -- starting processes -------------------------------------------------------------------------------------
-# PR_SET_PDEATHSIG fires when the *thread* that started a process ends, so one thread that never ends starts them all.
-
-_Request = tuple[list[str], int, dict[str, str], bool, Future[subprocess.Popen[bytes]]]
-_requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
-_spawner: tuple[int, threading.Thread] | None = None
-_spawner_lock = threading.Lock()
-
-
-def _hear(stream: IO[bytes], on_print: Callable[[str], None]) -> None:
-    """Thread body: pass on what the processes behind the stream print, line by line, until none is left."""
-    with stream, contextlib.suppress(ValueError, OSError):
-        for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
-            on_print(line.decode("utf-8", "replace").rstrip("\r\n"))
-
-
-def _spawn(fd: int, path: list[str], hears: bool = False) -> subprocess.Popen[bytes]:
-    global _spawner, _requests
-    with _spawner_lock:
-        if _spawner is None or _spawner[0] != os.getpid():
-            _requests = queue.SimpleQueue()
-            thread = threading.Thread(
-                target=_spawn_for_ever, args=(_requests,), name="grpo-spawn", daemon=True
-            )
-            thread.start()
-            _spawner = (os.getpid(), thread)
-    here = [os.getcwd() if entry == "" else str(entry) for entry in [*path, *sys.path, _SOURCE_ROOT]]
-    argv = [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(fd), str(os.getpid())]
-    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    future: Future[subprocess.Popen[bytes]] = Future()
-    env = {**os.environ, **single, "TOKENIZERS_PARALLELISM": "false"}
-    if hears:
-        env["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
-    _requests.put((argv, fd, env, hears, future))
-    try:
-        return future.result()
-    except OSError as err:
-        raise Unavailable(f"a verifier process could not be started: {err}") from err
-
-
-def _spawn_for_ever(requests: queue.SimpleQueue[_Request]) -> None:
-    while True:
-        argv, fd, env, hears, future = requests.get()
-        stderr = subprocess.PIPE if hears else None
-        try:
-            future.set_result(
-                subprocess.Popen(argv, pass_fds=[fd], env=env, stdin=subprocess.DEVNULL, stderr=stderr)
-            )
-        except BaseException as err:  # noqa: BLE001 - handed to the thread that asked
-            future.set_exception(err)

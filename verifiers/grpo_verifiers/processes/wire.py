@@ -1,58 +1,85 @@
-"""Length-prefixed messages over a stream socket between a pool and its processes.
+"""Framed messages over a stream socket, with descriptors where need be: a length of four bytes, then so many bytes.
 
-Only the host ever pickles: a worker that has met hostile text answers in JSON, so its replies cannot run code here.
+Only the host ever pickles: a process that has met hostile text answers in JSON, so its replies cannot run code here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import struct
+import time
+from collections.abc import Callable, Sequence
 
 _HEADER = struct.Struct("!I")
+_MOST_FILES = 8
 LARGEST = 64 * 1024 * 1024
 """Bytes of one message; a longer announcement counts as a broken peer."""
+LOOK_S = 0.1
 
 
-def send(sock: socket.socket, payload: bytes) -> None:
-    """Send one whole message; raises OSError where the peer is gone."""
-    sock.sendall(_HEADER.pack(len(payload)) + payload)
+class PeerGone(OSError):
+    """The peer is gone, or announced a message over the cap."""
+
+
+class PeerSilent(OSError):
+    """No message within the time allowed."""
+
+
+def send(sock: socket.socket, payload: bytes, files: Sequence[int] = ()) -> None:
+    """Send one whole message with open files; raises OSError where the peer is gone."""
+    data = _HEADER.pack(len(payload)) + payload
+    sock.sendall(data[socket.send_fds(sock, [data], files) :] if files else data)
 
 
 def receive(sock: socket.socket) -> bytes | None:
     """Block for one message; None at the end of the stream."""
-    header = _exactly(sock, _HEADER.size)
-    if header is None:
+    return _rest(sock, bytearray())
+
+
+def receive_files(sock: socket.socket) -> tuple[bytes | None, list[int]]:
+    """Block for one message and the files that come with it; None at the end of the stream."""
+    start, files, _, _ = socket.recv_fds(sock, _HEADER.size, _MOST_FILES)
+    return (_rest(sock, bytearray(start)) if start else None), list(files)
+
+
+def _rest(sock: socket.socket, header: bytearray) -> bytes | None:
+    if not _fill(sock, header, _HEADER.size):
         return None
-    return _exactly(sock, _HEADER.unpack(header)[0])
+    body = bytearray()
+    return bytes(body) if _fill(sock, body, _HEADER.unpack(header)[0]) else None
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
+def _fill(sock: socket.socket, parts: bytearray, size: int) -> bool:
     while len(parts) < size:
         part = sock.recv(min(size - len(parts), 1 << 20))
         if not part:
-            return None
+            return False
         parts += part
-    return bytes(parts)
+    return True
 
 
-class Inbox:
-    """The reading end that can wait for a while instead of for ever."""
+class Channel:
+    """The host's end: it waits for a while instead of for ever, and takes no message over `largest` bytes."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, sock: socket.socket, largest: int = LARGEST) -> None:
+        self._sock, self._largest = sock, largest
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._buffer = bytearray()
         self.is_closed = False
+
+    def send(self, payload: bytes, files: Sequence[int] = ()) -> None:
+        """Send one whole message; raises OSError where the peer is gone."""
+        send(self._sock, payload, files)
 
     def take(self) -> bytes | None:
         """The next whole message already here, else None."""
         if len(self._buffer) < _HEADER.size:
             return None
         size = _HEADER.unpack_from(self._buffer)[0]
-        if size > LARGEST:
+        if size > self._largest:
             self.is_closed = True
             return None
         end = _HEADER.size + size
@@ -62,15 +89,40 @@ class Inbox:
         del self._buffer[:end]
         return message
 
-    def wait(self, timeout_s: float) -> None:
-        """Read what arrives within `timeout_s`; sets `is_closed` where the peer is gone."""
+    def wait(self, timeout_s: float) -> bool:
+        """Read what arrives within `timeout_s`; False where nothing does. Sets `is_closed` where the peer is gone."""
         if self.is_closed or not self._poll.poll(max(0.0, timeout_s) * 1000):
-            return
+            return False
         try:
-            part = self._sock.recv(1 << 20)
+            part = self._sock.recv(1 << 16)
         except OSError:
             part = b""
-        if part:
-            self._buffer += part
-        else:
-            self.is_closed = True
+        self._buffer += part
+        self.is_closed = not part
+        return True
+
+    def receive(self, timeout_s: float, look: Callable[[], None] | None = None) -> bytes:
+        """One message within `timeout_s`; `look` is called now and then while none comes.
+
+        Raises:
+            PeerSilent: none came in time.
+            PeerGone: the peer is gone.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (message := self.take()) is None:
+            if self.is_closed:
+                raise PeerGone("the other side is gone")
+            left = deadline - time.monotonic()
+            if not self.wait(left if look is None else min(left, LOOK_S)):
+                if look is not None:
+                    look()
+                if left <= 0:
+                    raise PeerSilent(f"no answer in {timeout_s:.0f} s")
+        return message
+
+    def close(self) -> None:
+        """Hang up; a thread that waits here wakes up."""
+        self.is_closed = True
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # close alone would not wake a thread that reads from it
+        self._sock.close()

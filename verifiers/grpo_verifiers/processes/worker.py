@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_verifiers.processes import wire
+from grpo_verifiers.processes.results import ProcessLimits
 
 _MEMORY = b'{"raised": ["MemoryError", "out of memory", ""], "seconds": 0.0}'
 _PR_SET_PDEATHSIG = 1
@@ -44,12 +45,16 @@ def keep(control_fd: int, parent: int) -> None:
     try:
         task, info = load(setup["task"], setup["config"])
     except BaseException as err:  # noqa: BLE001 - whatever the user's module raises at import is theirs to read
-        wire.send(control, json.dumps({"failed": _described(err)}).encode())
+        _say(control, 0, failed=_described(err))
         return
     gc.collect()
     gc.freeze()
-    wire.send(control, json.dumps({"ready": info}).encode())
-    _obey(control, task, setup["memory_mb"])
+    _say(control, 0, ready=info)
+    _obey(control, task, setup["limits"])
+
+
+def _say(control: socket.socket, number: int, **answer: Any) -> None:
+    wire.send(control, json.dumps({"id": number, **answer}).encode())
 
 
 def _outlive_signals() -> None:
@@ -77,33 +82,28 @@ def load(task: str, config: object) -> tuple[Callable[[Any], Any], Any]:
     return work, info
 
 
-def _obey(control: socket.socket, task: Callable[[Any], Any], memory_mb: int | None) -> None:
+def _obey(control: socket.socket, task: Callable[[Any], Any], limits: ProcessLimits) -> None:
+    """Fork a worker or end it, as asked, until the host hangs up."""
     pid = 0
     while True:
-        order, fds = _order(control)
-        if order == b"F":
-            connection = socket.socket(fileno=fds[0])
+        try:
+            message, files = wire.receive_files(control)
+        except OSError:
+            message, files = None, []
+        asked: dict[str, Any] = json.loads(message) if message is not None else {"op": "kill"}
+        if asked["op"] == "fork":
+            connection = socket.socket(fileno=files[0])
             pid = os.fork()
             if pid == 0:
                 control.close()
-                _work(connection, task, memory_mb)
+                _work(connection, task, limits)
             connection.close()
-            wire.send(control, str(pid).encode())
-        else:
-            if pid:
-                _end(pid)
-                pid = 0
-            if order == b"":
-                return
-            wire.send(control, b"gone")
-
-
-def _order(control: socket.socket) -> tuple[bytes, list[int]]:
-    try:
-        order, fds, _, _ = socket.recv_fds(control, 1, 1)
-    except OSError:
-        return b"", []
-    return order, list(fds)
+        elif pid:
+            _end(pid)
+            pid = 0
+        if message is None:
+            return
+        _say(control, asked["id"], pid=pid)
 
 
 def _end(pid: int) -> None:
@@ -114,19 +114,26 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _work(connection: socket.socket, task: Callable[[Any], Any], memory_mb: int | None) -> None:
-    """The forked worker: judge one item after another until the host closes or kills it."""
+def _work(connection: socket.socket, task: Callable[[Any], Any], limits: ProcessLimits) -> None:
+    """The forked worker: judge one item after another until the host closes or kills it. Replies bear the item's number."""
     try:
-        keeper = os.getppid()
+        keeper, own = os.getppid(), os.getpid()
         os.setpgid(0, 0)
         _die_with(keeper)
         _outlive_signals()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if memory_mb is not None:
-            _cap_memory(memory_mb)
+        if limits.memory_mb is not None:
+            _cap_memory(limits.memory_mb)
+        if not limits.forks:
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        number = 0
         while (chunk := wire.receive(connection)) is not None:
             for item in pickle.loads(chunk):
-                wire.send(connection, _answer(task, item))
+                reply = _answer(task, item)
+                if os.getpid() != own:
+                    return  # a copy that the work forked and forgot: this is not its place to answer
+                wire.send(connection, number.to_bytes(4, "big") + reply)
+                number += 1
     finally:
         os._exit(0)
 

@@ -225,7 +225,7 @@ class FirstFailure:
             if not passed:
                 self.is_over = True
                 with contextlib.suppress(LaneFailed):
-                    self.lane.send({"op": "stop"})
+                    self.lane.tell({"op": "stop"})
                 return
 
 
@@ -315,7 +315,7 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
     ):
         limits = _limits(task, kind)
         lane.start("served", {**fds, "rpc": theirs.fileno()}, limits)
-        tester.send({"op": "test", "cpu_s": task.timeout_s}, [more["tests"], ours.fileno()])
+        tester.ask({"op": "test", "cpu_s": task.timeout_s}, [more["tests"], ours.fileno()])
     answer: dict[str, Any] = {}
     try:
         answer = tester.receive(STRETCH * limits["wall_s"] + 2.0)
@@ -334,7 +334,7 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
     if answer.get("recycle"):
         tester.close()
     with contextlib.suppress(LaneFailed):
-        lane.send({"op": "stop"})  # the tests are over, whatever the solution still does
+        lane.tell({"op": "stop"})  # the tests are over, whatever the solution still does
     report = lane.finish(limits["wall_s"])
     if "broken" in answer:
         raise TestsBroken(answer["broken"])

@@ -9,10 +9,10 @@ import contextlib
 import os
 import queue
 import threading
-import weakref
 from collections.abc import Iterator
 
 from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.linked import end_with
 from grpo_verifiers.sandbox.folder import ScratchFolder
 from grpo_verifiers.sandbox.lane import Lane
 
@@ -83,7 +83,7 @@ class Lanes:
         self._slots = [LaneSlot(tier) for _ in range(count)]
         for slot in self._slots:
             self._free.put(slot)
-        self._finalizer = weakref.finalize(self, _close, self._slots, self._pid)
+        self._finalizer = end_with(self, _close, self._slots)
 
     @property
     def is_ours(self) -> bool:
@@ -112,7 +112,6 @@ class Lanes:
         self._finalizer()
 
 
-def _close(slots: list[LaneSlot], pid: int) -> None:
-    if os.getpid() == pid:
-        for slot in slots:
-            slot.discard()
+def _close(slots: list[LaneSlot]) -> None:
+    for slot in slots:
+        slot.discard()

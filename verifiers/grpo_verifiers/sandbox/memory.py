@@ -22,7 +22,7 @@ class MemoryWatch:
         if not self.is_over and held_kb(self.lane.process.pid) > self.memory_mb << 10:
             self.is_over = True
             with contextlib.suppress(LaneFailed):
-                self.lane.send({"op": "stop"})
+                self.lane.tell({"op": "stop"})
 
     def judge(self, peak_kb: int) -> bool:
         """Whether the run went over its limit, also where it was too short to be looked at."""

@@ -64,12 +64,25 @@ def _exactly(fd: int, count: int) -> bytes:
 
 
 def receive_files(control: _socket.socket) -> tuple[bytes, list[int]]:
-    """One message and the descriptors that came with it; nothing when the host is gone."""
-    size = _socket.CMSG_SPACE(4 * MAX_FDS)
-    message, ancillary, _, _ = control.recvmsg(65536, size, _socket.MSG_CMSG_CLOEXEC)
+    """One message of the host and the descriptors that came with it; nothing when the host is gone.
+
+    Framed as `grpo_verifiers.processes.wire` does it, which cannot be imported here.
+    """
+    space = _socket.CMSG_SPACE(4 * MAX_FDS)
+    start, ancillary, _, _ = control.recvmsg(4, space, _socket.MSG_CMSG_CLOEXEC)
     fds: list[int] = []
     for level, kind, data in ancillary:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
             usable = len(data) - len(data) % 4
             fds += [int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, usable, 4)]
-    return message, fds
+    try:
+        header = start + _exactly(control.fileno(), 4 - len(start)) if start else b""
+        return _exactly(control.fileno(), int.from_bytes(header, "big")), fds
+    except Closed:
+        return b"", fds
+
+
+def answer(control: _socket.socket, number: int, **said: Any) -> None:
+    """Answer question `number` of the host; 0 is the greeting."""
+    body = json.dumps({**said, "id": number}).encode()
+    control.sendall(len(body).to_bytes(4, "big") + body)

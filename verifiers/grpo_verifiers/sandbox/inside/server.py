@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .folders import FolderWatch, wipe
-from .frames import receive_files
+from .frames import answer, receive_files
 from .kernel import libc, namespaces, seccomp
 
 TICK_S = 0.02
@@ -89,14 +89,14 @@ def main() -> None:
     try:
         program, notes = isolate(settings)
     except (OSError, ImportError, ValueError, StopIteration) as err:
-        control.send(json.dumps({"id": 0, "failed": f"{type(err).__name__}: {err}"[:500]}).encode())
+        answer(control, 0, failed=f"{type(err).__name__}: {err}"[:500])
         os._exit(1)
     if settings.role == "tester":
         from . import tester
 
         tester.serve(control, program, notes, tuple(settings.readable))
     else:
-        control.send(json.dumps({"id": 0, "ready": notes}).encode())
+        answer(control, 0, ready=notes)
         serve(control, program, settings, (settings.scratch or "/tmp") if notes.get("scratch") else "")
     os._exit(0)
 
@@ -209,7 +209,7 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             pid = libc.fork()
         except OSError as err:
             _close(fds)
-            control.send(json.dumps({"id": job["id"], "lane": f"fork: {err}"}).encode())
+            answer(control, job["id"], lane=f"fork: {err}")
             continue
         if pid == 0:
             control.close()
@@ -223,8 +223,7 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             kill_rest()
         if scratch and not wipe(scratch, mounts):
             report["recycle"] = True
-        report["id"] = job["id"]
-        control.send(json.dumps(report).encode())
+        answer(control, job["id"], **report)
 
 
 def _close(fds: list[int]) -> None:

@@ -17,7 +17,7 @@ import time
 from typing import Any, NoReturn
 
 from .folders import wipe
-from .frames import receive_files
+from .frames import answer, receive_files
 from .kernel import libc, seccomp
 from .testing import likeness
 from .testing.ends import TimeIsUp
@@ -37,7 +37,7 @@ def serve(
     plans: dict[bytes, PreparedTests] = {}
     # the folder of the tier `landlock` is the solution's as well, whose lane empties it when both are done
     has_scratch = notes["tier"] == "namespaces"
-    control.send(json.dumps({"id": 0, "ready": notes}).encode())
+    answer(control, 0, ready=notes)
     while True:
         message, fds = receive_files(control)
         if not message:
@@ -50,12 +50,11 @@ def serve(
         source, channel = fds
         text = os.pread(source, os.fstat(source).st_size, 0)
         os.close(source)
-        answer = _trial(control, program, plans, text, asked, channel)
+        said = _trial(control, program, plans, text, asked, channel)
         os.close(channel)
-        if has_scratch and not wipe("/tmp", mounts) and answer is None:
-            answer = {"recycle": True}
-        if answer is not None:
-            control.send(json.dumps({**answer, "id": asked["id"]}).encode())
+        if has_scratch and not wipe("/tmp", mounts):
+            said["recycle"] = True
+        answer(control, asked["id"], **said)
 
 
 def _trial(
@@ -65,7 +64,7 @@ def _trial(
     text: bytes,
     asked: dict[str, Any],
     channel: int,
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Run one trial in a child; what is to be said in its place, or what it said."""
     plan = plans.get(text)
     if plan is None:
@@ -90,8 +89,8 @@ def _trial(
     os.close(reads)
     _, status = os.waitpid(pid, 0)
     if status == 0:
-        answer: dict[str, Any] = json.loads(bytes(said))
-        return answer
+        trial: dict[str, Any] = json.loads(bytes(said))
+        return trial
     return {"crashed": os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)}
 
 

@@ -1,0 +1,230 @@
+"""A process started by exec and the socket that ties it to this one: handshake, numbered questions, deadlines, its end.
+
+Starting one never forks the caller (`subprocess` with no pre-exec hook uses vfork and exec).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import socket
+import subprocess
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import IO, Any
+
+from grpo_verifiers.processes import wire
+
+PLAIN_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "PYTHONHASHSEED": "0",  # one for all: a verdict must not depend on where it was made
+}
+"""What every process is told."""
+_LONGEST_LINE = 4000
+
+
+class ProcessFailed(RuntimeError):
+    """The process died, broke off or did not answer: never the fault of what it judged."""
+
+
+class ProcessSilent(ProcessFailed):
+    """No answer within the time allowed."""
+
+
+class ProcessRefused(ProcessFailed):
+    """It started, and said why it cannot serve."""
+
+    def __init__(self, why: Any) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class LinkedProcess:
+    """A running process that answers questions. Not for two threads at once, but for `close`.
+
+    `command` makes the command line from the number of the descriptor that is its end of the link; lines it writes to its
+    stderr go to `on_print`, which is called from a thread of its own. It answers with JSON of at most `largest` bytes.
+    """
+
+    name = "the process"
+
+    def __init__(
+        self,
+        command: Callable[[int], Sequence[str]],
+        environment: Mapping[str, str],
+        *,
+        cwd: str | None = None,
+        output: int | None = None,
+        on_print: Callable[[str], None] | None = None,
+        largest: int = wire.LARGEST,
+    ) -> None:
+        self._asked = 0  # the number of the last question; an answer must carry it
+        ours, theirs = socket.socketpair()
+        try:
+            self.process = _started(
+                lambda: subprocess.Popen(
+                    command(theirs.fileno()),
+                    pass_fds=[theirs.fileno()],
+                    env={**environment},
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output if on_print is None else subprocess.PIPE,
+                    start_new_session=True,
+                )
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._channel = wire.Channel(ours, largest)
+        self._reader: threading.Thread | None = None
+        if on_print is not None and self.process.stderr is not None:
+            arguments = (self.process.stderr, on_print)
+            self._reader = threading.Thread(target=_hear, args=arguments, name="grpo-prints", daemon=True)
+            self._reader.start()
+
+    def greet(self, timeout_s: float, opening: bytes | None = None) -> Any:
+        """What the process says when it is ready, having been sent `opening`; one that is not is ended.
+
+        Raises:
+            ProcessRefused: it says that it cannot serve, and why.
+            ProcessSilent, ProcessFailed: it was not ready in time, or ended.
+        """
+        try:
+            if opening is not None:
+                self._send(opening)
+            said = self.receive(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+        if "ready" not in said:
+            self.close()
+            raise ProcessRefused(said.get("failed"))
+        return said["ready"]
+
+    def ask(self, message: Mapping[str, Any], files: Sequence[int] = ()) -> None:
+        """A question with open files, under the next number; `receive` has the answer."""
+        self._asked += 1
+        self.tell({**message, "id": self._asked}, files)
+
+    def tell(self, message: Mapping[str, Any], files: Sequence[int] = ()) -> None:
+        """A message that is not answered.
+
+        Raises:
+            ProcessFailed: the process is gone.
+        """
+        self._send(json.dumps(message).encode(), files)
+
+    def _send(self, payload: bytes, files: Sequence[int] = ()) -> None:
+        try:
+            self._channel.send(payload, files)
+        except OSError as err:
+            raise ProcessFailed(f"{self.name} is gone: {err}") from err
+
+    def receive(self, timeout_s: float, look: Callable[[], None] | None = None) -> dict[str, Any]:
+        """The answer to the last question; `look` is called now and then while it is awaited.
+
+        Raises:
+            ProcessSilent: none came in time.
+            ProcessFailed: the process is gone, or out of step: its answer is to another question. Such a one is ended.
+        """
+        try:
+            data = self._channel.receive(timeout_s, look)
+        except wire.PeerSilent as err:
+            raise ProcessSilent(str(err)) from err
+        except wire.PeerGone as err:
+            raise ProcessFailed(f"{self.name} died") from err
+        try:
+            answer = json.loads(data)
+            in_step = type(answer) is dict and answer.get("id") == self._asked
+        except (ValueError, RecursionError):
+            in_step = False
+        if not in_step:
+            self.close()
+            raise ProcessFailed(f"{self.name} is out of step")
+        return dict(answer)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked; False once it was closed or was found to be gone."""
+        return not self._channel.is_closed
+
+    def close(self, grace_s: float = 0.2) -> None:
+        """Hang up, which ends the process and all that it started; kill it where that takes longer than `grace_s` seconds."""
+        self._channel.close()
+        try:
+            self.process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        reader, self._reader = self._reader, None
+        if reader is not None and reader is not threading.current_thread():
+            reader.join(timeout=1.0)  # the last lines; what outlives the process may hold the pipe open
+
+
+def _hear(stream: IO[bytes], on_print: Callable[[str], None]) -> None:
+    """Thread body: pass on what the processes behind the stream print, line by line, until none is left."""
+    with stream, contextlib.suppress(ValueError, OSError):
+        for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
+            on_print(line.decode("utf-8", "replace").rstrip("\r\n"))
+
+
+# -- the end ------------------------------------------------------------------------------------------------
+
+
+def end_with(owner: object, end: Callable[..., None], *arguments: object) -> weakref.finalize[Any, Any]:
+    """Have `end(*arguments)` called when `owner` is gone or this process ends, once, and never in a forked copy of it."""
+    return weakref.finalize(owner, _end_here, os.getpid(), end, arguments)
+
+
+def _end_here(pid: int, end: Callable[..., None], arguments: tuple[object, ...]) -> None:
+    if os.getpid() == pid:
+        end(*arguments)
+
+
+# -- the start ----------------------------------------------------------------------------------------------
+# PR_SET_PDEATHSIG fires when the *thread* that started a process ends, so one thread that never ends starts them all.
+
+_Start = Callable[[], "subprocess.Popen[bytes]"]
+_requests: queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]] | None = None
+_lock = threading.Lock()
+
+
+def _started(start: _Start) -> subprocess.Popen[bytes]:
+    """The process, which lives as long as this one."""
+    global _requests
+    with _lock:
+        if _requests is None:
+            _requests = queue.SimpleQueue()
+            threading.Thread(
+                target=_start_for_ever, args=(_requests,), name="grpo-spawn", daemon=True
+            ).start()
+    future: Future[subprocess.Popen[bytes]] = Future()
+    _requests.put((start, future))
+    return future.result()
+
+
+def _start_for_ever(requests: queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]]) -> None:
+    while True:
+        start, future = requests.get()
+        try:
+            future.set_result(start())
+        except BaseException as err:  # noqa: BLE001 - handed to the thread that asked
+            future.set_exception(err)
+
+
+def _forget_the_starter() -> None:
+    global _requests, _lock
+    _requests, _lock = (
+        None,
+        threading.Lock(),
+    )  # a forked copy has no such thread, and perhaps a lock that nobody opens
+
+
+os.register_at_fork(after_in_child=_forget_the_starter)
