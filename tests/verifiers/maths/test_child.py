@@ -16,7 +16,7 @@ import pytest
 
 from grpo_verifiers import Outcome, Sample, Verdict, build
 from grpo_verifiers.kinds.maths_answer import MathVerifier
-from grpo_verifiers.maths.proving.worker import POOL
+from grpo_verifiers.maths.proving.prover import PROVER
 
 ROOT = Path(__file__).resolve().parents[3]
 OPEN = ("2\\sin x\\cos x", "\\boxed{\\sin 2x}")
@@ -27,6 +27,15 @@ def hostile(k: int) -> Sample:
     n = 31 + 2 * k
     product = "".join(f"\\cos(\\frac{{{i}\\pi}}{{{n}}})" for i in range(1, (n + 1) // 2))
     return Sample(f"\\boxed{{2^{{{(n - 1) // 2}}}{product}}}", build("math").compile({"answer": "1"}))
+
+
+def processes() -> list[int]:
+    """The keepers, each with its worker behind it."""
+    found = []
+    for slot in PROVER.pool._slots:
+        assert slot._keeper is not None
+        found += [slot._keeper.process.pid, slot._pid]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +101,8 @@ def test_the_callers_alarm_is_left_alone(maths: MathVerifier) -> None:
 
 def test_a_killed_child_is_replaced(maths: MathVerifier) -> None:
     maths.verify("\\boxed{\\sin(2y)}", {"answer": "2\\sin y\\cos y"})
-    for worker in POOL._idle:
-        os.kill(worker.pid, signal.SIGKILL)
-    assert POOL._server is not None
-    POOL._server.kill()
+    for pid in processes():
+        os.kill(pid, signal.SIGKILL)
     verdict = maths.verify("\\boxed{\\sin(2z)}", {"answer": "2\\sin z\\cos z"})
     assert verdict.outcome is Outcome.RIGHT
 
@@ -103,8 +110,8 @@ def test_a_killed_child_is_replaced(maths: MathVerifier) -> None:
 def test_a_worker_stays_below_256_mb(maths: MathVerifier) -> None:
     maths.verify("\\boxed{\\sin(2w)}", {"answer": "2\\sin w\\cos w"})
     peaks = []
-    for worker in POOL._idle:
-        status = Path(f"/proc/{worker.pid}/status").read_text()
+    for pid in processes()[1::2]:
+        status = Path(f"/proc/{pid}/status").read_text()
         peaks += [int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")]
     assert peaks
     assert max(peaks) < 256
@@ -112,9 +119,10 @@ def test_a_worker_stays_below_256_mb(maths: MathVerifier) -> None:
 
 def test_the_child_dies_with_its_parent() -> None:
     code = (
-        "from grpo_verifiers.kinds.maths_answer import MathVerifier; from grpo_verifiers.maths.proving.worker import POOL; import os\n"
+        "from grpo_verifiers.kinds.maths_answer import MathVerifier; from grpo_verifiers.maths.proving.prover import PROVER; import os\n"
         f"v = MathVerifier(); v.verify({OPEN[1]!r}, {{'answer': {OPEN[0]!r}}})\n"
-        "print(POOL._server.pid, *[w.pid for w in POOL._idle], flush=True); os.kill(os.getpid(), 9)"
+        "for slot in PROVER.pool._slots: print(slot._keeper.process.pid, slot._pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "verifiers")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
@@ -148,7 +156,7 @@ def test_the_cheap_tiers_import_no_computer_algebra() -> None:
 def test_without_a_child_an_open_answer_gets_no_score_and_others_are_judged(
     maths: MathVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    POOL.close()
+    PROVER.close()
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     gold = maths.compile({"answer": "2\\sin v\\cos v"})
     opened, plain = maths.judge(

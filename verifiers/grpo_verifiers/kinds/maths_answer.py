@@ -45,18 +45,15 @@ class MathVerifier(Verifier):
 
     def start(self) -> None:
         """Load computer algebra in its own process, without waiting for it."""
-        from grpo_verifiers.maths.proving.worker import POOL, ChildFailed
+        from grpo_verifiers.maths.proving.prover import PROVER
 
-        try:
-            POOL.launch()
-        except ChildFailed:
-            return  # said again, as an error, by the first sample that needs it
+        PROVER.launch()  # if it fails, the first sample that needs it will say so
 
     def close(self) -> None:
         """End the process for computer algebra; it is shared, and another verifier would start it again."""
-        worker = sys.modules.get("grpo_verifiers.maths.proving.worker")
-        if worker is not None:
-            worker.POOL.close()
+        prover = sys.modules.get("grpo_verifiers.maths.proving.prover")
+        if prover is not None:
+            prover.PROVER.close()
 
     def compile(self, row: Mapping[str, Any]) -> MathGold:
         """The gold of one row.
@@ -131,7 +128,7 @@ class MathVerifier(Verifier):
         waiting: list[tuple[int, float, MathGold, Extraction, list[Match]]],
         verdicts: list[Verdict | None],
     ) -> None:
-        from grpo_verifiers.maths.proving.worker import POOL, ChildFailed, ProofTask
+        from grpo_verifiers.maths.proving.prover import PROVER, ChildFailed, ProofTask
 
         tasks: dict[tuple[tuple[str, ...], str], ProofTask] = {}
         for _, _, gold, found, matches in waiting:
@@ -140,7 +137,7 @@ class MathVerifier(Verifier):
                     tasks[gold.texts, text] = ProofTask(m.pending, gold.texts[0], text.strip())
         start = perf_counter()
         try:
-            replies = POOL.prove(list(tasks.values()), self.options.seconds)
+            replies = PROVER.prove(list(tasks.values()), self.options.seconds)
         except ChildFailed as err:
             for i, spent, *_ in waiting:
                 verdicts[i] = error("no_child", str(err), spent)

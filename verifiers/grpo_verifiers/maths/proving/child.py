@@ -1,64 +1,24 @@
-"""The process that runs computer algebra: a fork server with sympy and math-verify loaded, and the workers it forks.
+"""The work of the process that runs computer algebra, with sympy and math-verify loaded before any worker is forked.
 
-Run by `worker` with an open socket as its only tie to the caller. The server forks a worker for every socket it is
-sent and does nothing else; a worker answers one task after another until its socket closes or it is killed. Nothing
-here trusts its time or memory: the caller kills on time, the address space is capped here.
+Nothing here trusts its time or memory: `prover` says what a case may use, and the pool kills and caps.
 """
 
 from __future__ import annotations
 
-import ctypes
-import gc
+import logging
 import os
-import pickle
-import resource
-import select
-import signal
-import socket
-import struct
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
-HEADROOM = 160 * 2**20
-"""Address space a worker may add to what it starts with, in bytes: keeps its resident size below 256 MB."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_LENGTH = struct.Struct("<I")
 
-
-def main() -> None:
-    """Serve forks on the socket whose number is the last argument."""
-    control = socket.socket(fileno=int(sys.argv[-1]))
-    for number in (signal.SIGINT, signal.SIGTERM):  # a scheduler signals every process of a job
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    parent = os.getppid()
-    sys.setrecursionlimit(3_000)
-    _preload()
-    gc.collect()
-    gc.freeze()
-    control.sendall(b"r")
-    while True:
-        ready, _, _ = select.select([control], [], [], 5.0)
-        if os.getppid() != parent:
-            return
-        if not ready:
-            continue
-        data, handles, _, _ = socket.recv_fds(control, 1, 1)
-        if not data:
-            return
-        if os.fork() == 0:
-            control.close()
-            _serve(socket.socket(fileno=handles[0]))
-            os._exit(0)
-        for handle in handles:
-            os.close(handle)
-
-
-def _preload() -> None:
-    import logging
-
+def load(config: object) -> tuple[Callable[[Any], str], None]:
+    """The task of a pool: all that takes long to import, tried once, so that its caches are warm in every worker."""
+    with open(os.devnull, "w") as nowhere:
+        for stream in (1, 2):  # neither warns a user of what a completion says
+            os.dup2(nowhere.fileno(), stream)
     logging.disable(logging.CRITICAL)
+    sys.setrecursionlimit(3_000)
     import math_verify  # noqa: F401 - loaded once, before any fork
 
     from grpo_verifiers.maths.proving.symbolic import prove
@@ -73,64 +33,34 @@ def _preload() -> None:
         False,
     )
     _by_math_verify("x+1", "1+x")
+    return settle, None
 
 
-def _cap() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with suppress(OSError, AttributeError):
-        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the server
-    with suppress(OSError, ValueError):
-        with open("/proc/self/statm") as file:
-            now = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        resource.setrlimit(resource.RLIMIT_AS, (now + HEADROOM, now + HEADROOM))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+def settle(task: tuple[Any, str, str, bool]) -> str:
+    """`s` proved by sympy, `m` by math-verify, `n` not proved; the fields of a `ProofTask`.
 
-
-def _serve(link: socket.socket) -> None:
-    _cap()
-    link.sendall(_LENGTH.pack(os.getpid()))
-    while True:
-        header = _read(link, 4)
-        if header is None:
-            return
-        body = _read(link, _LENGTH.unpack(header)[0])
-        if body is None:
-            return
-        link.sendall(_answer(pickle.loads(body)))
-
-
-def _read(link: socket.socket, count: int) -> bytes | None:
-    parts = b""
-    while len(parts) < count:
-        part = link.recv(count - len(parts))
-        if not part:
-            return None
-        parts += part
-    return parts
-
-
-def _answer(task: tuple[Any, ...]) -> bytes:
-    """One byte: `s` proved by sympy, `m` by math-verify, `n` not proved, `M` out of memory."""
+    Raises:
+        MemoryError: the worker has no more; it gives way to a fresh one.
+    """
     from grpo_verifiers.maths.proving.symbolic import prove
 
     pairs, gold, answer, log10 = task
     try:
         proofs = [prove(g, a, log10) for g, a in pairs]
         if all(proofs):
-            return b"s"
+            return "s"
         if False in proofs:  # sixty digits tell them apart: math-verify, which compares fewer, is not asked
-            return b"n"
+            return "n"
     except MemoryError:
-        return b"M"
+        raise
     except Exception:  # noqa: BLE001 - computer algebra raises anything; the last tier still has its say
         pass
     try:
-        return b"m" if _by_math_verify(gold, answer) else b"n"
+        return "m" if _by_math_verify(gold, answer) else "n"
     except MemoryError:
-        return b"M"
+        raise
     except Exception:  # noqa: BLE001 - as above, and the answer is simply not proved
-        return b"n"
+        return "n"
 
 
 def _by_math_verify(gold: str, answer: str) -> bool:
@@ -147,7 +77,3 @@ def _by_math_verify(gold: str, answer: str) -> bool:
         for text in (gold, answer)
     ]
     return bool(all(sides) and verify(sides[0], sides[1], strict=True, timeout_seconds=None))
-
-
-if __name__ == "__main__":
-    main()
