@@ -20,10 +20,13 @@ class PromptLengths:
     counts: list[int]
     total: int
     """Prompts there are, looked at or not."""
+    pairs: list[tuple[int, int]]
+    """Tokens of each row alone, and with what its environment says at the start."""
 
     @classmethod
-    def of(cls, counts: Sequence[int], total: int) -> PromptLengths:
-        return cls(sorted(counts), total)
+    def of(cls, counts: Sequence[int], total: int, alone: Sequence[int] | None = None) -> PromptLengths:
+        """`alone`: the same without what an environment says at the start, where there is one."""
+        return cls(sorted(counts), total, list(zip(alone or counts, counts, strict=True)))
 
     @property
     def mean(self) -> float:
@@ -61,8 +64,18 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
     if not limits:
         return CheckFinding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
     limit = min(limits)
-    over = sum(count > limit for count in lengths.counts)
+    over = sum(alone > limit for alone, _ in lengths.pairs)
     data["over"] = over
+    if room is not None and (
+        late := [count for alone, count in lengths.pairs if alone <= limit < count > room]
+    ):
+        data["late"] = len(late)
+        message = (
+            f"{spread}; {len(late):,} fit alone, but with what the environment says at the start have up to {max(late):,},"
+            f" over {room:,} (context {context:,} - `sample.max_tokens`), which ends the run"
+        )
+        hint = "lower `sample.max_tokens`, or let `reset` say less"
+        return CheckFinding("tokens", Level.FAIL, message, lines, data, hint)
     where = (
         "`data.max_prompt_tokens`"
         if limit == recipe.data.max_prompt_tokens

@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from grpo_cli.data.audit import GoldAudit
 from grpo_cli.data.rows import Row
@@ -16,7 +15,7 @@ from grpo_cli.data.sources import Which
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.cost import check_costs, check_precision
-from grpo_cli.jobs.check.episodes import check_episodes
+from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
 from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
@@ -60,7 +59,7 @@ class RecipeCheck:
     _train: Read | None = field(default=None, init=False)
     _held_out: Read | None = field(default=None, init=False)
     _audit: GoldAudit | None = field(default=None, init=False)
-    _tools: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _begun: Beginnings = field(default_factory=Beginnings, init=False)
 
     def findings(self) -> Iterator[CheckFinding]:
         """Every check's answer."""
@@ -70,17 +69,15 @@ class RecipeCheck:
         with ThreadPoolExecutor(
             1
         ) as beside:  # the tokenizer works outside Python and leaves this thread free
-            world = self.recipe.environment
-            # schemas of tools stand in the prompts, and are known once the environment was started
-            waits = world is not None and world.has_calls
-            counting = None if waits else beside.submit(self._count)
+            # what an environment says stands in the prompts, and is known once it was started
+            counting = beside.submit(self._count) if self.recipe.environment is None else None
             yield from self._verifiers()
             yield from self._likeness()
             prompts = list(self._prompts())
             yield from prompts
             lengths = None
             if not any(finding.level is Level.FAIL for finding in prompts):
-                finding, lengths = self._tokens(sizes, counting or beside.submit(self._count))
+                finding, lengths = self._tokens(sizes, counting)
                 yield finding
         yield from self._batches(sizes, lengths)
         if (imprecise := check_precision(self.recipe)) is not None:
@@ -183,16 +180,19 @@ class RecipeCheck:
             return
         try:
             yield check_prompts(self.maker, self._rows_read, self.recipe)
-            self._tools = yield from check_episodes(self.maker, self._rows_read, self.recipe, self.base)
+            budget_s = None if self.is_full else TOKENS_S
+            self._begun = yield from check_episodes(
+                self.maker, self._rows_read, self.recipe, self.base, budget_s
+            )
             if self.sample_row is not None:
-                self.sample_row = offered([self.sample_row], self._tools)[0]
+                self.sample_row = offered([self.sample_row], self._begun.tools)[0]
         except UnknownTokens:
             return  # `tokens` says so
         except UserError as err:
             yield failed("prompt", err)
 
     def _count(self) -> PromptLengths:
-        rows = offered(self._rows_read, self._tools)
+        rows = self._rows_read
         if not rows:
             raise UnknownTokens("no rows to count")
         counts: list[int] = []
@@ -204,10 +204,10 @@ class RecipeCheck:
         return PromptLengths.of(counts, len(rows))
 
     def _tokens(
-        self, sizes: Sizes | None, counting: Future[PromptLengths]
+        self, sizes: Sizes | None, counting: Future[PromptLengths] | None
     ) -> tuple[CheckFinding, PromptLengths | None]:
         try:
-            lengths = counting.result()
+            lengths = counting.result() if counting is not None else self._begun.lengths or self._count()
         except UserError as err:
             return failed("tokens", err), None
         except UnknownTokens as err:

@@ -33,8 +33,14 @@ def found(template: str | None = None, max_tokens: int = 200, **world: Any) -> C
 def test_it_says_what_an_episode_takes_at_most() -> None:
     one = found(max_turns=10, turn_tokens=3)
     assert one is not None
-    assert (one.level, one.data) == ("ok", {"max_turns": 10, "between": 8, "budget": 200, "most": 102})
-    assert "at most 102 tokens, `sample.max_tokens` is 200" in one.message
+    assert (one.level, one.data) == (
+        "ok",
+        {"max_turns": 10, "between": 8, "budget": 200, "most": 102, "prompt": 27},
+    )
+    assert (
+        "at most 102 tokens behind prompts of at most 27 tokens with what `reset` says; `sample.max_tokens` is 200"
+        in one.message
+    )
     tight = found(max_turns=30, turn_tokens=3)
     assert tight is not None
     assert tight.level == "note"
@@ -96,3 +102,56 @@ def test_prompts_of_a_trl_class_are_counted_with_its_methods(tmp_path: Path) -> 
     found, check = checked(tmp_path, environment={"trl": f"{TOOLS}:Counter", "workers": 1})
     assert found["tokens"].data["max"] > bare["tokens"].data["max"]
     assert check.sample_row is not None and check.sample_row.tools
+
+
+WORLD = """
+class World:
+    def reset(self, row, seed):
+        if row["goal"] < 0:
+            raise ValueError("no way there")
+        return "!" * row["goal"]
+
+    def step(self, action):
+        return {"done": True}
+"""
+
+
+def begun(folder: Path, goals: list[int], context: int = 1024, **data: Any) -> dict[str, CheckFinding]:
+    (folder / "world.py").write_text(WORLD)
+    rows = [{"question": "go", "answer": "5", "goal": goal} for goal in goals]
+    world = {"python": "world.py:World", "workers": 1, "turn_tokens": 4, "max_turns": 2}
+    recipe = tiny_recipe(
+        folder, rows, model={"path": "builtin:tiny", "context": context}, environment=world, verify={}
+    )
+    recipe = Recipe.model_validate(recipe.model_dump() | {"data": recipe.data.model_dump() | data})
+    return {finding.check: finding for finding in RecipeCheck(recipe, folder).findings()}
+
+
+def test_what_reset_says_counts_towards_the_longest_prompt(tmp_path: Path) -> None:
+    plain, told = begun(tmp_path, [0, 0]), begun(tmp_path, [0, 100])
+    assert told["tokens"].data["max"] == plain["tokens"].data["max"] + 100
+    assert told["episodes"].data["prompt"] == told["tokens"].data["max"]
+    assert "with what `reset` says" in told["episodes"].message
+    assert "reset" not in plain["episodes"].message
+
+
+def test_a_prompt_that_reset_makes_too_long_fails_for_it_would_end_the_run(tmp_path: Path) -> None:
+    found = begun(tmp_path, [0, 1020, 0])
+    assert found["tokens"].level == "fail"
+    assert (
+        "1 fit alone, but with what the environment says at the start have up to 1,"
+        in found["tokens"].message
+    )
+    assert "let `reset` say less" in found["tokens"].hint
+
+
+def test_the_limit_of_prompts_is_that_of_the_rows_alone(tmp_path: Path) -> None:
+    found = begun(tmp_path, [0, 100], max_prompt_tokens=60)
+    assert (found["tokens"].level, found["tokens"].data["over"]) == ("ok", 0)
+
+
+def test_a_later_row_that_the_world_cannot_begin_with_is_found(tmp_path: Path) -> None:
+    found = begun(tmp_path, [0, 0, 0, -1])
+    assert found["episodes"].level == "fail"
+    assert "raised ValueError: no way there" in found["episodes"].message
+    assert "tokens" not in found
