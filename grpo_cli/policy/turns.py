@@ -1,8 +1,12 @@
 """What a chat template puts between two turns of the model: the suffix of an observation, as token ids.
 
 A conversation grows by appending ids and is never encoded again, for the same text has several encodings and the policy
-sampled one of them. That only works with a template that keeps what it rendered when a message is added: one that takes
+sampled one of them. That only works with a template that keeps what was said when a message is added: one that takes
 thoughts out of earlier turns is refused, since the model would be trained on conversations that it never meets in use.
+
+What was said is a turn as the template renders it last in a conversation, or the opening of a turn and the words themselves:
+Qwen3 writes an empty thought into a last turn that had none, and takes it out again when a result of a tool follows. What
+the model said had none either, so that its conversations are those that the template renders.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ if TYPE_CHECKING:
     from grpo_cli.policy.prompts.prompt import Prompts
 
 Role = Literal["user", "tool"]
-Render = Callable[[Sequence[Mapping[str, Any]], bool], list[int]]
-"""Token ids of messages, with or without the opening of the model's turn."""
+Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
+"""Text of messages, with or without the opening of the model's turn."""
+Encode = Callable[[str], list[int]]
+"""Token ids of such a text."""
 Results = tuple[tuple[str, str], ...]
 """What tools answered to the calls of one turn: their names, and the texts."""
 
-ANSWERS = ("ok", "<think>\nmaybe\n</think>\n\nok")
+WORDS, THOUGHT = "sure", "maybe"
+ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
 """What the model may have said in a turn: plainly, and after a thought."""
 MOST_KEPT = 4096
 """Observations whose ids are remembered."""
@@ -36,19 +43,26 @@ class Suffixes:
     def __init__(
         self,
         render: Render,
+        encode: Encode,
         end_ids: Collection[int],
         role: Role,
         name: str,
         form: CallForm | None = None,
     ) -> None:
-        """`name` is the model's, for messages; `form` how it writes calls, where observations are results of tools."""
-        self.render, self.ends, self.role, self.name = render, frozenset(end_ids), role, name
-        self.form = form
+        """`name` is the model's, for messages; `form` how it writes calls, where observations are results of tools.
+
+        Raises:
+            SetupError: the template cannot be continued turn by turn.
+        """
+        self.render, self.encode, self.ends = render, encode, frozenset(end_ids)
+        self.role, self.name, self.form = role, name, form
         self._kept: dict[str | Results, list[int]] = {}
-        closed = self._cut(self._rendered(ANSWERS[0]))
-        if closed == self._cut(self._rendered("no")):
+        if self._closed(self._rendered(self._turn(ANSWERS[0]))) == self._closed(
+            self._rendered(self._turn("no"))
+        ):
             raise self._unclosed()
-        self.closing = closed[-1]
+        self._check()
+        self.closing = self._said(ANSWERS[0], self._seen("seen"))[-1]
 
     @classmethod
     def of(
@@ -66,26 +80,43 @@ class Suffixes:
         Raises:
             SetupError: the template cannot be continued turn by turn.
         """
-
         prompts = prompts_of(tokenizer, chat)
 
-        def render(messages: Sequence[Mapping[str, Any]], opens: bool) -> list[int]:
-            text = prompts.chat_text(messages, opens=opens)
+        def encode(text: str) -> list[int]:
             return list(tokenizer(text, add_special_tokens=False).input_ids)
 
         form = call_form(prompts, name) if has_calls else None
-        found = cls(render, end_ids, role, name, form)
-        found.check()
-        return found
+        return cls(
+            lambda messages, opens: prompts.chat_text(messages, opens=opens),
+            encode,
+            end_ids,
+            role,
+            name,
+            form,
+        )
 
-    def check(self) -> None:
-        """Whether the template keeps what it rendered, also of a turn with a thought.
+    def _check(self) -> None:
+        """Whether the template keeps what was said, also a thought, and when a second turn follows; and shows what is seen.
 
         Raises:
             SetupError: it does not.
         """
+        seen = self._seen("seen")
+        suffix = self._suffix(seen, ANSWERS[0])
+        if suffix == self._suffix(self._seen("heard"), ANSWERS[0]):
+            raise self._refusal(f"leaves out what a `{self.role}` message says")
         for answer in ANSWERS:
-            self._suffix("seen" if self.form is None else (("look", "seen"),), answer)
+            turn, shown = self._turn(answer, seen), self._messages(seen)
+            said = self._said(answer, seen)
+            twice = self._rendered(turn, *shown, turn, *shown, opens=True)
+            is_kept = self.encode(twice)[: len(said)] == said and self._suffix(seen, answer) == suffix
+            # some show no words beside a call at all
+            if not is_kept or (THOUGHT in answer and WORDS in twice and THOUGHT not in twice):
+                raise self._forgets(answer)
+
+    def _seen(self, text: str) -> str | Results:
+        """An observation of this text."""
+        return text if self.form is None else (("look", text),)
 
     def __call__(self, observation: str | Results, last: int) -> list[int]:
         """The ids of an observation and of the opening of the next turn; `last` is the last token of the turn before.
@@ -94,22 +125,53 @@ class Suffixes:
         """
         found = self._kept.get(observation)
         if found is None:
-            found = self._suffix(observation, "ok")
+            found = self._suffix(observation, ANSWERS[0])
             if len(self._kept) < MOST_KEPT:
                 self._kept[observation] = found
         return found if last in self.ends else [self.closing, *found]
 
     def _suffix(self, observation: str | Results, answer: str) -> list[int]:
-        before = self._cut(self._rendered(answer, called=observation))
-        after = self._rendered(answer, called=observation, seen=self._messages(observation))
-        if after[: len(before)] != before:
-            raise SetupError(
-                f"the chat template of `{self.name}` does not keep what was said before when a `{self.role}` message is"
-                " added" + (" (it takes thoughts out of earlier turns)" if "<think>" in answer else ""),
-                place="`environment`",
-                hint=self._mend(),
-            )
-        return after[len(before) :]
+        after = self._after(observation, answer)
+        return after[len(self._said(answer, observation)) :]
+
+    def _after(self, observation: str | Results, answer: str) -> list[int]:
+        return self.encode(
+            self._rendered(self._turn(answer, observation), *self._messages(observation), opens=True)
+        )
+
+    def _said(self, answer: str, observation: str | Results) -> list[int]:
+        """The ids up to the end of a turn that says `answer`, as they stand in the conversation that goes on with the observation.
+
+        Raises:
+            SetupError: they do not stand there.
+        """
+        before, after = self._rendered(self._turn(answer, observation)), self._after(observation, answer)
+        for said in (self._closed(before), self._as_said(before, answer)):
+            if said and after[: len(said)] == said:
+                return said
+        raise self._forgets(answer)
+
+    def _as_said(self, before: str, answer: str) -> list[int]:
+        """The ids of the opening of a turn and of what was said in it, up to the token that ended it, without what the template
+        put between the two; `before` is the whole as rendered. Empty where that is not how it is rendered."""
+        opened = self._rendered(opens=True)
+        at = before.find(answer, len(opened))
+        if not before.startswith(opened) or at < 0:
+            return []
+        ids, start = self.encode(opened + before[at:]), len(self.encode(opened))
+        end = next((i for i in range(start, len(ids)) if ids[i] in self.ends), None)
+        return [] if end is None else ids[: end + 1]
+
+    def _forgets(self, answer: str) -> SetupError:
+        thoughts = " (it takes thoughts out of earlier turns)" if THOUGHT in answer else ""
+        return self._refusal(
+            f"does not keep what was said before when a `{self.role}` message is added{thoughts}"
+        )
+
+    def _refusal(self, what: str) -> SetupError:
+        return SetupError(
+            f"the chat template of `{self.name}` {what}", place="`environment`", hint=self._mend()
+        )
 
     def _mend(self) -> str:
         if self.form is not None:
@@ -131,16 +193,16 @@ class Suffixes:
             for i, (name, text) in enumerate(observation)
         ]
 
-    def _rendered(
-        self, answer: str, called: str | Results = "", seen: Sequence[dict[str, Any]] = ()
-    ) -> list[int]:
-        """A turn that says `answer`, and calls tools where `called` holds their results, with what it then saw."""
-        turn: dict[str, Any] = {"role": "assistant", "content": answer}
+    def _turn(self, answer: str, called: str | Results = "") -> dict[str, Any]:
+        """A turn that says `answer`, and calls tools where `called` holds their results."""
         if self.form is not None and not isinstance(called, str):
-            turn = turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
-        messages = [{"role": "user", "content": "go"}, turn, *seen]
+            return turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
+        return {"role": "assistant", "content": answer}
+
+    def _rendered(self, *turns: Mapping[str, Any], opens: bool = False) -> str:
+        """The text of a conversation with these turns."""
         try:
-            return self.render(messages, bool(seen))
+            return self.render([{"role": "user", "content": "go"}, *turns], opens)
         except Exception as err:  # a template may raise whatever its author wrote
             said = " ".join(str(err).split())[:200]
             raise SetupError(
@@ -149,8 +211,9 @@ class Suffixes:
                 hint=self._mend(),
             ) from err
 
-    def _cut(self, ids: list[int]) -> list[int]:
-        """Up to the last end token: the model generates no more of its turn than that."""
+    def _closed(self, text: str) -> list[int]:
+        """Ids up to the last end token: the model generates no more of its turn than that."""
+        ids = self.encode(text)
         for at in range(len(ids) - 1, -1, -1):
             if ids[at] in self.ends:
                 return ids[: at + 1]

@@ -10,6 +10,7 @@ import pytest
 import trl
 from transformers import PreTrainedTokenizerFast
 
+from grpo_cli.environments.tools.form import turn_with_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.tiny import byte_level
@@ -20,6 +21,44 @@ LINES = (
     "{{ m.content }}<|end|>\n{% endfor -%}{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
 )
 """Every message closed by itself, with a line end behind the token that ends a turn."""
+QWEN_25 = (
+    "{%- for m in messages -%}{%- if m.role == 'tool' -%}"
+    "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' -%}<|user|>{%- endif -%}"
+    "\n<tool_response>\n{{ m.content }}\n</tool_response>"
+    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' -%}<|end|>\n{%- endif -%}"
+    "{%- else -%}<|{{ m.role }}|>{{ m.content }}"
+    "{%- for call in m.tool_calls or [] -%}{{ '\n<tool_call>\n' }}"
+    "{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}{{ '\n</tool_call>' }}{%- endfor -%}"
+    "<|end|>{{ '\n' }}{%- endif -%}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+)
+"""As Qwen 2.5 has it: results stand in a turn of the user, and no thought is known."""
+QWEN_3 = (
+    "{%- set last = namespace(at=0) -%}{%- for m in messages -%}{%- if m.role == 'user' -%}{%- set last.at = loop.index0 -%}"
+    "{%- endif -%}{%- endfor -%}"
+    + QWEN_25.replace(
+        "<|{{ m.role }}|>{{ m.content }}",
+        "<|{{ m.role }}|>"
+        "{%- set thought = m.content.split('</think>')[0].split('<think>')[-1].strip() if '</think>' in m.content else '' -%}"
+        "{%- if m.role == 'assistant' and loop.index0 > last.at and (loop.last or thought) -%}"
+        "{{ '<think>\n' ~ thought ~ '\n</think>\n\n' }}{%- endif -%}"
+        "{{ m.content.split('</think>')[-1].lstrip() }}",
+    )
+)
+"""As Qwen 3 has it: thoughts behind the last question are kept, a last turn without one gets an empty one."""
+QWEN_3_SILENT = QWEN_3.removesuffix("{%- endif -%}") + "{{ '<think>\n\n</think>\n\n' }}{%- endif -%}"
+"""The same told not to think: every turn is opened with an empty thought, which earlier turns do not have."""
+LLAMA_3 = (
+    "{%- for m in messages -%}<|{{ 'user' if m.role == 'tool' else m.role }}|>"
+    "{%- if m.tool_calls -%}{{ {'name': m.tool_calls[0].function.name, 'parameters': m.tool_calls[0].function.arguments} | tojson }}"
+    "{%- elif m.role == 'tool' -%}{{ m.content | tojson }}{%- else -%}{{ m.content | trim }}{%- endif -%}<|end|>"
+    "{%- endfor -%}{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+)
+"""As Llama 3.1 has it: a turn with a call is the call alone."""
+STRIPS = LINES.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1].strip() }}")
+"""Takes every thought out, that of the last turn too."""
+DEAF = LINES.replace("{{ m.content }}", "{{ m.content if m.role != 'tool' }}")
+"""Shows a tool's result without its words."""
 FORGETS = (
     "{%- for m in messages -%}<|{{ m.role }}|>"
     "{%- if m.role == 'assistant' and not loop.last and '</think>' in m.content -%}"
@@ -75,6 +114,92 @@ def test_a_template_that_forgets_thoughts_is_refused_with_its_name_and_the_mend(
     assert "chat template of `tiny/made` does not keep what was said before" in str(err.value)
     assert "takes thoughts out of earlier turns" in str(err.value)
     assert "environment.role: tool" in err.value.hint
+
+
+RESULT = (("look", "seen"),)
+
+
+def said_and_seen(template: str, said: str, *, calls: bool, role: Any) -> tuple[list[int], list[int]]:
+    """The ids of a conversation as an episode grows it, and as the template renders it."""
+    made: Any = tokenizer(template)
+    found = Suffixes.of(made, [made.eos_token_id], role, "tiny/made", has_calls=calls)
+    user = {"role": "user", "content": "go"}
+    turn = turn_with_calls(["look"], {}, "" if said.startswith("{") else said.split("\n<tool_call>")[0])
+    spoken: dict[str, Any] = turn if calls else {"role": "assistant", "content": said}
+    seen = {"role": role, "name": "look", "content": "seen"}
+    opened = made.apply_chat_template([user], add_generation_prompt=True, return_dict=False)
+    whole = made.apply_chat_template(
+        [user, spoken, seen, spoken, seen], add_generation_prompt=True, return_dict=False
+    )
+    ids = [*made(said).input_ids, made.eos_token_id]
+    suffix = found(RESULT if calls else "seen", made.eos_token_id)
+    return [*opened, *ids, *suffix, *ids, *suffix], whole
+
+
+CALL = '\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+BARE = '{"name": "look", "parameters": {}}'
+
+
+@pytest.mark.parametrize(
+    ("template", "said", "calls", "role"),
+    [
+        (QWEN_25, "ok", False, "user"),
+        (QWEN_25, "<think>\nhm\n</think>\n\nok", False, "tool"),
+        (QWEN_25, "ok" + CALL, True, "tool"),
+        (QWEN_3, "ok", False, "tool"),
+        (QWEN_3, "<think>\nhm\n</think>\n\nok", False, "tool"),
+        (QWEN_3, "ok" + CALL, True, "tool"),
+        (QWEN_3, "<think>\nhm\n</think>\n\nok" + CALL, True, "tool"),
+        (LLAMA_3, "ok", False, "user"),
+        (LLAMA_3, BARE, True, "tool"),
+    ],
+)
+def test_an_episode_grows_into_what_the_template_renders(
+    template: str, said: str, calls: bool, role: str
+) -> None:
+    grown, rendered = said_and_seen(template, said, calls=calls, role=role)
+    assert grown == rendered
+
+
+@pytest.mark.parametrize(
+    ("template", "role", "calls", "said", "hint"),
+    [
+        (QWEN_3, "user", False, "takes thoughts out of earlier turns", "environment.role: tool"),
+        (
+            QWEN_3_SILENT,
+            "tool",
+            False,
+            "does not keep what was said before",
+            "renders every message by itself",
+        ),
+        (QWEN_3_SILENT, "tool", True, "does not keep what was said before", "qwen3_training.jinja"),
+        (STRIPS, "user", False, "takes thoughts out of earlier turns", "environment.role: tool"),
+        (DEAF, "tool", False, "leaves out what a `tool` message says", "environment.role: user"),
+    ],
+)
+def test_what_would_render_otherwise_than_it_was_said_is_refused(
+    template: str, role: Any, calls: bool, said: str, hint: str
+) -> None:
+    made = tokenizer(template)
+    with pytest.raises(SetupError) as err:
+        Suffixes.of(made, [made.eos_token_id], role, "tiny/made", has_calls=calls)
+    assert said in str(err.value)
+    assert hint in err.value.hint
+
+
+def test_the_token_behind_a_whole_conversation_is_not_the_one_that_closes_a_turn() -> None:
+    inner = byte_level()
+    inner.add_special_tokens(["<|stop|>"])
+    template = FORGETS.replace(
+        "endfor -%}", "endfor -%}{%- if not add_generation_prompt -%}<|stop|>{%- endif -%}"
+    )
+    made: Any = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<|stop|>", chat_template=template.replace("not loop.last", "false")
+    )
+    end, stop = made.convert_tokens_to_ids(["<|end|>", "<|stop|>"])
+    found = Suffixes.of(made, [end, stop], "user", "tiny/made")
+    assert found.closing == end
+    assert made.decode(found("seen", end)) == "<|user|>seen<|end|><|assistant|>"
 
 
 def test_a_role_that_the_template_refuses_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,13 +87,18 @@ def _finding(
 def _suffixes(maker: PromptMaker, world: Environment, name: str) -> Suffixes:
     ends = [token for token, text in maker.encodes.special.items() if text == maker.roles.get("eos_token")]
 
-    def render(messages: Sequence[Mapping[str, Any]], opens: bool) -> list[int]:
-        return maker.encodes.ids([maker.prompts.chat_text(messages, opens=opens)], True)[0]
+    def encode(text: str) -> list[int]:
+        return maker.encodes.ids([text], True)[0]
 
     form = call_form(maker.prompts, name) if world.has_calls else None
-    found = Suffixes(render, ends, world.speaks_as, name, form)
-    found.check()
-    return found
+    return Suffixes(
+        lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
+        encode,
+        ends,
+        world.speaks_as,
+        name,
+        form,
+    )
 
 
 def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: float | None) -> PromptLengths:
