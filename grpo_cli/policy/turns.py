@@ -3,36 +3,19 @@
 A conversation grows by appending ids and is never encoded again, for the same text has several encodings and the policy
 sampled one of them. That only works with a template that keeps what was said when a message is added: one that takes
 thoughts out of earlier turns is refused, since the model would be trained on conversations that it never meets in use.
-
-What was said is a turn as the template renders it last in a conversation, or the opening of a turn and the words themselves:
-Qwen3 writes an empty thought into a last turn that had none, and takes it out again when a result of a tool follows. What
-the model said had none either, so that its conversations are those that the template renders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
-from grpo_cli.environments.tools.form import CallForm, NoForm, call_id, learn, turn_with_calls
-from grpo_cli.errors import SetupError
+from grpo_cli.policy.prompts.conversation import WORDS, Conversation, Results, Role, call_form
 from grpo_cli.policy.tokens import prompts_of
 
 if TYPE_CHECKING:
     from grpo_cli.policy.contract import Tokenizer
-    from grpo_cli.policy.prompts.prompt import Prompts
 
-Role = Literal["user", "tool"]
-Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
-"""Text of messages, with or without the opening of the model's turn."""
-Encode = Callable[[str], list[int]]
-"""Token ids of such a text."""
-Results = tuple[tuple[str, str], ...]
-"""What tools answered to the calls of one turn: their names, and the texts."""
-
-WORDS, THOUGHT = "sure", "maybe"
-ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
-"""What the model may have said in a turn: plainly, and after a thought."""
 MOST_KEPT = 4096
 """Observations whose ids are remembered."""
 
@@ -40,29 +23,15 @@ MOST_KEPT = 4096
 class Suffixes:
     """The ids that follow a turn of the model, for one tokenizer, template and role."""
 
-    def __init__(
-        self,
-        render: Render,
-        encode: Encode,
-        end_ids: Collection[int],
-        role: Role,
-        name: str,
-        form: CallForm | None = None,
-    ) -> None:
-        """`name` is the model's, for messages; `form` how it writes calls, where observations are results of tools.
-
+    def __init__(self, conversation: Conversation) -> None:
+        """
         Raises:
             SetupError: the template cannot be continued turn by turn.
         """
-        self.render, self.encode, self.ends = render, encode, frozenset(end_ids)
-        self.role, self.name, self.form = role, name, form
+        conversation.check()
+        self.conversation, self.form = conversation, conversation.form
+        self.closing = conversation.said(WORDS, conversation.observation("seen"))[-1]
         self._kept: dict[str | Results, list[int]] = {}
-        if self._closed(self._rendered(self._turn(ANSWERS[0]))) == self._closed(
-            self._rendered(self._turn("no"))
-        ):
-            raise self._unclosed()
-        self._check()
-        self.closing = self._said(ANSWERS[0], self._seen("seen"))[-1]
 
     @classmethod
     def of(
@@ -87,36 +56,15 @@ class Suffixes:
 
         form = call_form(prompts, name) if has_calls else None
         return cls(
-            lambda messages, opens: prompts.chat_text(messages, opens=opens),
-            encode,
-            end_ids,
-            role,
-            name,
-            form,
+            Conversation(
+                lambda messages, opens: prompts.chat_text(messages, opens=opens),
+                encode,
+                end_ids,
+                role,
+                name,
+                form,
+            )
         )
-
-    def _check(self) -> None:
-        """Whether the template keeps what was said, also a thought, and when a second turn follows; and shows what is seen.
-
-        Raises:
-            SetupError: it does not.
-        """
-        seen = self._seen("seen")
-        suffix = self._suffix(seen, ANSWERS[0])
-        if suffix == self._suffix(self._seen("heard"), ANSWERS[0]):
-            raise self._refusal(f"leaves out what a `{self.role}` message says")
-        for answer in ANSWERS:
-            turn, shown = self._turn(answer, seen), self._messages(seen)
-            said = self._said(answer, seen)
-            twice = self._rendered(turn, *shown, turn, *shown, opens=True)
-            is_kept = self.encode(twice)[: len(said)] == said and self._suffix(seen, answer) == suffix
-            # some show no words beside a call at all
-            if not is_kept or (THOUGHT in answer and WORDS in twice and THOUGHT not in twice):
-                raise self._forgets(answer)
-
-    def _seen(self, text: str) -> str | Results:
-        """An observation of this text."""
-        return text if self.form is None else (("look", text),)
 
     def __call__(self, observation: str | Results, last: int) -> list[int]:
         """The ids of an observation and of the opening of the next turn; `last` is the last token of the turn before.
@@ -125,122 +73,7 @@ class Suffixes:
         """
         found = self._kept.get(observation)
         if found is None:
-            found = self._suffix(observation, ANSWERS[0])
+            found = self.conversation.suffix(observation, WORDS)
             if len(self._kept) < MOST_KEPT:
                 self._kept[observation] = found
-        return found if last in self.ends else [self.closing, *found]
-
-    def _suffix(self, observation: str | Results, answer: str) -> list[int]:
-        after = self._after(observation, answer)
-        return after[len(self._said(answer, observation)) :]
-
-    def _after(self, observation: str | Results, answer: str) -> list[int]:
-        return self.encode(
-            self._rendered(self._turn(answer, observation), *self._messages(observation), opens=True)
-        )
-
-    def _said(self, answer: str, observation: str | Results) -> list[int]:
-        """The ids up to the end of a turn that says `answer`, as they stand in the conversation that goes on with the observation.
-
-        Raises:
-            SetupError: they do not stand there.
-        """
-        before, after = self._rendered(self._turn(answer, observation)), self._after(observation, answer)
-        for said in (self._closed(before), self._as_said(before, answer)):
-            if said and after[: len(said)] == said:
-                return said
-        raise self._forgets(answer)
-
-    def _as_said(self, before: str, answer: str) -> list[int]:
-        """The ids of the opening of a turn and of what was said in it, up to the token that ended it, without what the template
-        put between the two; `before` is the whole as rendered. Empty where that is not how it is rendered."""
-        opened = self._rendered(opens=True)
-        at = before.find(answer, len(opened))
-        if not before.startswith(opened) or at < 0:
-            return []
-        ids, start = self.encode(opened + before[at:]), len(self.encode(opened))
-        end = next((i for i in range(start, len(ids)) if ids[i] in self.ends), None)
-        return [] if end is None else ids[: end + 1]
-
-    def _forgets(self, answer: str) -> SetupError:
-        thoughts = " (it takes thoughts out of earlier turns)" if THOUGHT in answer else ""
-        return self._refusal(
-            f"does not keep what was said before when a `{self.role}` message is added{thoughts}"
-        )
-
-    def _refusal(self, what: str) -> SetupError:
-        return SetupError(
-            f"the chat template of `{self.name}` {what}", place="`environment`", hint=self._mend()
-        )
-
-    def _mend(self) -> str:
-        if self.form is not None:
-            return (
-                "give a template that renders every message by itself with `model.chat_template`; TRL ships some, such as"
-                " `trl/chat_templates/qwen3_training.jinja`"
-            )
-        other = "tool" if self.role == "user" else "user"
-        return (
-            f"try `environment.role: {other}`, a template option that keeps thoughts, or a template that renders every"
-            " message by itself"
-        )
-
-    def _messages(self, observation: str | Results) -> list[dict[str, Any]]:
-        if isinstance(observation, str):
-            return [{"role": self.role, "content": observation}]
-        return [
-            {"role": self.role, "name": name, "content": text, "tool_call_id": call_id(i)}
-            for i, (name, text) in enumerate(observation)
-        ]
-
-    def _turn(self, answer: str, called: str | Results = "") -> dict[str, Any]:
-        """A turn that says `answer`, and calls tools where `called` holds their results."""
-        if self.form is not None and not isinstance(called, str):
-            return turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
-        return {"role": "assistant", "content": answer}
-
-    def _rendered(self, *turns: Mapping[str, Any], opens: bool = False) -> str:
-        """The text of a conversation with these turns."""
-        try:
-            return self.render([{"role": "user", "content": "go"}, *turns], opens)
-        except Exception as err:  # a template may raise whatever its author wrote
-            said = " ".join(str(err).split())[:200]
-            raise SetupError(
-                f"the chat template of `{self.name}` cannot render a `{self.role}` message after a turn: {said}",
-                place="`environment`",
-                hint=self._mend(),
-            ) from err
-
-    def _closed(self, text: str) -> list[int]:
-        """Ids up to the last end token: the model generates no more of its turn than that."""
-        ids = self.encode(text)
-        for at in range(len(ids) - 1, -1, -1):
-            if ids[at] in self.ends:
-                return ids[: at + 1]
-        raise self._unclosed()
-
-    def _unclosed(self) -> SetupError:
-        return SetupError(
-            f"the chat template of `{self.name}` closes a turn with no token that ends a completion",
-            place="`environment`",
-            hint="set `eos_token` of its tokenizer to the token that the template closes a turn with",
-        )
-
-
-def call_form(prompts: Prompts, name: str) -> CallForm:
-    """How the chat template of the model `name` writes calls of tools.
-
-    Raises:
-        SetupError: it writes none.
-    """
-    chat = prompts.chat
-    try:
-        if chat is None:
-            raise NoForm("there is none")
-        return learn(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
-    except NoForm as err:
-        raise SetupError(
-            f"the chat template of `{name}` does not say how tools are called: {err}",
-            place="`environment`",
-            hint="take a model that was trained to call tools, or give its template with `model.chat_template`",
-        ) from err
+        return found if last in self.conversation.ends else [self.closing, *found]

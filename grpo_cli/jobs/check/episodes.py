@@ -17,7 +17,8 @@ from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker
 from grpo_cli.jobs.rows import offered
-from grpo_cli.policy.turns import Suffixes, call_form
+from grpo_cli.policy.prompts.conversation import Conversation, call_form
+from grpo_cli.policy.turns import Suffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
@@ -92,12 +93,14 @@ def _suffixes(maker: PromptMaker, world: Environment, name: str) -> Suffixes:
 
     form = call_form(maker.prompts, name) if world.has_calls else None
     return Suffixes(
-        lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
-        encode,
-        ends,
-        world.speaks_as,
-        name,
-        form,
+        Conversation(
+            lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
+            encode,
+            ends,
+            world.speaks_as,
+            name,
+            form,
+        )
     )
 
 

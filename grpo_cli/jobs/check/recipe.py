@@ -180,10 +180,9 @@ class RecipeCheck:
             return
         try:
             yield check_prompts(self.maker, self._rows_read, self.recipe)
-            budget_s = None if self.is_full else TOKENS_S
-            self._begun = yield from check_episodes(
-                self.maker, self._rows_read, self.recipe, self.base, budget_s
-            )
+            most_s = None if self.is_full else TOKENS_S
+            rows = self._rows_read
+            self._begun = yield from check_episodes(self.maker, rows, self.recipe, self.base, most_s)
             if self.sample_row is not None:
                 self.sample_row = offered([self.sample_row], self._begun.tools)[0]
         except UnknownTokens:

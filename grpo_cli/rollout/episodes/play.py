@@ -19,7 +19,8 @@ from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action, read_calls
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
-from grpo_cli.policy.turns import Results, Suffixes
+from grpo_cli.policy.prompts.conversation import Results
+from grpo_cli.policy.turns import Suffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import (
     CacheSlot,

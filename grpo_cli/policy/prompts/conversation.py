@@ -1,0 +1,189 @@
+"""One conversation of an episode as a chat template renders it, and the ids of it that the model said.
+
+What was said is a turn as the template renders it last in a conversation, or the opening of a turn and the words themselves:
+Qwen3 writes an empty thought into a last turn that had none, and takes it out again when a result of a tool follows. What
+the model said had none either, so that its conversations are those that the template renders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from grpo_cli.environments.tools.form import CallForm, NoForm, call_id, learn, turn_with_calls
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.prompts.prompt import Prompts
+
+Role = Literal["user", "tool"]
+Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
+"""Text of messages, with or without the opening of the model's turn."""
+Encode = Callable[[str], list[int]]
+"""Token ids of such a text."""
+Results = tuple[tuple[str, str], ...]
+"""What tools answered to the calls of one turn: their names, and the texts."""
+WORDS, THOUGHT = "sure", "maybe"
+ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
+"""What the model may have said in a turn: plainly, and after a thought."""
+
+
+class Conversation:
+    """A question, and turns of the model with what was said to it between them."""
+
+    def __init__(
+        self,
+        render: Render,
+        encode: Encode,
+        end_ids: Collection[int],
+        role: Role,
+        name: str,
+        form: CallForm | None = None,
+    ) -> None:
+        """`name` is the model's, for messages; `form` how it writes calls, where observations are results of tools."""
+        self.render, self.encode, self.ends = render, encode, frozenset(end_ids)
+        self.role, self.name, self.form = role, name, form
+
+    def check(self) -> None:
+        """Whether the template closes turns, keeps what was said, also a thought, and when a second turn follows; and shows what
+        is seen.
+
+        Raises:
+            SetupError: it does not.
+        """
+        if self._closed(self._rendered(self._turn(WORDS))) == self._closed(self._rendered(self._turn("no"))):
+            raise self._unclosed()
+        seen = self.observation("seen")
+        suffix = self.suffix(seen, WORDS)
+        if suffix == self.suffix(self.observation("heard"), WORDS):
+            raise self._refusal(f"leaves out what a `{self.role}` message says")
+        for answer in ANSWERS:
+            turn, shown = self._turn(answer, seen), self._messages(seen)
+            said = self.said(answer, seen)
+            twice = self._rendered(turn, *shown, turn, *shown, opens=True)
+            is_kept = self.encode(twice)[: len(said)] == said and self.suffix(seen, answer) == suffix
+            # some show no words beside a call at all
+            if not is_kept or (THOUGHT in answer and WORDS in twice and THOUGHT not in twice):
+                raise self._forgets(answer)
+
+    def observation(self, text: str) -> str | Results:
+        """An observation of this text."""
+        return text if self.form is None else (("look", text),)
+
+    def suffix(self, observation: str | Results, answer: str) -> list[int]:
+        """The ids of an observation and of the opening of the next turn, behind a turn that said `answer`.
+
+        Raises:
+            SetupError: the turn does not stand before it as it was said.
+        """
+        after = self._after(observation, answer)
+        return after[len(self.said(answer, observation)) :]
+
+    def _after(self, observation: str | Results, answer: str) -> list[int]:
+        return self.encode(
+            self._rendered(self._turn(answer, observation), *self._messages(observation), opens=True)
+        )
+
+    def said(self, answer: str, observation: str | Results) -> list[int]:
+        """The ids up to the end of a turn that says `answer`, as they stand in the conversation that goes on with the observation.
+
+        Raises:
+            SetupError: they do not stand there.
+        """
+        before, after = self._rendered(self._turn(answer, observation)), self._after(observation, answer)
+        for said in (self._closed(before), self._as_said(before, answer)):
+            if said and after[: len(said)] == said:
+                return said
+        raise self._forgets(answer)
+
+    def _as_said(self, before: str, answer: str) -> list[int]:
+        """The ids of the opening of a turn and of what was said in it, up to the token that ended it, without what the template
+        put between the two; `before` is the whole as rendered. Empty where that is not how it is rendered."""
+        opened = self._rendered(opens=True)
+        at = before.find(answer, len(opened))
+        if not before.startswith(opened) or at < 0:
+            return []
+        ids, start = self.encode(opened + before[at:]), len(self.encode(opened))
+        end = next((i for i in range(start, len(ids)) if ids[i] in self.ends), None)
+        return [] if end is None else ids[: end + 1]
+
+    def _forgets(self, answer: str) -> SetupError:
+        thoughts = " (it takes thoughts out of earlier turns)" if THOUGHT in answer else ""
+        return self._refusal(
+            f"does not keep what was said before when a `{self.role}` message is added{thoughts}"
+        )
+
+    def _refusal(self, what: str) -> SetupError:
+        return SetupError(
+            f"the chat template of `{self.name}` {what}", place="`environment`", hint=self._mend()
+        )
+
+    def _mend(self) -> str:
+        if self.form is not None:
+            return (
+                "give a template that renders every message by itself with `model.chat_template`; TRL ships some, such as"
+                " `trl/chat_templates/qwen3_training.jinja`"
+            )
+        other = "tool" if self.role == "user" else "user"
+        return (
+            f"try `environment.role: {other}`, a template option that keeps thoughts, or a template that renders every"
+            " message by itself"
+        )
+
+    def _messages(self, observation: str | Results) -> list[dict[str, Any]]:
+        if isinstance(observation, str):
+            return [{"role": self.role, "content": observation}]
+        return [
+            {"role": self.role, "name": name, "content": text, "tool_call_id": call_id(i)}
+            for i, (name, text) in enumerate(observation)
+        ]
+
+    def _turn(self, answer: str, called: str | Results = "") -> dict[str, Any]:
+        """A turn that says `answer`, and calls tools where `called` holds their results."""
+        if self.form is not None and not isinstance(called, str):
+            return turn_with_calls([name for name, _ in called], "{}" if self.form.as_text else {}, answer)
+        return {"role": "assistant", "content": answer}
+
+    def _rendered(self, *turns: Mapping[str, Any], opens: bool = False) -> str:
+        """The text of a conversation with these turns."""
+        try:
+            return self.render([{"role": "user", "content": "go"}, *turns], opens)
+        except Exception as err:  # a template may raise whatever its author wrote
+            said = " ".join(str(err).split())[:200]
+            raise SetupError(
+                f"the chat template of `{self.name}` cannot render a `{self.role}` message after a turn: {said}",
+                place="`environment`",
+                hint=self._mend(),
+            ) from err
+
+    def _closed(self, text: str) -> list[int]:
+        """Ids up to the last end token: the model generates no more of its turn than that."""
+        ids = self.encode(text)
+        for at in range(len(ids) - 1, -1, -1):
+            if ids[at] in self.ends:
+                return ids[: at + 1]
+        raise self._unclosed()
+
+    def _unclosed(self) -> SetupError:
+        return SetupError(
+            f"the chat template of `{self.name}` closes a turn with no token that ends a completion",
+            place="`environment`",
+            hint="set `eos_token` of its tokenizer to the token that the template closes a turn with",
+        )
+
+
+def call_form(prompts: Prompts, name: str) -> CallForm:
+    """How the chat template of the model `name` writes calls of tools.
+
+    Raises:
+        SetupError: it writes none.
+    """
+    chat = prompts.chat
+    try:
+        if chat is None:
+            raise NoForm("there is none")
+        return learn(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
+    except NoForm as err:
+        raise SetupError(
+            f"the chat template of `{name}` does not say how tools are called: {err}",
+            place="`environment`",
+            hint="take a model that was trained to call tools, or give its template with `model.chat_template`",
+        ) from err
