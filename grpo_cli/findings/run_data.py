@@ -16,7 +16,7 @@ from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import Metrics, RunInfo, info_of
 from grpo_cli.text import Json
 
-NOT_AN_ARM = ("train.seed", "run.", "eval.every", "launch.", "stop.", "gate")
+NOT_AN_ARM = ("train.seed", "run.", "eval.every", "eval.between", "launch.", "stop.", "gate")
 """Keys that may differ inside one arm."""
 
 
@@ -144,15 +144,17 @@ def differing_keys(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def flat_recipe(text: str) -> dict[str, Any]:
-    """Leaves of a resolved recipe by dotted key; empty where it cannot be read."""
+    """Leaves of a resolved recipe by dotted key, those of keys that came later too; empty where it cannot be read."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
+
+    from grpo_cli.recipe.reading.dump import filled_up
 
     try:
         found = YAML(typ="safe").load(text)
     except YAMLError:
         return {}
-    return dict(_leaves(found, "")) if isinstance(found, dict) else {}
+    return dict(_leaves(filled_up(found), "")) if isinstance(found, dict) else {}
 
 
 def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from grpo_cli.errors import DataError, RecipeError
-from grpo_cli.recipe.reading.dump import to_yaml
+from grpo_cli.recipe.reading.dump import as_written_now, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.find import find_run as find_named
 from grpo_cli.run.folder import RunFolder
@@ -116,17 +116,6 @@ def _is_new_path(key: str, before: str) -> bool:
 
 def _is_harmless(key: str) -> bool:
     return key.startswith(HARMLESS) and key not in FIXED
-
-
-def as_written_now(text: str) -> str:
-    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads."""
-    from pydantic import ValidationError
-    from ruamel.yaml import YAML
-
-    try:
-        return to_yaml(Recipe.model_validate(YAML(typ="safe").load(text)))
-    except ValidationError:
-        return text
 
 
 def differing_keys(old: str, new: str) -> list[str]:

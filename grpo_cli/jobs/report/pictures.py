@@ -139,10 +139,12 @@ def policy(run: RunData) -> Figure | None:
     if not shown:
         return None
     traces: list[Trace] = []
+    colours = iter(PALETTE)  # one legend for all panels: a colour means one curve; what is alone needs none
     for i, (_, keys, _) in enumerate(shown):
-        for j, key in enumerate(keys):
+        for key in keys:
             steps, values = thin(run.step_numbers, run.curve(key))
-            traces.append(into_panel(curve(steps, values, key, PALETTE[j]), i))
+            colour = next(colours) if len(keys) > 1 else "#222222"
+            traces.append(into_panel(curve(steps, values, key, colour), i))
     caption = (
         "A slow fall of entropy is fine, a collapse ends exploration; `entropy` is over the rows trained on, `entropy/sampled`"
         " (-log p of the sampled tokens) over all. The loss says little in GRPO and stands last."

@@ -8,6 +8,7 @@ from typing import Any
 
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.runs.summary import Summary, summarise
+from grpo_cli.recipe.reading.dump import filled_up
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import recipe_of
 from grpo_cli.statistics.estimate import Comparison, paired_clustered
@@ -49,14 +50,14 @@ class Beside:
 def compare_runs(folders: Sequence[RunFolder]) -> tuple[Summary, list[Beside]]:
     """The first run, and every other against it."""
     first, *others = folders
-    recipe, shares, step = recipe_of(first), *_last_shares(first)
+    recipe, shares, step = filled_up(recipe_of(first)), *_last_shares(first)
     found = []
     for other in others:
         theirs, at = _last_shares(other)
         pairs = [(shares[row], theirs[row]) for row in shares if row in theirs]
         why = "" if pairs else ("no held-out row in common" if shares and theirs else "not measured")
         paired = paired_clustered([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
-        differs = differences(recipe, recipe_of(other))
+        differs = differences(recipe, filled_up(recipe_of(other)))
         found.append(Beside(summarise(other), differs, paired, step, at, why))
     return summarise(first), found
 

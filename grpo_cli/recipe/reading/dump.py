@@ -6,6 +6,7 @@ import hashlib
 from io import StringIO
 from typing import Any
 
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
@@ -28,7 +29,10 @@ def to_yaml(recipe: Recipe) -> str:
 
     Every field but `extends` is said (and an environment's `role`, where it is that of tools); verifier options stand beside the verifier's own keys.
     """
-    data = plain(recipe)
+    return _text_of(plain(recipe))
+
+
+def _text_of(data: dict[str, Any]) -> str:
     out = StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
@@ -38,6 +42,21 @@ def to_yaml(recipe: Recipe) -> str:
     yaml.allow_unicode = True
     yaml.dump(data, out)
     return out.getvalue()
+
+
+def as_written_now(text: str) -> str:
+    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads."""
+    data = YAML(typ="safe").load(text)
+    filled = filled_up(data)
+    return text if filled is data else _text_of(filled)
+
+
+def filled_up(data: dict[str, Any]) -> dict[str, Any]:
+    """The same of a mapping."""
+    try:
+        return plain(Recipe.model_validate(data))
+    except ValidationError:
+        return data
 
 
 def recipe_sha(recipe: Recipe) -> str:

@@ -23,7 +23,7 @@ from grpo_cli.jobs.report.findings import grouped_findings
 from grpo_cli.jobs.report.outcome import verdict
 from grpo_cli.jobs.report.packing import pack_samples, packed_line
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
-from grpo_cli.jobs.report.pictures import groups, rewards
+from grpo_cli.jobs.report.pictures import groups, policy, rewards
 from grpo_cli.jobs.report.reading import probes, read_samples, surprises_of
 from grpo_cli.jobs.report.templates import environment
 from grpo_cli.run.folder import RunFolder, Split
@@ -111,6 +111,29 @@ def test_a_number_that_is_not_finite_is_a_gap(tmp_path: Path) -> None:
     figure = rewards(collect(folder), {})
     assert figure is not None
     assert figure.traces[0]["y"][-1] is None
+
+
+def test_words_between_backticks_are_code_and_nothing_else_acts(tmp_path: Path) -> None:
+    page = build_page(arms_of([collect(make_run(tmp_path, "a"))]))
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    assert any("<code>entropy/sampled</code>" in caption for caption in captions)
+    assert not any("`" in caption for caption in captions)
+    text = environment().from_string("{{ x | with_code }}").render(x="set `<b>` to\x1b `a` and ` alone")
+    assert text == "set <code>&lt;b&gt;</code> to␛ <code>a</code> and ` alone"
+
+
+def test_a_colour_of_the_policy_means_one_curve(tmp_path: Path) -> None:
+    run = collect(make_run(tmp_path, "a", steps=3))
+    for metrics in run.steps:
+        metrics.update(
+            {"clip/total": 0.1, "clip/low": 0.01, "clip/high": 0.1, "value/mean": 1, "return/mean": 1}
+        )
+        metrics.update({"entropy/sampled": 0.5})
+    drawn = policy(run)
+    assert drawn is not None
+    panels = Counter(trace["panel"] for trace in drawn.traces)
+    shared = [trace for trace in drawn.traces if panels[trace["panel"]] > 1]
+    assert len(shared) == 7 == len({trace["line"]["color"] for trace in shared})
 
 
 def test_spread_keeps_the_ends() -> None:

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.errors import UsageError
+from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.runs.comparing import compare_runs, differences
 from grpo_cli.jobs.runs.listing import listed, ordered, size_text, table
 from grpo_cli.jobs.runs.removing import removable, remove
 from grpo_cli.jobs.runs.showing import compared_lines, lines_of
 from grpo_cli.jobs.runs.summary import Summary, bytes_of, summarise
+from grpo_cli.recipe.reading.dump import to_yaml
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.run.info import recipe_of
 from tests.builders.report_runs import make_run
 
 
@@ -129,6 +133,19 @@ def test_where_a_run_lies_is_no_difference() -> None:
     a = {"run": {"dir": "x"}, "train": {"lr": 1, "trl": {}}}
     b = {"run": {"dir": "y"}, "train": {"lr": 1, "trl": {"weight_decay": 0.1}}}
     assert differences(a, b) == {"train.trl": ({}, None), "train.trl.weight_decay": (None, 0.1)}
+
+
+def test_a_key_that_came_later_is_no_difference_and_a_changed_one_is(tmp_path: Path) -> None:
+    first, old = (make_run(tmp_path, name, hostile=False) for name in ("first", "old"))
+    (first.path / "recipe.yaml").write_text(to_yaml(Recipe.model_validate(recipe_of(old))))
+    assert "between" in first.recipe_text and "between" not in old.recipe_text
+    assert compare_runs([first, old])[1][0].differs == {}
+    assert compare_runs([old, first])[1][0].differs == {}
+    (first.path / "recipe.yaml").write_text(first.recipe_text.replace("between: null", "between: 8"))
+    assert compare_runs([first, old])[1][0].differs == {"eval.between": (8, None)}
+    assert [len(arm.runs) for arm in arms_of([collect(first), collect(old)])] == [2]
+    (first.path / "recipe.yaml").write_text(first.recipe_text.replace("inner_epochs: 1", "inner_epochs: 2"))
+    assert [len(arm.runs) for arm in arms_of([collect(first), collect(old)])] == [1, 1]
 
 
 def test_a_running_run_is_not_deleted_and_others_are(tmp_path: Path) -> None:

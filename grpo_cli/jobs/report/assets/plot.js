@@ -213,7 +213,9 @@ function drawFigure(div, figure, axes, choice) {
   const hidden = div.hiddenNames || (div.hiddenNames = new Set());
   div.data = figure.traces.map((trace) => ({ ...trace, x: axes[trace.x] }));
   const width = div.clientWidth, halves = width >= 640, legend = element("div", null, "legend"), panels = element("div", null, "panels"), told = element("div", "\u00a0", "told");
-  const names = new Map(figure.traces.filter((t) => t.type !== "heat").map((t) => [t.name, t]));
+  // a panel's title names what is alone in it
+  const lone = (t) => figure.panels.length > 1 && figure.traces.filter((other) => (other.panel || 0) === (t.panel || 0)).length === 1;
+  const names = new Map(figure.traces.filter((t) => t.type !== "heat" && !lone(t)).map((t) => [t.name, t]));
   if (names.size > 1) for (const [name, trace] of names) {
     const key = element("button", null, "key"), sign = element("i", null, trace.type === "line" ? `line ${trace.line.dash || "solid"}` : "area");
     sign.style.color = trace.line.color === "#222222" ? "var(--fg)" : trace.line.color;

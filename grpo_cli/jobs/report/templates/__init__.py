@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["in_lines"] = _in_lines
+    environment.filters["with_code"] = _with_code
     return environment
 
 
@@ -36,6 +38,11 @@ def _plain(value: object) -> object:
     if isinstance(value, Markup):
         return value
     return DASH if value is None else visible(str(value))
+
+
+def _with_code(text: str) -> Markup:
+    """Text on one line; what stands between backticks is set as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
 
 def _in_lines(text: str) -> Markup:
