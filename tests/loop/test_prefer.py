@@ -135,6 +135,27 @@ def test_a_file_of_a_rounds_pairs_teaches_what_the_round_learned(tmp_path: Path)
     assert [line["step"] for line in lines(second) if "eval/pass@1" in line] == [0, 1]
 
 
+def test_a_file_of_fewer_rows_than_a_step_would_draw_teaches_and_so_does_its_placebo(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path, steps=2, save_every=2)
+    rows = load_rows(load(str(recipe), ["data.train.limit=2"]).data, "train")
+    pairs = [
+        {"row": row.id, "prompt": row.prompt, "chosen": f"{n}", "rejected": f"{n + 4}"}
+        for row in rows
+        for n in range(4)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    own = ("train.method=prefer", "prefer.data=pairs.jsonl", "data.train.limit=2", "run.name=run")
+    said = [part for one in own for part in ("--set", one)]
+    finish(train(recipe, tmp_path / "plain", *said))
+    finish(train(recipe, tmp_path / "placebo", *said, "--set", "train.control=shuffled"))
+    plain, placebo = (
+        [line for line in lines(tmp_path / name / "run") if "loss" in line] for name in ("plain", "placebo")
+    )
+    for line, other in zip(plain, placebo, strict=True):
+        assert line["prefer/pairs"] == other["prefer/pairs"] == 8 and line["prefer/rows"] == 2
+        assert line["loss"] != other["loss"]
+
+
 def test_a_killed_run_over_a_file_of_pairs_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     _, pairs = run_of_pairs(tmp_path, "prefer.loss=kto", "train.steps=6")
     recipe = tmp_path / "small.yaml"

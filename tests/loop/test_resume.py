@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 import torch
 
 from tests.loop.program import start
-from tests.loop.recipes import small_recipe
+from tests.loop.recipes import ROOT, environment, small_recipe
 
 TIMING = ("time/", "eta_s", "tokens_per_s", "at", "eval/seconds")
 """Fields that tell when, not what; everything else must be equal."""
@@ -96,6 +98,49 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, method
             torch.load(run / last / "critic/critic.pt", weights_only=True) for run in (straight, broken)
         ]
         assert all(map(torch.equal, critics[0]["weights"], critics[1]["weights"]))
+
+
+DIES_BEFORE_THE_POLICY_LEARNS = """
+import os, signal
+from grpo_cli.train.critic.learning import CriticLearning
+
+whole = CriticLearning.learn
+
+def learn(self, trainer, before, *rest):
+    weights = [p.detach().clone() for p in self.critic.trained]
+    found = whole(self, trainer, before, *rest)
+    assert any((a != b).any() for a, b in zip(weights, self.critic.trained))
+    if before.step == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+CriticLearning.learn = learn
+from grpo_cli.__main__ import main
+main()
+"""
+
+
+def test_a_run_killed_between_the_critics_update_and_the_policys_ends_as_the_unbroken_one(
+    tmp_path: Path,
+) -> None:
+    recipe = small_recipe(tmp_path, steps=6, save_every=2)
+    sets = [part for one in ["run.name=run", *METHODS["critic"]] for part in ("--set", one)]
+    finish(train(recipe, tmp_path / "straight", *sets))
+    words = ["train", str(recipe), "--set", f"run.dir={tmp_path / 'broken'}", *sets]
+    died = subprocess.run(
+        [sys.executable, "-c", DIES_BEFORE_THE_POLICY_LEARNS, *words],
+        cwd=ROOT, env=environment(tmp_path / "broken"), capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
+    assert [line["step"] for line in what(broken)["metrics"] if "critic/loss" in line] == [1, 2, 3, 4]
+    assert "resuming run from step-000004" in finish(train(recipe, tmp_path / "broken", *sets, "--resume"))
+    assert what(straight) == what(broken)
+    last = "checkpoints/step-000006"
+    weights = [(run / last / "model.safetensors").read_bytes() for run in (straight, broken)]
+    assert weights[0] == weights[1]
+    critics = [torch.load(run / last / "critic/critic.pt", weights_only=True) for run in (straight, broken)]
+    assert all(map(torch.equal, critics[0]["weights"], critics[1]["weights"]))
 
 
 def test_a_run_that_dies_after_a_rule_stopped_it_stops_there_again(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def load_pairs(place: Workplace) -> PairSet | None:
         place.held_out.rows if place.held_out else (),
         recipe.sample.stop,
         lambda text: place.display.note("warn", text),
+        recipe.train.seed if recipe.train.control == "shuffled" else None,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,15 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import SourceLike
 from grpo_cli.errors import DataError
 from grpo_cli.preference.file import KEY, FilePair, pairs_of_rows, read_pair_lines
-from grpo_cli.preference.pairs import AnswerPair, JudgedAnswer, RowPairs
+from grpo_cli.preference.pairs import (
+    AnswerPair,
+    JudgedAnswer,
+    NoPair,
+    PairLimits,
+    RowPairs,
+    pair_up,
+    shuffle_labels,
+)
 from grpo_cli.preference.summary import PairSummary
 from grpo_cli.reward.group import Group
 from grpo_cli.train.prefer.examples import LabelledExample, PairExample, labelled_examples, pair_examples
@@ -47,6 +56,7 @@ class PairSet:
         held_out: Sequence[Row],
         stop: Sequence[str],
         note: Callable[[str], None],
+        placebo: int | None = None,
     ) -> PairSet:
         """The pairs of a file, whose texts are tokenised anew.
 
@@ -56,6 +66,7 @@ class PairSet:
             rows: training rows, which the pairs must be of.
             held_out: rows that they must not be of.
             stop: texts that end an answer without an end token.
+            placebo: the seed with which right and wrong are dealt out anew among the answers of each row.
 
         Raises:
             DataError: as `read_pair_lines` and `pairs_of_rows`, and where no pair fits the model.
@@ -81,6 +92,8 @@ class PairSet:
             note(
                 f"left out {left_out:,} of {len(pairs):,} pairs longer than the model's {policy.context} tokens"
             )
+        if placebo is not None:
+            kept = _dealt_anew(kept, placebo)
         return cls(
             PairSummary.of([one.found for one in kept]),
             [pair for one in kept for pair in one.pairs],
@@ -90,9 +103,12 @@ class PairSet:
 
 @dataclass(frozen=True)
 class _RowSet:
+    """The pairs of one row, and its prompt and texts as token ids."""
+
+    index: int
+    prompt: list[int]
+    ids: dict[str, list[int]]
     found: RowPairs
-    pairs: list[PairExample]
-    answers: list[LabelledExample]
 
     @classmethod
     def of(cls, pairs: Sequence[FilePair], policy: Policy, row: Row, stop: Sequence[str]) -> _RowSet:
@@ -108,8 +124,41 @@ class _RowSet:
             for place, (text, label) in enumerate(labels.items())
         }
         found = [AnswerPair(answers[p.chosen], answers[p.rejected]) for p in fits]
-        return cls(
-            RowPairs(row.id, (), list(answers.values()), found),
-            [PairExample(index, prompt, ids[p.chosen], ids[p.rejected]) for p in fits],
-            [LabelledExample(index, prompt, ids[text], label) for text, label in labels.items()],
-        )
+        return cls(index, prompt, ids, RowPairs(row.id, (), list(answers.values()), found))
+
+    @property
+    def pairs(self) -> list[PairExample]:
+        """As token ids."""
+        ids = self.ids
+        return [
+            PairExample(self.index, self.prompt, ids[p.chosen.text], ids[p.rejected.text])
+            for p in self.found.pairs
+        ]
+
+    @property
+    def answers(self) -> list[LabelledExample]:
+        """Each of its texts, as token ids."""
+        return [
+            LabelledExample(self.index, self.prompt, self.ids[one.text], one.is_right)
+            for one in self.found.answers
+        ]
+
+
+def _dealt_anew(rows: Sequence[_RowSet], seed: int) -> list[_RowSet]:
+    """The placebo of a file: its texts, of each row as many called right, paired by the widest limits that the file kept to."""
+    pairs = [pair for row in rows for pair in row.found.pairs]
+    uses = Counter(
+        (row.index, one.text)
+        for row in rows
+        for pair in row.found.pairs
+        for one in (pair.chosen, pair.rejected)
+    )
+    gap, a_sample = max(pair.gap for pair in pairs), max(uses.values())
+    dealt = []
+    for row in rows:
+        answers = shuffle_labels(row.found.answers, f"{seed}/{row.found.row}")
+        limits = PairLimits(len(row.found.pairs), a_sample, gap)
+        made = pair_up(answers, limits)
+        cause = None if made else NoPair.LENGTHS
+        dealt.append(replace(row, found=replace(row.found, answers=answers, pairs=made, cause=cause)))
+    return dealt

@@ -45,7 +45,6 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         ([*PREFER, "prefer.loss=best"], "must be"),
         ([*PAIRS, "prefer.length_gap=0.3"], "`prefer.length_gap` has no effect with `prefer.data`"),
         ([*PAIRS, "prefer.pairs_a_row=2"], "`prefer.pairs_a_row` has no effect with `prefer.data`"),
-        ([*PAIRS, "train.control=shuffled"], "`train.control` has no effect with `prefer.data`"),
         ([*PAIRS, "train.select=mopps"], "`train.select` has no effect with `prefer.data`"),
         ([*PREFER, "prefer.data=run:first"], "`run:first` gives single answers"),
         ([*PREFER, "prefer.data=3"], "must be"),

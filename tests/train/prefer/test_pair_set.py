@@ -31,7 +31,11 @@ def given(tmp_path: Path) -> Given:
 
 
 def pair_set(
-    folder: Path, given: Given, *pairs: tuple[int, str, str], stop: tuple[str, ...] = ()
+    folder: Path,
+    given: Given,
+    *pairs: tuple[int, str, str],
+    stop: tuple[str, ...] = (),
+    placebo: int | None = None,
 ) -> tuple[PairSet, list[str]]:
     _, policy, rows = given
     lines = [
@@ -41,7 +45,7 @@ def pair_set(
     (folder / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     said: list[str] = []
     source = Source.model_validate({"from": "p.jsonl"})
-    return PairSet.of_file(source, folder, policy, rows, [], stop, said.append), said
+    return PairSet.of_file(source, folder, policy, rows, [], stop, said.append, placebo), said
 
 
 def test_an_answer_is_what_is_read_and_the_token_that_ends_it_where_no_stop_text_does(
@@ -94,3 +98,36 @@ def test_pairs_that_do_not_fit_are_left_out_and_said_and_none_at_all_is_an_error
     with pytest.raises(DataError, match=r"no pair of `p\.jsonl` fits") as refused:
         pair_set(tmp_path, (recipe, replace(policy), rows), (0, over, "2"))
     assert int(refused.value.code) == 3
+
+
+def test_the_placebo_keeps_the_texts_and_their_number_of_right_ones_and_deals_these_out_anew(
+    tmp_path: Path, given: Given
+) -> None:
+    lines = [(i, f"{i} {a}", f"{i} {b}") for i in range(12) for a, b in ((1, 2), (3, 4), (3, 2))]
+    plain, _ = pair_set(tmp_path, given, *lines)
+    found, said = pair_set(tmp_path, given, *lines, placebo=5)
+    again, _ = pair_set(tmp_path, given, *lines, placebo=5)
+    other, _ = pair_set(tmp_path, given, *lines, placebo=6)
+    assert said == [] and found == again != other
+    assert [(a.row, a.completion_ids) for a in found.answers] == [
+        (a.row, a.completion_ids) for a in plain.answers
+    ]
+    for row in range(12):
+        right = [sum(a.label for a in one.answers if a.row == row) for one in (plain, found)]
+        assert right == [2, 2]
+    labels = {(a.row, tuple(a.completion_ids)): a.label for a in found.answers}
+    for pair in found.pairs:
+        assert labels[pair.row, tuple(pair.chosen_ids)] and not labels[pair.row, tuple(pair.rejected_ids)]
+    assert len(found.pairs) == len(plain.pairs) == 36  # all lengths are alike here
+    turned = [a.label != b.label for a, b in zip(plain.answers, found.answers, strict=True)]
+    assert 12 <= sum(turned) <= 36  # of four labels two are expected to turn
+
+
+def test_the_placebo_pairs_no_lengths_farther_apart_than_the_file(tmp_path: Path, given: Given) -> None:
+    lines = [
+        (i, one, other) for i in range(12) for one, other in (("1", "2"), ("3 3 3 3 3 3", "4 4 4 4 4 4"))
+    ]
+    found, _ = pair_set(tmp_path, given, *lines, placebo=1)
+    assert 0 < len(found.pairs) < 24
+    assert all(len(pair.chosen_ids) == len(pair.rejected_ids) for pair in found.pairs)
+    assert found.summary.pairs == len(found.pairs) and sum(found.summary.without.values()) > 0
