@@ -27,9 +27,13 @@ class BatchPlan:
     rows_dropped: int
     """Rows of an epoch that fill no step."""
     epochs: float
+    draws: bool = True
+    """Whether a step draws samples of these rows; where pairs or demonstrations are there already, none does."""
 
     def text(self) -> str:
         """The sum in two lines."""
+        if not self.draws:
+            return f"{self.steps:,} steps, nothing is drawn\n{self.rows:,} rows"
         step = (
             f"{self.prompts_step} prompts x {self.group} = {self.completions_step:,} completions a step"
             f" (at most {self.tokens_step:,} tokens)"
@@ -45,11 +49,14 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
     """The arithmetic of a recipe over `n_rows` training rows.
 
     Raises:
-        DataError: the rows do not fill one step, so nothing would be trained; or too few for `select: ads`.
+        DataError: the rows do not fill one step that draws of them, so nothing would be trained; or too few for `select: ads`.
     """
     sample, train = recipe.sample, recipe.train
     steps_epoch, dropped = divmod(n_rows, sample.prompts)
-    if steps_epoch == 0:
+    draws = draws_samples(recipe)
+    if not draws:
+        steps_epoch = max(1, steps_epoch)
+    if steps_epoch == 0 or not n_rows:
         raise DataError(
             f"{n_rows:,} training rows do not fill one step of {sample.prompts} prompts: 0 steps would run",
             hint=f"lower `sample.prompts` to {n_rows} or fewer, or give more rows"
@@ -70,7 +77,14 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
         steps_epoch=steps_epoch,
         rows_dropped=dropped,
         epochs=steps / steps_epoch,
+        draws=draws,
     )
+
+
+def draws_samples(recipe: Recipe) -> bool:
+    """Whether steps draw samples of the training rows, in place of learning from answers that are there already."""
+    from_file = recipe.prefer is not None and recipe.prefer.data is not None
+    return recipe.train.method != "sft" and not from_file
 
 
 def with_steps(recipe: Recipe, n_rows: int) -> Recipe:

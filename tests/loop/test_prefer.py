@@ -153,7 +153,7 @@ def test_a_file_of_fewer_rows_than_a_step_would_draw_teaches_and_so_does_its_pla
     )
     for line, other in zip(plain, placebo, strict=True):
         assert line["prefer/pairs"] == other["prefer/pairs"] == 8 and line["prefer/rows"] == 2
-        assert line["loss"] != other["loss"]
+        assert line["chosen/logps"] != other["chosen/logps"]
 
 
 def test_a_killed_run_over_a_file_of_pairs_ends_as_the_unbroken_one(tmp_path: Path) -> None:

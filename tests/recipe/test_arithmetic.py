@@ -45,6 +45,22 @@ def test_rows_that_fill_no_step_are_refused(rows: int) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "learns",
+    [
+        {"train": {"method": "prefer", "steps": 3}, "prefer": {"data": "pairs.jsonl"}},
+        {"train": {"method": "sft"}, "sft": [{"demonstration": "{a}", "steps": 3, "lr": 1e-3}]},
+    ],
+)
+def test_where_nothing_is_drawn_any_number_of_rows_is_enough_but_none(learns: dict[str, object]) -> None:
+    said = {"model": "m", "data": {"train": "f", "prompt": "p"}, "verify": {"math": {}}}
+    asked = Recipe.model_validate({**said, "sample": {"prompts": 8}, **learns})
+    made = plan(asked, 2)
+    assert made.steps == 3 and made.text().splitlines() == ["3 steps, nothing is drawn", "2 rows"]
+    with pytest.raises(DataError, match="0 training rows"):
+        plan(asked, 0)
+
+
 def test_exactly_one_batch_is_enough() -> None:
     assert plan(recipe(), 8).steps_epoch == 1
 

@@ -233,7 +233,8 @@ class RecipeCheck:
             "epochs": batches.epochs,
         }
         yield CheckFinding("batches", Level.OK, first, tuple(rest), data)
-        yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
+        if batches.draws:
+            yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
         idle = idle_reuse(self.recipe, batches)
         if idle:
             yield CheckFinding("reuse", Level.WARN, idle, hint=IDLE_HINT)

@@ -66,7 +66,7 @@ apart; likest lengths first, each sample in at most 2 pairs, at most `prefer.pai
 finished run. `prefer.data: pairs.jsonl` learns from such a file and draws nothing; `kto` takes both halves of its pairs.
 
 A run keeps what every run keeps: samples, evaluations, checkpoints between steps, exact resume. `train.control: shuffled` is the
-placebo: labels are dealt out anew inside each row."""
+placebo: labels are dealt out anew inside each row, also of a file."""
 
 
 SFT = """\
