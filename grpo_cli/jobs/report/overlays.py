@@ -34,9 +34,10 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
             traces += seed_band(arm, "eval/pass@1", colour, dash, from_evaluations=True)
     if not traces:
         return None
-    n = next(
-        (m["eval/n"] for arm in arms for run in arm.runs for m in run.evaluations if m.get("eval/n")), None
-    )
+    counts = {
+        int(m["eval/n"]) for arm in arms for run in arm.runs for m in run.evaluations if m.get("eval/n")
+    }
+    n = " to ".join(map(str, sorted({min(counts), max(counts)}))) if counts else ""
     says = "Bands: 95 % interval clustered by prompt."
     if any(len(arm.runs) > 1 for arm in arms):
         says += " Arms of several seeds: thick their mean, band from the smallest to the largest, thin single runs."

@@ -105,7 +105,8 @@ def _held_out(folder: RunFolder, reading: Reading) -> None:
     if not shown:
         return
     tables = [{row: _rate(samples) for row, samples in _by_row(folder, step).items()} for step in shown]
-    names = [row for row in tables[0] if row in tables[-1]]
+    every = [row for row in tables[0] if all(row in table for table in tables)]
+    names = every or [row for row in tables[0] if row in tables[-1]]
     rates = {row: [table.get(row) for table in tables] for row in names}
     names.sort(key=lambda row: (rates[row][-1] or 0.0, rates[row][0] or 0.0, row))
     kept = [names[i] for i in spread(range(len(names)), MOST_ROWS)]

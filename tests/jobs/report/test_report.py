@@ -21,6 +21,7 @@ from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
 from grpo_cli.jobs.report.findings import grouped_findings
 from grpo_cli.jobs.report.outcome import verdict
+from grpo_cli.jobs.report.overlays import held_out
 from grpo_cli.jobs.report.packing import pack_samples, packed_line
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
 from grpo_cli.jobs.report.pictures import groups, policy, rewards
@@ -205,6 +206,22 @@ def test_surprises_are_the_lone_ones_the_longest_and_the_failures() -> None:
     kinds = {kind: line for kind, _, line, _ in surprises_of(group)}
     assert kinds["lone right in a wrong group"] == 8
     assert {"longest", "shortest right", "verifier error", "over limit"} <= kinds.keys()
+
+
+def test_prompts_over_time_are_those_that_every_evaluation_asked(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "a")
+    middle = folder.sample_path(10, "eval")
+    middle.write_text(
+        "".join(middle.read_text(errors="surrogatepass").splitlines(keepends=True)[:8]),
+        errors="surrogatepass",
+    )
+    rows, steps, rates = read_samples(folder).heat
+    assert (len(rows), len(steps)) == (4, 5)
+    assert all(rate is not None for row in rates for rate in row)
+    for metrics in (run := collect(folder)).evaluations[1:3]:
+        metrics["eval/n"] = 4
+    drawn = held_out(arms_of([run]))
+    assert drawn is not None and "4 to 16 prompts" in drawn.caption
 
 
 def test_probes_begin_with_those_that_gained_lost_and_never_moved() -> None:
