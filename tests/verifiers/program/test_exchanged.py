@@ -157,6 +157,51 @@ def test_that_something_is_raised_is_a_check(verifier: CodeVerifier, tests: str)
     assert score(verifier, "f", code.replace("x < 0", "x < -5"), tests) == 0.0
 
 
+TIMER = """import threading
+e = threading.Event()
+threading.Timer(.02, e.set).start()
+assert wait_for(e, 2) is True"""
+LATER = """import threading, time
+class Flag:
+    def __init__(self): self.up = False
+    def is_set(self): return self.up
+    def wait(self, most):
+        time.sleep(.1)
+        return self.up
+e = Flag()
+def later():
+    time.sleep(.02)
+    e.up = True
+threading.Thread(target=later).start()
+assert wait_for(e, 2) is True"""
+WORKS = """import time
+def wait_for(e, most):
+    start = time.monotonic()
+    while time.monotonic() - start < .06:
+        sum(range(100))
+    return e.is_set()
+"""
+SLEEPS = "import time\ndef wait_for(e, most):\n    time.sleep(.06)\n    return e.is_set()\n"
+POLLS = "import time\ndef wait_for(e, most):\n    while not e.is_set():\n        time.sleep(.01)\n    return True\n"
+
+
+@pytest.mark.parametrize("tests", [TIMER, LATER])
+def test_a_timer_of_the_test_waits_for_a_solution_that_is_at_work(verifier: CodeVerifier, tests: str) -> None:
+    assert score(verifier, "wait_for", WORKS, tests) == 0.0
+    for code in (SLEEPS, POLLS, "def wait_for(e, most):\n    return e.wait(most)\n"):
+        assert score(verifier, "wait_for", code, tests) == 1.0, code
+
+
+def test_a_timer_goes_off_while_the_test_waits(verifier: CodeVerifier) -> None:
+    tests = (
+        "import threading, time\nout = []\nthreading.Timer(.01, lambda: out.append(double(2))).start()\n"
+        "time.sleep(.3)\nassert out == [4]\nt = threading.Timer(9, lambda: out.append(1))\nt.start()\nt.cancel()\n"
+        "t.join()\nassert out == [double(2)]"
+    )
+    assert score(verifier, "double", "def double(x): return 2 * x", tests) == 1.0
+    assert score(verifier, "double", "def double(x): return x", tests) == 0.0
+
+
 SHUFFLES = "import random\ndef draw(n):\n    return [random.randint(0, 9) for _ in range(n)]\n"
 
 

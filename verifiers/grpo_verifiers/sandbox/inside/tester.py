@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from .folders import wipe
 from .frames import answer, receive_files
 from .kernel import libc, seccomp
-from .testing import likeness
+from .testing import likeness, pace
 from .testing.ends import TimeIsUp
 from .testing.plans import BrokenTests, PreparedTests, prepare
 from .testing.running import run
@@ -34,6 +34,7 @@ def serve(
 ) -> None:
     """Run test programs one after another; returns when the host has hung up."""
     sys.modules.setdefault("pytest", likeness.module())
+    pace.install()
     plans: dict[bytes, PreparedTests] = {}
     # the folder of the tier `landlock` is the solution's as well, whose lane empties it when both are done
     has_scratch = notes["tier"] == "namespaces"

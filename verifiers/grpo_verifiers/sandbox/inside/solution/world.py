@@ -7,9 +7,10 @@ import contextlib
 import io
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 from .. import frames
 from ..scratch import read_files, write_files
@@ -80,6 +81,8 @@ class Console:
         self.peer = peer
         self.raw = {"stdout": Printed(), "stderr": Printed()}
         self.streams: dict[str, Any] = {}
+        self.slept = 0.0
+        self.sleep = time.sleep
 
     def take_over(self) -> None:
         """Replace the standard streams and `input`."""
@@ -91,14 +94,22 @@ class Console:
             setattr(sys, name, stream)
         sys.stdin = Typed(self.peer)
         warnings.warn = self._warn
+        time.sleep = self._sleep
         builtins.input = lambda prompt="", /: self.peer.ask(["input", str(prompt)])
+
+    def _sleep(self, seconds: float | SupportsIndex, /) -> None:
+        self.sleep(seconds)
+        self.slept += float(seconds)
 
     def _warn(self, message: Value, category: Value = None, *_: Value, **__: Value) -> None:
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
         self.peer.ask(["warn", bases(kind), str(message)])
 
     def send(self) -> None:
-        """Say what has been printed since the last message."""
+        """Say what has been printed since the last message, and how long the solution has slept."""
+        if self.slept:
+            slept, self.slept = self.slept, 0.0
+            frames.send(self.peer.fd, ["slept", slept])
         for name, stream in self.streams.items():
             with contextlib.suppress(ValueError, OSError):
                 stream.flush()

@@ -27,7 +27,6 @@ PATCHABLE = (
     *((os, n) for n in ("getcwd", "getenv", "listdir", "urandom")),
     *((os.path, n) for n in ("exists", "isfile", "getsize")),
 )
-ORIGINALS = tuple((module, name, getattr(module, name)) for module, name in PATCHABLE)
 
 
 class Lender:
@@ -38,11 +37,12 @@ class Lender:
         self.lent: list[Any] = []
         self.has_files = self.has_random = False
         self.state: Any = None
+        self.originals = [(module, name, getattr(module, name)) for module, name in PATCHABLE]
 
     def world(self) -> dict[str, Any] | None:
         """What of the library the test program has patched, and its scratch files; None where there is nothing."""
         world: dict[str, Any] = {}
-        for module, name, original in ORIGINALS:
+        for module, name, original in self.originals:
             found = getattr(module, name)
             if found is not original:
                 world.setdefault("patches", {})[f"{module.__name__}.{name}"] = self.link.encode(found)

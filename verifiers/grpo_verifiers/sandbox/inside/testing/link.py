@@ -25,6 +25,7 @@ from .meaning import resolved
 from .mirrored.handles import LINKS, MADE, Handle, HandleMeta, derived, doubt, is_nameable
 from .mirrored.mirrors import Mirrors
 from .mirrored.records import is_as_made
+from .pace import PACE
 from .raised import RaisedErrors
 from .returned import ReturnedArguments
 
@@ -129,7 +130,7 @@ class Link(wire.Coder):
     def _ask(self, request: list[Any], args: Value, kwargs: dict[str, Any]) -> Any:
         if self.is_dead:
             raise Stopped
-        with self.lock:
+        with self.lock, PACE.work():
             self.asked += 1
             self.arguments.append((args, kwargs))
             try:
@@ -160,6 +161,8 @@ class Link(wire.Coder):
                 stream = sys.stderr if reply[1] == "stderr" else sys.stdout
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.write(str(reply[2]))
+            elif reply[0] == "slept":
+                PACE.pass_by(float(reply[1]))
             elif reply[0] == "files":
                 self.lender.take_files(reply[1])
             elif reply[0] == "live":
