@@ -116,7 +116,7 @@ def verify(
         UserError: unknown kinds or options, or a verifier that cannot run here.
     """
     from grpo_cli.reward.plan import ScoringEntry, ScoringPlan, from_recipe
-    from grpo_verifiers.combine import Term, judges_of
+    from grpo_verifiers.combine import RewardTerm, judges_of
     from grpo_verifiers.kinds.environment import recorded
     from grpo_verifiers.verifier import BadGold, Sample
 
@@ -125,7 +125,7 @@ def verify(
     if isinstance(verifiers, str | Path):
         plan = from_recipe(str(verifiers))
     else:
-        terms = {name: Term(primary=n == 0) for n, name in enumerate(verifiers)}
+        terms = {name: RewardTerm(primary=n == 0) for n, name in enumerate(verifiers)}
         plan = ScoringPlan(
             {name: ScoringEntry(name, dict(options), terms[name]) for name, options in verifiers.items()}, ""
         )
@@ -133,9 +133,9 @@ def verify(
     try:
         held: list[dict[str, Verdict]] = [{} for _ in rows]
         for name, verifier in started.items():
-            mine = [i for i, row in enumerate(rows) if name in judges_of(row, plan.terms, plan.rule)]
+            indices = [i for i, row in enumerate(rows) if name in judges_of(row, plan.terms, plan.rule)]
             samples, mistakes = [], []
-            for i in mine:
+            for i in indices:
                 try:
                     gold = verifier.compile(rows[i])
                 except BadGold as err:
@@ -145,7 +145,7 @@ def verify(
                 samples.append(Sample(completions[i], gold, prompt, played=recorded(rows[i], name)))
             if mistakes:
                 raise DataError(mistakes)
-            for i, verdict in zip(mine, verifier.judge(samples) if samples else [], strict=True):
+            for i, verdict in zip(indices, verifier.judge(samples) if samples else [], strict=True):
                 held[i][name] = verdict
     finally:
         for verifier in started.values():

@@ -89,7 +89,7 @@ def score(value: float | None) -> str:
     return f"{value:.3f}"
 
 
-def two(value: float | None) -> str:
+def two_decimals(value: float | None) -> str:
     """Two decimals; — for None."""
     if value is None or not math.isfinite(value):
         return number(value)

@@ -66,7 +66,7 @@ class Objective:
         return self.beta if self.estimator == "k1_token" else 0.0
 
 
-class Scored:
+class MicroBatchLogProbs:
     """One micro-batch on its way through TRL's loss: sees the log-probs TRL computes, with their graph."""
 
     def __init__(self, objective: Objective, inputs: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Mistake, SetupError
-from grpo_verifiers.combine import SUM, NoVerifier, Rule, judges_of
+from grpo_verifiers.combine import SUM, CombineRule, NoVerifier, judges_of
 from grpo_verifiers.golds import placeholders
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -48,7 +48,7 @@ def audit_golds(
     rows: Sequence[Row],
     verifiers: Mapping[str, Verifier],
     on_bad_gold: Literal["error", "drop"] = "error",
-    rule: Rule = SUM,
+    rule: CombineRule = SUM,
 ) -> GoldAudit:
     """Compile the gold of every row for every verifier that judges it, and run each gold through its own verifier.
 
@@ -90,7 +90,7 @@ def _doubt(row: Row, text: str) -> Mistake:
 
 
 def _rows_of(
-    rows: Sequence[Row], verifiers: Mapping[str, Verifier], rule: Rule, mistakes: dict[int, Mistake]
+    rows: Sequence[Row], verifiers: Mapping[str, Verifier], rule: CombineRule, mistakes: dict[int, Mistake]
 ) -> dict[str, list[int]]:
     """Which rows each verifier judges; rows that name none are added to the mistakes."""
     if rule.method != "by":

@@ -10,7 +10,7 @@ from grpo_cli.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
-class Fitting:
+class FittingRows:
     """The rows that fit, and the others with their token counts, longest first."""
 
     rows: list[Row]
@@ -29,14 +29,14 @@ class Fitting:
         )
 
 
-def drop_overlong(rows: Sequence[Row], count_tokens: Callable[[Row], int], limit: int | None) -> Fitting:
+def drop_overlong(rows: Sequence[Row], count_tokens: Callable[[Row], int], limit: int | None) -> FittingRows:
     """Keep rows whose prompt, chat template included, has at most `limit` tokens; None keeps all without counting.
 
     Raises:
         DataError: no row fits.
     """
     if limit is None:
-        return Fitting(list(rows), [], 0)
+        return FittingRows(list(rows), [], 0)
     counted = [(row, count_tokens(row)) for row in rows]
     kept = [row for row, tokens in counted if tokens <= limit]
     dropped = sorted((pair for pair in counted if pair[1] > limit), key=lambda pair: -pair[1])
@@ -47,4 +47,4 @@ def drop_overlong(rows: Sequence[Row], count_tokens: Callable[[Row], int], limit
             place=shortest[0].place,
             hint="raise `data.max_prompt_tokens`",
         )
-    return Fitting(kept, dropped, limit)
+    return FittingRows(kept, dropped, limit)

@@ -271,7 +271,7 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
     unkept = 0
     mistakes: list[Mistake] = []
     missing: dict[str, list[tuple[Record, MissingColumn]]] = {}
-    ids = Ids(layout.id)
+    ids = IdGiver(layout.id)
     for record in records:
         try:
             if layout.where is not None and not layout.where.keeps(record.fields):
@@ -311,7 +311,7 @@ def _first_values(record: Record, where: Where | None) -> str:
     return f"in {record.place} {shown}" if shown else ""
 
 
-class Ids:
+class IdGiver:
     """Gives each record its id. A declared id must be unique; equal contents get `-2`, `-3`, … in order."""
 
     def __init__(self, declared: Template | None) -> None:

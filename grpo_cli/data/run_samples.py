@@ -27,7 +27,7 @@ STEP = re.compile(r"step-(\d+)\.jsonl$")
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class SampleFilter:
     """Which samples are taken. `wrong` ones are a placebo; `language` a script; `repetition` a share of repeated words."""
 
     only: str = "right"
@@ -38,7 +38,7 @@ class Taking:
     since: int = 0
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], name: str, key: str) -> Taking:
+    def of(cls, options: Mapping[str, Any], name: str, key: str) -> SampleFilter:
         """The options of a source.
 
         Raises:
@@ -78,7 +78,7 @@ def run_rows(
         RecipeError: an option that cannot be meant.
         DataError: no such run, or nothing in it that may be taken.
     """
-    taking = Taking.of(options, shown, key)
+    taking = SampleFilter.of(options, shown, key)
     folder = find_samples(name, shown, base, key)
     kept: dict[str, list[dict[str, Any]]] = {}
     seen: dict[str, set[str]] = {}
@@ -110,7 +110,7 @@ def run_rows(
         yield from _of_row(row, lines, taking, shown)
 
 
-def _of_row(row: str, lines: Sequence[dict[str, Any]], taking: Taking, shown: str) -> Iterator[Record]:
+def _of_row(row: str, lines: Sequence[dict[str, Any]], taking: SampleFilter, shown: str) -> Iterator[Record]:
     order = sorted(lines, key=_length) if taking.shortest else list(lines)
     for line in islice(cycle(order[: taking.a_row]), taking.a_row):
         own = {k: v for k, v in line.items() if k not in OWN and k not in ("prompt", "completion")}
@@ -118,7 +118,7 @@ def _of_row(row: str, lines: Sequence[dict[str, Any]], taking: Taking, shown: st
         yield Record({**own, "completion": line["completion"]}, f"{shown} row {row}", row)
 
 
-def _may_take(line: Mapping[str, Any], text: str, taking: Taking) -> bool:
+def _may_take(line: Mapping[str, Any], text: str, taking: SampleFilter) -> bool:
     outcome = line.get("outcome")
     is_asked = (
         outcome == "right" if taking.only == "right" else outcome in ("wrong", "no_answer", "over_limit")

@@ -47,14 +47,14 @@ class SourceLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSource:
     """The rows of one source, and its broken lines among the rows that were asked for."""
 
     records: list[Record]
     broken: list[BrokenFile]
 
 
-def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -> Loaded:
+def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -> LoadedSource:
     """The rows of one source after `skip` and `limit`; `key` is the recipe key that names it.
 
     Raises:
@@ -72,7 +72,7 @@ def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -
     if not records and not broken:
         why = f"has no row after `skip: {source.skip}`" if source.skip else "is empty"
         raise DataError(f"`{source.source}` {why}", place=key)
-    return Loaded(records, broken)
+    return LoadedSource(records, broken)
 
 
 def mix(sources: Sequence[Sequence[Record]], weights: Sequence[float]) -> list[Record]:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.stream import put
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.folder import iso_now
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.run.records import dump_line
@@ -46,7 +46,7 @@ class JsonDisplay:
         """A note."""
         self._emit("note", {"level": level, "text": text, "hint": hint})
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         """Nothing: there are no keys."""
 
     def finish(self, card: Card) -> None:

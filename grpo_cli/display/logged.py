@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.protocol import Display
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
@@ -106,7 +106,7 @@ class LoggedDisplay:
         self._log.note(level, text, hint)
         self.shown.note(level, text, hint)
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         """Passed on."""
         self.shown.offer(wishes)
 

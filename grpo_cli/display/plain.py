@@ -11,10 +11,20 @@ from typing import TextIO
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.stream import put
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
 from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.text import as_ascii, duration, number, percent, plus_minus, reasons, score, two, visible
+from grpo_cli.text import (
+    as_ascii,
+    duration,
+    number,
+    percent,
+    plus_minus,
+    reasons,
+    score,
+    two_decimals,
+    visible,
+)
 
 QUIET_PHASE_S = 30.0
 QUIET_PROGRESS_S = 10.0
@@ -75,7 +85,7 @@ class PlainDisplay:
         for line in text.splitlines() or [""]:
             self._say(WORDS[level], visible(line))
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         """Nothing: there are no keys."""
 
     def finish(self, card: Card) -> None:
@@ -142,7 +152,7 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     ]
     ks = [int(key[5:]) for key in metrics if key.startswith("pass@") and key[5:].isdigit()]
     if ks:
-        parts.append((4, f"pass@{max(ks)} {two(get(f'pass@{max(ks)}'))}"))
+        parts.append((4, f"pass@{max(ks)} {two_decimals(get(f'pass@{max(ks)}'))}"))
     parts += [(0, f"len {number(get('length/mean'))}"), (0, f"trunc {percent(get('truncated'))}")]
     parts += [(rank, f"{word} {form(get(key))}") for rank, word, key, form in STEP_PARTS if key in metrics]
     primary = next((source.name for source in info.sources if source.primary), "")
@@ -180,12 +190,12 @@ STEP_PARTS = (
     (3, "milestone 2", "credit/milestone_2/reached", percent),
     (3, "think", "think", percent),
     (6, "kept", "reuse/tokens", percent),
-    (1, "ent", "entropy", two),
+    (1, "ent", "entropy", two_decimals),
     (1, "kl", "kl", number),
-    (1, "explains", "critic/explained_variance", two),
+    (1, "explains", "critic/explained_variance", two_decimals),
     (1, "value loss", "critic/loss", number),
     (6, "clip", "clip/total", percent),
-    (6, "grad", "grad_norm", two),
+    (6, "grad", "grad_norm", two_decimals),
     (6, "loss", "loss", number),
     (6, "mfu", "mfu", percent),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
 
@@ -38,7 +38,7 @@ class Display(Protocol):
     def note(self, level: Level, text: str, hint: str = "") -> None:
         """A sentence for the person; `good` for what was saved or reached."""
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         """From now on the person may ask for these; a display without keys has no use for them."""
 
     def finish(self, card: Card) -> None:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.stream import put
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import visible
 
@@ -37,7 +37,7 @@ class SilentDisplay:
         if level == "error":
             put(self._stream, "".join(f"{visible(line)}\n" for line in f"error: {text}".splitlines()))
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         """Nothing: there are no keys."""
 
     def finish(self, card: Card) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Wishes:
+class KeyRequests:
     """Pressed on the display's thread, taken on the trainer's."""
 
     def __init__(self) -> None:

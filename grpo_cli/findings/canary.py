@@ -23,7 +23,7 @@ Shares = Mapping[str, Sequence[float]]
 """For each prompt, by row id, 1 for every right sample and 0 for every wrong one."""
 
 
-def looks(steps: int, every: int) -> int:
+def look_count(steps: int, every: int) -> int:
     """How often a run of so many steps asks after its start; the last step counts."""
     return max(1, math.ceil(steps / every))
 
@@ -36,7 +36,7 @@ def planned(step: int, steps: int, every: int) -> bool:
 def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, Any]]) -> int:
     """By what the p of a look is multiplied; `before` are the lines of earlier ones."""
     if planned(step, steps, every):
-        return 2 * looks(steps, every)
+        return 2 * look_count(steps, every)
     number = 1 + sum(not planned(int(line["step"]), steps, every) for line in before)
     return 2 * number * (number + 1)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import RunData, collect
-from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
+from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.step import mean
@@ -127,7 +127,9 @@ def diagnosis(run: RunData, finding: Finding, most: int = 3) -> Diagnosis:
         if any(m.get(key) is not None for m in history)
     )
     step = nearest_step(run.folder, finding.step, split)
-    samples = behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
+    samples = (
+        samples_behind(finding.code, list(run.folder.samples(step, split)), most) if step is not None else []
+    )
     return Diagnosis(finding, evidence, step, tuple(samples), _next(run, finding, step))
 
 

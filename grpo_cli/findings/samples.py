@@ -10,7 +10,7 @@ from grpo_cli.findings.reasons import UNTRUSTED
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.reading import spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.episodes import again
+from grpo_cli.statistics.episodes import repeated_turns
 from grpo_cli.statistics.groups import GroupCounts, Kind, group_samples
 from grpo_cli.statistics.step import repetition
 from grpo_verifiers.verdict import Outcome
@@ -44,7 +44,7 @@ def duplicate_rows(folder: RunFolder) -> tuple[Finding, list[SampleRecord]] | No
     return finding, [record for same in repeated[:2] for record in same[:2]]
 
 
-def behind(code: str, records: Sequence[SampleRecord], most: int = 3) -> list[SampleRecord]:
+def samples_behind(code: str, records: Sequence[SampleRecord], most: int = 3) -> list[SampleRecord]:
     """The samples of a step that show a finding best, from different prompts where there are some."""
     choose = PICKS.get(code, _lowest)
     by_row: dict[str, SampleRecord] = {}
@@ -108,7 +108,7 @@ def _lowest(records: Sequence[SampleRecord]) -> list[SampleRecord]:
 def _most_milestones(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     """Episodes that reach one again most often first, then those that reach any and are not right."""
     found = [r for r in records if any(turn.get("milestone") is not None for turn in r.turns)]
-    return sorted(found, key=lambda r: (-again(r), r.is_right))
+    return sorted(found, key=lambda r: (-repeated_turns(r), r.is_right))
 
 
 def _fooling(records: Sequence[SampleRecord]) -> list[SampleRecord]:

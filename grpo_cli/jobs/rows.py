@@ -98,7 +98,7 @@ def fit_split(
     """
     limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, which, policy.context, served))
     limit = min((known for known in limits if known is not None), default=None)
-    fitting = drop_overlong(split.rows, Lengths(policy.encode, split.rows, limit), limit)
+    fitting = drop_overlong(split.rows, PromptTokenCounts(policy.encode, split.rows, limit), limit)
     if not fitting.dropped:
         return split
     display.note("warn", fitting.summary())
@@ -106,7 +106,7 @@ def fit_split(
     return split.take([i for i, row in enumerate(split.rows) if row.id in kept])
 
 
-class Lengths:
+class PromptTokenCounts:
     """Prompt lengths in tokens; a row whose bytes alone show that it fits gets that bound and is not tokenised."""
 
     def __init__(self, encode: Callable[[Row], list[int]], rows: Sequence[Row], limit: int | None) -> None:

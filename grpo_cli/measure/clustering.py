@@ -14,7 +14,7 @@ from torch import Tensor
 from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
-from grpo_cli.measure.embeddings import Embedded, embed
+from grpo_cli.measure.embeddings import Embeddings, embed
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.checking.ads import cluster_count
 from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
@@ -73,7 +73,7 @@ def fingerprint(recipe: Recipe) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def make_clusters(found: Embedded, recipe: Recipe) -> Clusters:
+def make_clusters(found: Embeddings, recipe: Recipe) -> Clusters:
     """K-means over directions of the policy's states; inside a cluster by the likelihood of the golds.
 
     A cluster with a row without a gold is not ranked.

@@ -20,7 +20,7 @@ TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embeddings:
     """(N, H) mean last hidden states, float32 on the CPU, and the mean negative log-likelihood a token of each gold (nats);
     None for a row without a gold that is one text or number."""
 
@@ -30,7 +30,7 @@ class Embedded:
 
 def embed(
     policy: Policy, rows: Sequence[Row], on_progress: Callable[[int, int], None] = lambda done, total: None
-) -> Embedded:
+) -> Embeddings:
     """Each row's prompt, with the gold behind it as if the policy had said it; cut where its context ends.
 
     Likelihoods are at temperature 1. One forward pass of all tokens; rows of like length go together.
@@ -47,7 +47,7 @@ def embed(
                 vectors[i], nlls[i] = mean, loss
             done += len(batch)
             on_progress(done, len(rows))
-    return Embedded(torch.stack(vectors), nlls)
+    return Embeddings(torch.stack(vectors), nlls)
 
 
 def _tokens(policy: Policy, row: Row) -> tuple[list[int], int]:

@@ -20,7 +20,7 @@ from grpo_verifiers.thinking import has_thought
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSamples:
     """One way of sampling, measured: pass@1 with its interval, pass@k and maj@k, and the records behind them."""
 
     pass_1: Interval
@@ -40,8 +40,8 @@ class Measured:
 class Evaluation:
     """A model measured with sampling (the headline) and greedily (None where switched off)."""
 
-    sampled: Measured
-    greedy: Measured | None
+    sampled: MeasuredSamples
+    greedy: MeasuredSamples | None
 
     def as_metrics(self) -> dict[str, Any]:
         """Flat metrics: `eval/…` sampled, `eval/greedy…` greedy; intervals are clustered by prompt."""
@@ -75,7 +75,9 @@ def _interval(key: str, interval: Interval) -> dict[str, float]:
     }
 
 
-def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], seconds: float) -> Measured:
+def measure(
+    records: Sequence[SampleRecord], samples: int, ks: Sequence[int], seconds: float
+) -> MeasuredSamples:
     """Statistics of records that come in groups of `samples` per prompt."""
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     counts = [GroupCounts.of(record.outcome for record in group) for group in groups]
@@ -90,7 +92,7 @@ def measure(records: Sequence[SampleRecord], samples: int, ks: Sequence[int], se
         maj_k[k] = fmean(
             maj_at_k([r.answer for r in group], [r.is_right for r in group], k) for group in full
         )
-    return Measured(
+    return MeasuredSamples(
         pass_1=_pass_1(judged, samples),
         pass_k=pass_k,
         maj_k=maj_k,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from grpo_cli.data.split import Split
 from grpo_cli.distributed.ranks import Alone, Shared
-from grpo_cli.measure.evaluation import Evaluation, Measured, measure
+from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples, measure
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.environment import Environment
@@ -87,7 +87,7 @@ class Evaluator:
 
     def _measure(
         self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
-    ) -> Measured:
+    ) -> MeasuredSamples:
         began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
         some = slice(rank, n, world)
         flat = self._completions(some, samples, settings, on_progress)
@@ -97,9 +97,9 @@ class Evaluator:
         judgements = [
             j for at in range(0, len(found), samples) for j in self.judge.settled(found[at : at + samples])
         ]
-        mine = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
+        local_records = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
         place = {row.id: i for i, row in enumerate(self.rows)}
-        records = sorted(self.shared.gathered(mine), key=lambda record: place[record.row])
+        records = sorted(self.shared.gathered(local_records), key=lambda record: place[record.row])
         return measure(
             records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
         )

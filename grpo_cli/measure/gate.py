@@ -15,7 +15,7 @@ from grpo_cli.measure.probe_result import Probe
 from grpo_cli.statistics.estimate import Interval
 
 if TYPE_CHECKING:
-    from grpo_cli.measure.probe import Probed
+    from grpo_cli.measure.probe import ProbeRun
     from grpo_cli.recipe.sections.recipe import Gate
 
 SCHEMA = 1
@@ -24,7 +24,7 @@ MUCH = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class GateBound:
     """One bound of the gate and how it was met."""
 
     name: str
@@ -55,21 +55,21 @@ class Bar:
         }
 
 
-def bars(probe: Probe, gate: Gate) -> list[Bar]:
+def bars(probe: Probe, gate: Gate) -> list[GateBound]:
     """Every bound that the gate sets."""
     here = probe.at_group
     signal = Interval(0.0, 0.0, 0.0, 0)
     if here is not None:
         signal = Interval(here.signal, 1 - here.dead.high, 1 - here.dead.low, here.dead.n)
     found = [
-        Bar("pass@1", probe.pass_1, gate.pass_1[0], gate.pass_1[1]),
-        Bar("signal", signal, gate.signal, 1.0),
-        Bar("error", probe.outcomes["error"], 0.0, gate.error),
+        GateBound("pass@1", probe.pass_1, gate.pass_1[0], gate.pass_1[1]),
+        GateBound("signal", signal, gate.signal, 1.0),
+        GateBound("error", probe.outcomes["error"], 0.0, gate.error),
     ]
     if gate.truncated is not None:
-        found.append(Bar("truncated", probe.truncated, 0.0, gate.truncated))
+        found.append(GateBound("truncated", probe.truncated, 0.0, gate.truncated))
     if gate.no_answer is not None:
-        found.append(Bar("no_answer", probe.outcomes["no_answer"], 0.0, gate.no_answer))
+        found.append(GateBound("no_answer", probe.outcomes["no_answer"], 0.0, gate.no_answer))
     return found
 
 
@@ -132,7 +132,7 @@ def causes(probe: Probe) -> list[Cause]:
     return found
 
 
-def probe_object(found: Probed, gate: Gate | None) -> dict[str, Any]:
+def probe_object(found: ProbeRun, gate: Gate | None) -> dict[str, Any]:
     """The one object of `--json`; `go` is null where the recipe has no gate."""
     checks = bars(found.probe, gate) if gate is not None else []
     return {
@@ -157,7 +157,7 @@ def probe_line(probe: Probe, gate: Gate) -> str:
     return f"gate: no-go on {said}   ({size})"
 
 
-def bound(bar: Bar) -> str:
+def bound(bar: GateBound) -> str:
     """What the gate asks of a bar: `at least 0.2`."""
     if bar.high >= 1.0:
         return f"at least {bar.low:g}"

@@ -17,7 +17,7 @@ from grpo_cli.measure.probe_result import Probe, summarise
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Eval, Gate, Recipe
 from grpo_cli.reward.judge import Judge, Judgement
-from grpo_cli.reward.pay import Pay
+from grpo_cli.reward.pay import RewardRule
 from grpo_cli.rollout.engine import Engine, SamplingSettings
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome
@@ -37,7 +37,7 @@ class ProbeSize:
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeRun:
     """A probe with the samples behind it, and where and how long they were made."""
 
     probe: Probe
@@ -58,7 +58,7 @@ def sample_probe(
     shared: Shared | None = None,
     device: str = "",
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Probed:
+) -> ProbeRun:
     """Sample and judge `size.prompts` training rows the way a training step would."""
     seed, began = recipe.train.seed if seed is None else seed, time.perf_counter()
     places = sorted(random.Random(seed).sample(range(len(train.rows)), min(size.prompts, len(train.rows))))
@@ -74,12 +74,12 @@ def sample_probe(
         seed=seed,
         paid=_paid(recipe, records, size.samples),
     )
-    return Probed(probe, records, device, time.perf_counter() - began)
+    return ProbeRun(probe, records, device, time.perf_counter() - began)
 
 
 def _paid(recipe: Recipe, records: Sequence[SampleRecord], samples: int) -> list[list[float]]:
     """What training would pay each group of `samples` records: with shaping, or as its placebo arm."""
-    pay, found = Pay(recipe), []
+    pay, found = RewardRule(recipe), []
     for start in range(0, len(records), samples):
         group = records[start : start + samples]
         judged = [Judgement(dict(r.verdicts), r.outcome or Outcome.ERROR, r.reward) for r in group]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.dead_groups import GROUPS, Forecast, forecast, group_that_pays
+from grpo_cli.statistics.dead_groups import GROUPS, DeadGroupForecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
 from grpo_cli.statistics.groups import GroupCounts, would_have_signal
 from grpo_cli.statistics.step import mean, percentile
@@ -57,12 +57,12 @@ class Probe:
     p95_tokens: float | None
     right_p95_tokens: float | None
     equal_rewards: float | None
-    forecasts: tuple[Forecast, ...]
-    pays: Forecast | None
+    forecasts: tuple[DeadGroupForecast, ...]
+    pays: DeadGroupForecast | None
     examples: dict[str, tuple[SampleRecord, ...]]
 
     @property
-    def at_group(self) -> Forecast | None:
+    def at_group(self) -> DeadGroupForecast | None:
         """The forecast at the recipe's group size."""
         return next((f for f in self.forecasts if f.group == self.group), None)
 

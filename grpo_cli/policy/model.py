@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of, check_lora
-from grpo_cli.policy.loading.failures import told
+from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
 from grpo_cli.policy.loading.inspection import refuse_flaws
 from grpo_cli.policy.policy import Policy
@@ -62,7 +62,7 @@ def load_model(
         check_lora(spec.lora, folder)
     dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None or folder is not None)
     refuse_flaws(spec)
-    with told(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
+    with loading_failures(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
         tokenizer = load_tokenizer(spec)
         prepare_tokenizer(tokenizer)
         if accept is not None:
@@ -90,7 +90,7 @@ def load_tokenizer(spec: Model) -> Tokenizer:
     """
     folder = adapter_folder(spec)
     is_alone = folder is not None and not any((folder / name).is_file() for name in TOKENIZER_FILES)
-    with told(f"cannot load the tokenizer of `{spec.path}`"):
+    with loading_failures(f"cannot load the tokenizer of `{spec.path}`"):
         if spec.tokenizer is not None:
             tokenizer = _auto_tokenizer(spec.tokenizer)
         elif is_alone:
@@ -113,7 +113,7 @@ def load_config(spec: Model) -> PretrainedConfig:
         SetupError: there is none, or transformers does not know it.
     """
     spec = base_of(spec, 0).model
-    with told(f"cannot read the configuration of `{spec.path}`"):
+    with loading_failures(f"cannot read the configuration of `{spec.path}`"):
         if gguf := gguf_path(spec):
             return AutoConfig.from_pretrained(str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False)
         return AutoConfig.from_pretrained(

@@ -20,7 +20,7 @@ MOST_KEPT = 4096
 """Observations whose ids are remembered."""
 
 
-class Suffixes:
+class TurnSuffixes:
     """The ids that follow a turn of the model, for one tokenizer, template and role."""
 
     def __init__(self, conversation: Conversation) -> None:
@@ -43,7 +43,7 @@ class Suffixes:
         chat: Mapping[str, object] | None = None,
         *,
         has_calls: bool = False,
-    ) -> Suffixes:
+    ) -> TurnSuffixes:
         """Those of a tokenizer with the options `chat` of its template; `has_calls`: a turn acts by calling tools.
 
         Raises:

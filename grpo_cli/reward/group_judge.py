@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judge, Judgement
-from grpo_cli.reward.marks import Marks
-from grpo_cli.reward.pay import Pay
+from grpo_cli.reward.marks import CreditMarker
+from grpo_cli.reward.pay import RewardRule
 from grpo_cli.reward.spoken import judge_spoken, texts_of
 from grpo_cli.reward.streaming import StreamingJudge
 from grpo_cli.reward.tasks import RowTasks
@@ -28,9 +28,9 @@ class GroupJudge:
         decode: Callable[[list[list[int]]], list[str]],
     ) -> None:
         self.recipe, self.judge, self.tasks, self.decode = recipe, judge, tasks, decode
-        self.pay = Pay(recipe)
+        self.pay = RewardRule(recipe)
         self.early = StreamingJudge.where_it_pays(judge, decode)
-        self.marks = Marks(recipe.train.credit, decode) if recipe.train.credit is not None else None
+        self.marks = CreditMarker(recipe.train.credit, decode) if recipe.train.credit is not None else None
 
     def listening(self, rows: Sequence[int]) -> AbstractContextManager[OnFinish | None]:
         """What an engine should tell of each finished sample of these rows; None where nobody listens."""

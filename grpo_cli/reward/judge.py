@@ -15,7 +15,7 @@ from grpo_cli.environments.pool import Worlds
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.kinds import kind_class
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
-from grpo_verifiers.combine import SUM, Rule, combine, outcome, primary_of, without_skipped
+from grpo_verifiers.combine import SUM, CombineRule, combine, outcome, primary_of, without_skipped
 from grpo_verifiers.verdict import floored
 from grpo_verifiers.verifier import Played
 
@@ -70,11 +70,11 @@ def worlds_of(spec: Environment, base: Path | None) -> Worlds:
     )
 
 
-def rule_of(how: Combine) -> Rule:
+def rule_of(how: Combine) -> CombineRule:
     """The rule that a recipe's `combine` describes."""
     if how.by is None or isinstance(how.by, str):
-        return Rule(how.method, dict(how.gate), how.by)
-    return Rule(how.method, dict(how.gate), how.by.column, dict(how.by.values), how.by.default)
+        return CombineRule(how.method, dict(how.gate), how.by)
+    return CombineRule(how.method, dict(how.gate), how.by.column, dict(how.by.values), how.by.default)
 
 
 def proxy_warnings(specs: Mapping[str, Any]) -> list[str]:
@@ -90,7 +90,7 @@ class Judge:
         self,
         specs: Mapping[str, Verify],
         base: Path | None = None,
-        rule: Rule = SUM,
+        rule: CombineRule = SUM,
         worlds: Worlds | None = None,
     ) -> None:
         """`base` is the recipe's folder: functions of the user's are also looked for there."""
@@ -165,7 +165,7 @@ class Judge:
         """
         verdicts: list[dict[str, Verdict]] = [{} for _ in completions]
         for name, verifier in self.verifiers.items():
-            mine = [i for i, task in enumerate(tasks) if self._judges(name, task)]
+            indices = [i for i, task in enumerate(tasks) if self._judges(name, task)]
             samples = [
                 Sample(
                     completions[i],
@@ -175,9 +175,9 @@ class Judge:
                     played[i] if played else None,
                     tasks[i].begun,
                 )
-                for i in mine
+                for i in indices
             ]
-            for i, verdict in zip(mine, verifier.judge(samples) if samples else [], strict=True):
+            for i, verdict in zip(indices, verifier.judge(samples) if samples else [], strict=True):
                 verdicts[i][name] = verdict
         return [self.combine(found) for found in verdicts]
 
@@ -185,9 +185,9 @@ class Judge:
         """The judgements of all samples of one prompt, none of which gains by having no answer or bursting a limit."""
         out = list(group)
         for name, verifier in self.verifiers.items():
-            mine = [i for i, judgement in enumerate(out) if name in judgement.verdicts]
-            before = [out[i].verdicts[name] for i in mine]
-            for i, old, new in zip(mine, before, floored(before, verifier.low), strict=True):
+            indices = [i for i, judgement in enumerate(out) if name in judgement.verdicts]
+            before = [out[i].verdicts[name] for i in indices]
+            for i, old, new in zip(indices, before, floored(before, verifier.low), strict=True):
                 if new is not old:
                     out[i] = self.combine({**out[i].verdicts, name: new})
         kept = without_skipped([judgement.verdicts for judgement in out])

@@ -20,7 +20,7 @@ FIRST = "first"
 
 
 @dataclass(frozen=True)
-class Marks:
+class CreditMarker:
     """Puts the marks that a recipe's `train.credit` reads on samples."""
 
     spec: TurnCredit

@@ -12,7 +12,7 @@ from grpo_cli.reward.shaping import shaping_terms
 from grpo_verifiers.shaping import Shaped, shape
 
 
-class Pay:
+class RewardRule:
     """The rewards that a recipe's training learns from."""
 
     def __init__(self, recipe: Recipe) -> None:

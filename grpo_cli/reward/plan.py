@@ -12,7 +12,7 @@ from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
-from grpo_verifiers.combine import SUM, Rule, Term, check_rule, primary_of
+from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
 from grpo_verifiers.shaping import Shaped, build_term
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class ScoringEntry:
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    term: Term = field(default_factory=Term)
+    term: RewardTerm = field(default_factory=RewardTerm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class ScoringPlan:
 
     entries: Mapping[str, ScoringEntry]
     source: str
-    rule: Rule = SUM
+    rule: CombineRule = SUM
     shaping: Mapping[str, ShapingEntry] = field(default_factory=dict)
     max_tokens: int | None = None
     """The cap that completions were sampled under, for `overlong`."""
 
     @property
-    def terms(self) -> dict[str, Term]:
+    def terms(self) -> dict[str, RewardTerm]:
         """The weights by name."""
         return {name: entry.term for name, entry in self.entries.items()}
 
@@ -139,7 +139,7 @@ def from_flags(
     weight_of = dict(_weight(text, found) for text in weights)
     if primary is not None and primary not in found:
         raise UsageError(f"`--primary {primary}` is none of the verifiers {', '.join(found)}")
-    terms = {name: Term(weight_of.get(name, 1.0), name == primary) for name in found}
+    terms = {name: RewardTerm(weight_of.get(name, 1.0), name == primary) for name in found}
     mistakes = check_rule(SUM, terms)
     if mistakes:
         raise UsageError(mistakes[0])
@@ -222,7 +222,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     entries = {}
     for name, spec in recipe.verify.items():
         options = own_options(spec, folders)
-        entries[name] = ScoringEntry(spec.kind, options, Term(spec.weight, spec.primary, spec.right_at))
+        entries[name] = ScoringEntry(spec.kind, options, RewardTerm(spec.weight, spec.primary, spec.right_at))
     combine = recipe.combine
     plan = ScoringPlan(
         entries,

@@ -24,7 +24,7 @@ class LogNote:
 
 
 @dataclass
-class News:
+class NewLines:
     """What has come since the last look; `restarted` says that everything is told again."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class News:
     restarted: bool = False
 
 
-class Tail:
+class FileTail:
     """The whole new lines of one file."""
 
     def __init__(self, path: Path) -> None:
@@ -67,16 +67,16 @@ class Follower:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._metrics = Tail(folder.path / "metrics.jsonl")
-        self._log = Tail(folder.log_path)
+        self._metrics = FileTail(folder.path / "metrics.jsonl")
+        self._log = FileTail(folder.log_path)
 
-    def look(self) -> News:
+    def look(self) -> NewLines:
         """What is new.
 
         Raises:
             DataError: a metrics line is broken, or the folder is gone.
         """
-        news = News(status=str(self.folder.manifest().get("status", "")))
+        news = NewLines(status=str(self.folder.manifest().get("status", "")))
         lines, news.restarted = self._metrics.read()
         for line in lines:
             try:

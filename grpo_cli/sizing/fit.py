@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from grpo_cli.errors import UsageError
-from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing import duration as time
@@ -181,7 +181,12 @@ class Fit:
 
 
 def fit(
-    recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: TokenLengths, ask: CardQuestion, held_out: int = 0
+    recipe: Recipe,
+    sizes: ModelSizes,
+    plan: BatchPlan,
+    lengths: TokenLengths,
+    ask: CardQuestion,
+    held_out: int = 0,
 ) -> Fit:
     """The answer for a recipe.
 
@@ -249,7 +254,7 @@ def cards_of(recipe: Recipe, cards: Gpus) -> int:
     return world
 
 
-def unfit(recipe: Recipe, sizes: Sizes) -> str | None:
+def unfit(recipe: Recipe, sizes: ModelSizes) -> str | None:
     """Why there is no sum for this recipe; None where there is one."""
     if recipe.train.method != "rl":
         return f"the sums are those of `train.method: rl`, not of `{recipe.train.method}`"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grpo_cli.policy.loading.adapter import saved_rank
-from grpo_cli.policy.loading.sizes import Sizes, full_sizes
+from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
@@ -43,7 +43,7 @@ def base_width(model: Model) -> float:
     return 0.5 if model.load_in_4bit else WIDTHS["bfloat16" if model.dtype == "auto" else model.dtype]
 
 
-def trained(model: Model, sizes: Sizes) -> Trained:
+def trained(model: Model, sizes: ModelSizes) -> Trained:
     """What the recipe trains of its model."""
     rank = adapter_rank(model)
     if rank is None:
@@ -54,7 +54,7 @@ def trained(model: Model, sizes: Sizes) -> Trained:
     return Trained(sizes.lora_parameters(rank), WIDTHS["float32"], frozen, rank, is_half)
 
 
-def held(recipe: Recipe, sizes: Sizes, world: int) -> dict[str, float]:
+def held(recipe: Recipe, sizes: ModelSizes, world: int) -> dict[str, float]:
     """Bytes that one of `world` processes on a GPU holds between two steps, by what they are."""
     own, strategy = trained(recipe.model, sizes), recipe.launch.strategy
     weights = own.frozen + own.parameters * own.width
@@ -79,7 +79,7 @@ def held(recipe: Recipe, sizes: Sizes, world: int) -> dict[str, float]:
     return found
 
 
-def critic_parameters(recipe: Recipe, sizes: Sizes) -> tuple[int, int, str] | None:
+def critic_parameters(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str] | None:
     """Parameters of a critic, bytes of each with gradient and moments, and what they are; None where that is not known here."""
     critic, model = recipe.train.critic, recipe.model
     assert critic is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.sections.recipe import Recipe
 
@@ -34,7 +34,7 @@ class Work:
     """The work of one of `world` processes."""
 
     recipe: Recipe
-    sizes: Sizes
+    sizes: ModelSizes
     plan: BatchPlan
     lengths: TokenLengths
     world: int = 1

@@ -30,7 +30,7 @@ LEAST = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class DeadGroupForecast:
     """Expected shares of dead groups at one group size; `is_extrapolated`: above the samples that were drawn."""
 
     group: int
@@ -56,7 +56,7 @@ class Forecast:
         }
 
 
-def forecast(counts: Counts, groups: Sequence[int], seed: int = 0) -> list[Forecast]:
+def forecast(counts: Counts, groups: Sequence[int], seed: int = 0) -> list[DeadGroupForecast]:
     """The forecast for each group size, smallest first; none where no prompt has two verdicts.
 
     Intervals count prompts: clustered up to the samples drawn; above, the percentiles of resampled prompts, the upper one
@@ -83,11 +83,11 @@ def forecast(counts: Counts, groups: Sequence[int], seed: int = 0) -> list[Forec
         scale = dead / at.dead.mean if at.dead.mean else 1.0
         low = min(ranked[int(0.025 * DRAWS)], at.dead.low * scale, dead)
         high = max(worst[int(0.975 * DRAWS)], min(at.dead.high, at.dead.high * scale), dead)
-        found.append(Forecast(size, wrong, right, Interval(dead, low, high, len(counts)), True))
+        found.append(DeadGroupForecast(size, wrong, right, Interval(dead, low, high, len(counts)), True))
     return found
 
 
-def group_that_pays(forecasts: Sequence[Forecast]) -> Forecast | None:
+def group_that_pays(forecasts: Sequence[DeadGroupForecast]) -> DeadGroupForecast | None:
     """The smallest group whose next larger one adds less than `WORTH` to the signal; None where hardly any is found.
 
     At a fixed number of samples a step a larger group means fewer prompts, so what it adds must be worth them.
@@ -124,11 +124,11 @@ def expected_dead(counts: Mapping[tuple[int, int], int], size: int) -> float | N
     return sum(dead_of_moments(first, second, size))
 
 
-def _measured(counts: Counts, size: int) -> Forecast:
+def _measured(counts: Counts, size: int) -> DeadGroupForecast:
     parts = [agreeing(n, c, size) for n, c in counts]
     wrong = math.fsum(w for w, _ in parts) / len(parts)
     right = math.fsum(r for _, r in parts) / len(parts)
-    return Forecast(size, wrong, right, clustered([[w + r] for w, r in parts]), False)
+    return DeadGroupForecast(size, wrong, right, clustered([[w + r] for w, r in parts]), False)
 
 
 def _grow(

@@ -37,7 +37,7 @@ def episode_stats(samples: Sequence[SampleRecord]) -> dict[str, float | int | No
     }
 
 
-def again(sample: SampleRecord) -> int:
+def repeated_turns(sample: SampleRecord) -> int:
     """How many turns of an episode reach a milestone that it had reached before."""
     names = _milestones(sample)
     return len(names) - len(set(names))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from grpo_cli.display.protocol import Display
-from grpo_cli.run.spent import Spent, now, timed
+from grpo_cli.run.spent import SpentTime, now, timed
 
 
 @dataclass
@@ -18,9 +18,9 @@ class Clock:
     `spent` adds up the phases of all closed steps of this process.
     """
 
-    began: Spent = field(default_factory=now)
-    seconds: dict[str, Spent] = field(default_factory=dict)
-    spent: dict[str, Spent] = field(default_factory=dict)
+    began: SpentTime = field(default_factory=now)
+    seconds: dict[str, SpentTime] = field(default_factory=dict)
+    spent: dict[str, SpentTime] = field(default_factory=dict)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Count what happens inside to `name`."""
@@ -32,15 +32,15 @@ class Clock:
 
     def split(self) -> tuple[dict[str, float], float]:
         """Seconds by phase and of the whole step; `update` is what is in no other phase."""
-        whole = now() - self.began - self.seconds.get("pause", Spent())
-        phases = {name: self.seconds.get(name, Spent()) for name in ("generate", "verify")}
+        whole = now() - self.began - self.seconds.get("pause", SpentTime())
+        phases = {name: self.seconds.get(name, SpentTime()) for name in ("generate", "verify")}
         if "environment" in self.seconds:  # it acts while the engine waits
             phases["environment"] = self.seconds["environment"]
             phases["generate"] = (phases["generate"] - phases["environment"]).least(0.0)
         phases |= {name: self.seconds[name] for name in ("monitor", "critic") if name in self.seconds}
-        phases["update"] = (whole - sum(phases.values(), Spent())).least(0.0)
+        phases["update"] = (whole - sum(phases.values(), SpentTime())).least(0.0)
         for name, spent in phases.items():
-            self.spent[name] = self.spent.get(name, Spent()) + spent
+            self.spent[name] = self.spent.get(name, SpentTime()) + spent
         self.start()
         return {name: spent.wall for name, spent in phases.items()}, whole.wall
 

@@ -1,6 +1,6 @@
 """The update, as far as it is not TRL's: what is put around its loss of a micro-batch, and what the updates measured.
 
-A batch is used up in several micro-batches and optimizer steps, each of which TRL calls apart; `Updates` is where what they
+A batch is used up in several micro-batches and optimizer steps, each of which TRL calls apart; `UpdateMetrics` is where what they
 measured meets. B rows of a micro-batch, T completion tokens.
 """
 
@@ -20,7 +20,7 @@ from trl import GRPOConfig
 
 from grpo_cli.algorithm.dead_rows import PER_ROW, drop_dead_rows, trim
 from grpo_cli.algorithm.kl import kl_per_token, token_kl
-from grpo_cli.algorithm.loss import Objective, Scored, aggregate
+from grpo_cli.algorithm.loss import MicroBatchLogProbs, Objective, aggregate
 from grpo_cli.recipe.whole_batch import whole_only
 from grpo_cli.train.packed.source import PackedSource
 from grpo_cli.train.step import Learned
@@ -40,7 +40,7 @@ MEASURED = {
 """TRL's names of what the optimizer step measured -> ours."""
 
 
-class Updates:
+class UpdateMetrics:
     """What the updates of a batch measure. `by_row`: the loss has one ratio a row, whose clipping is a mean over rows."""
 
     def __init__(self, by_row: bool = False) -> None:
@@ -88,7 +88,7 @@ class LossSeam(Protocol):
     _metrics: dict[str, dict[str, list[float]]]
 
     objective: Objective  # ours, as all that follows
-    updates: Updates
+    updates: UpdateMetrics
     source: LogProbSource
     packed: PackedSource | None
 
@@ -118,7 +118,7 @@ def hooked_loss(
         (rows, share), source = trainer.packed.ahead(prepare)
     else:
         (rows, share), source = prepare(), trainer.source
-    scored = Scored(objective, rows)
+    scored = MicroBatchLogProbs(objective, rows)
     if trainer._entropy_bonus_enabled and not whole_only(trainer.args.__dict__):
         trainer.entropy_coef = trainer.args.entropy_coef * _share_of_tokens(trainer, scored)
     recorded = RecordedLogProbs(source, scored, trainer.accelerator, trainer.updates.micro_batch)
@@ -143,7 +143,7 @@ def hooked_loss(
     return loss + objective.own_beta * _averaged(trainer, scored, term_BT)
 
 
-def _averaged(trainer: LossSeam, scored: Scored, term_BT: Tensor) -> Tensor:
+def _averaged(trainer: LossSeam, scored: MicroBatchLogProbs, term_BT: Tensor) -> Tensor:
     """A term of each token, averaged as the policy's."""
     return aggregate(
         term_BT,
@@ -167,7 +167,7 @@ def prepared(objective: Objective, inputs: Batch, largest: Callable[[int], int])
     return trim(inputs), share
 
 
-def _share_of_tokens(trainer: LossSeam, scored: Scored) -> float:
+def _share_of_tokens(trainer: LossSeam, scored: MicroBatchLogProbs) -> float:
     """What makes TRL's mean over a micro-batch's tokens, added up over micro-batches and averaged over ranks, a mean over
     all tokens of the optimizer step."""
     items = float(scored.inputs["num_items_in_batch"]) / int(trainer.accelerator.num_processes)

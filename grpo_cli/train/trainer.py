@@ -40,7 +40,7 @@ from grpo_cli.train.credit.batch import put_credit
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.kl_monitor import KlWatch
 from grpo_cli.train.kl_penalty import add_reference
-from grpo_cli.train.learn import Updates, hooked_loss
+from grpo_cli.train.learn import UpdateMetrics, hooked_loss
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.micro_batches import MiniBatches
 from grpo_cli.train.nonfinite import NonFinite, Norm
@@ -119,7 +119,7 @@ class Trainer(ShardedTrainer):
             loop, self.objective, model, whole, tokenizer, self.accelerator, args, absolute=absolute
         )
         self.critic, self.beside = critic, critic
-        self.updates = Updates(by_row=self.importance_sampling_level == "sequence")
+        self.updates = UpdateMetrics(by_row=self.importance_sampling_level == "sequence")
 
     def train(self, *args: object, **named: object) -> TrainOutput:
         """TRL's, with the model's small operations fused where that was proved to change nothing."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from trl import GRPOConfig
 
-from grpo_cli.algorithm.loss import Scored
+from grpo_cli.algorithm.loss import MicroBatchLogProbs
 from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.data.rows import Row
 from grpo_cli.policy.modes import evaluating
@@ -147,7 +147,7 @@ class RecordedLogProbs:
     """Another source, while TRL computes a loss: the micro-batch sees the log-probs, and its size is counted."""
 
     source: LogProbSource
-    scored: Scored
+    scored: MicroBatchLogProbs
     accelerator: Accelerator
     count: Callable[[Tensor], None]
 

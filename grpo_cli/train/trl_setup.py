@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from grpo_cli.train.loop import Loop
 
 
-class Dealing(Protocol):
+class BatchDealing(Protocol):
     """What says how a batch is dealt: TRL's settings, then ours."""
 
     args: GRPOConfig
@@ -110,7 +110,7 @@ def packed_source(
     return PackedSource(model, numbers, say, TrlLogProbs(absolute), captures=uncaptured is None)
 
 
-def dealt(trainer: Dealing, batches: list[Batch], again: int) -> list[Batch]:
+def dealt(trainer: BatchDealing, batches: list[Batch], again: int) -> list[Batch]:
     """The rows of each optimizer step in the micro-batches that cost least; `again` is the further pass over the batch that
     begins, 0 where it is new."""
     window, drops = trainer.args.gradient_accumulation_steps, trainer.objective.drop_dead

@@ -10,7 +10,7 @@ from grpo_cli.data.audit import audit_golds
 from grpo_cli.data.overlong import drop_overlong
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
-from grpo_verifiers.combine import Rule
+from grpo_verifiers.combine import CombineRule
 from grpo_verifiers.verdict import Verdict, error, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
@@ -144,7 +144,7 @@ def test_with_the_rule_by_a_row_has_a_gold_only_for_the_verifier_it_names() -> N
         for i, (a, k) in enumerate([("1", "a"), ("x", "b")])
     ]
     verifiers = {"a": Whole(), "b": Anything()}
-    audit = audit_golds(rows, verifiers, rule=Rule("by", by="kind"))
+    audit = audit_golds(rows, verifiers, rule=CombineRule("by", by="kind"))
     assert audit.golds == {"a": [1, None], "b": [None, "x"]}
 
 
@@ -154,7 +154,7 @@ def test_with_the_rule_by_a_row_that_names_no_verifier_is_a_bad_row() -> None:
         Row("2", "q", None, {"answer": "1"}, "a:2"),
     ]
     with pytest.raises(DataError) as caught:
-        audit_golds(rows, {"a": Whole()}, rule=Rule("by", by="kind"))
+        audit_golds(rows, {"a": Whole()}, rule=CombineRule("by", by="kind"))
     assert [m.place for m in caught.value.mistakes] == ["a:1", "a:2"]
     assert "`kind` is 'c'" in caught.value.mistakes[0].message
 

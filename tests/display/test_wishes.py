@@ -7,18 +7,18 @@ import io
 from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.terminal.keys import keys_of
 from grpo_cli.display.terminal.live import LiveDisplay
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 
 
 def test_save_and_evaluate_are_asked_for_once() -> None:
-    wishes = Wishes()
+    wishes = KeyRequests()
     assert wishes.press("s") and wishes.press("e") and wishes.press("s")
     assert wishes.take() == {"save", "evaluate"}
     assert wishes.take() == set()
 
 
 def test_pause_goes_on_at_the_second_press() -> None:
-    wishes = Wishes()
+    wishes = KeyRequests()
     assert not wishes.is_paused
     wishes.press("p")
     assert wishes.is_paused
@@ -27,13 +27,13 @@ def test_pause_goes_on_at_the_second_press() -> None:
 
 
 def test_other_keys_ask_for_nothing() -> None:
-    wishes = Wishes()
+    wishes = KeyRequests()
     assert [wishes.press(key) for key in ("n", "?", "up", "", "S")] == [None] * 5
     assert wishes.take() == set()
 
 
 def test_the_live_display_tells_what_was_asked_and_other_displays_stay_silent() -> None:
-    live, wishes = LiveDisplay(io.StringIO(), keys=False), Wishes()
+    live, wishes = LiveDisplay(io.StringIO(), keys=False), KeyRequests()
     live._pressed("s")
     assert not live._state.snapshot(0.0).notes
     LoggedDisplay(live).offer(wishes)

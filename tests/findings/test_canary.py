@@ -14,7 +14,7 @@ from grpo_cli.findings.canary import (
     canary_metrics,
     correction,
     is_doubtful,
-    looks,
+    look_count,
     shares_of,
 )
 from grpo_cli.run.records import SampleRecord
@@ -29,7 +29,7 @@ def drawn(rate: float, seed: int, prompts: int = 50, samples: int = 4) -> dict[s
 
 @pytest.mark.parametrize(("steps", "every", "expected"), [(40, 10, 4), (41, 10, 5), (3, 10, 1)])
 def test_the_last_step_is_a_look_too(steps: int, every: int, expected: int) -> None:
-    assert looks(steps, every) == expected
+    assert look_count(steps, every) == expected
 
 
 def test_p_is_that_of_the_paired_test_times_the_looks() -> None:

@@ -11,7 +11,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.rows import Lengths, fit_split
+from grpo_cli.jobs.rows import PromptTokenCounts, fit_split
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tokens import encode
@@ -23,7 +23,7 @@ def row(text: str, system: str | None = None) -> Row:
     return Row(id=text, prompt=text, messages=[*said, {"role": "user", "content": text}], fields={})
 
 
-def counting(lengths: Lengths, asked: Row) -> tuple[int, int]:
+def counting(lengths: PromptTokenCounts, asked: Row) -> tuple[int, int]:
     """The length, and how often it took the tokenizer."""
     calls, exact = 0, lengths.encode
 
@@ -44,21 +44,21 @@ def tokens(asked: Row) -> list[int]:
 
 def test_a_short_row_is_not_tokenised_and_its_bound_is_no_less_than_its_length() -> None:
     rows = [row("1+1=?"), row("22+3=?")]
-    bound, calls = counting(Lengths(tokens, rows, 200), rows[1])
+    bound, calls = counting(PromptTokenCounts(tokens, rows, 200), rows[1])
     assert calls == 0
     assert 8 <= bound <= 200
 
 
 def test_a_row_near_the_limit_is_counted_exactly() -> None:
     rows = [row("1+1=?"), row("9" * 198), row("9" * 199)]
-    lengths = Lengths(tokens, rows, 200)
+    lengths = PromptTokenCounts(tokens, rows, 200)
     assert counting(lengths, rows[1]) == (200, 1)
     assert counting(lengths, rows[2]) == (201, 1)
 
 
 def test_rows_with_other_turns_are_counted_exactly() -> None:
     rows = [row("1+1=?"), row("1+1=?", system="be brief")]
-    assert counting(Lengths(tokens, rows, 200), rows[1]) == (16, 1)
+    assert counting(PromptTokenCounts(tokens, rows, 200), rows[1]) == (16, 1)
 
 
 def fit(

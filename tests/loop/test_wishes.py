@@ -10,7 +10,7 @@ import pytest
 
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.silent import SilentDisplay
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.jobs.train import callbacks
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.reading.load import load
@@ -27,9 +27,9 @@ class Pressing(SilentDisplay):
     def __init__(self, keys: str) -> None:
         super().__init__(io.StringIO())
         self.keys, self.paused = keys, 0
-        self.wishes = Wishes()
+        self.wishes = KeyRequests()
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         self.wishes = wishes
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:

@@ -11,7 +11,7 @@ import torch
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.measure.clustering import PARTS, clusters_of_run, k_means, make_clusters, principal
-from grpo_cli.measure.embeddings import Embedded, embed
+from grpo_cli.measure.embeddings import Embeddings, embed
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -102,7 +102,7 @@ def test_principal_parts_keep_the_distances_that_there_are() -> None:
 def test_clusters_go_from_the_likeliest_gold_to_the_unlikeliest(tmp_path: Path) -> None:
     points = torch.nn.functional.normalize(heaps(2, 4), dim=1)
     made = make_clusters(
-        Embedded(points, [3.0, 1.0, 2.0, 0.5, None, 1.0, 2.0, 3.0]), recipe(tmp_path, clusters=2, active=2)
+        Embeddings(points, [3.0, 1.0, 2.0, 0.5, None, 1.0, 2.0, 3.0]), recipe(tmp_path, clusters=2, active=2)
     )
     assert made.members == ((3, 1, 2, 0), (4, 5, 6, 7))
     assert made.ranked == (True, False)
@@ -111,9 +111,9 @@ def test_clusters_go_from_the_likeliest_gold_to_the_unlikeliest(tmp_path: Path) 
 def test_what_cannot_be_clustered_is_refused(tmp_path: Path) -> None:
     asked = recipe(tmp_path, clusters=4, active=2)
     with pytest.raises(DataError, match="1 different ones"):
-        make_clusters(Embedded(torch.ones(8, 4), [None] * 8), asked)
+        make_clusters(Embeddings(torch.ones(8, 4), [None] * 8), asked)
     with pytest.raises(DataError, match="not all finite"):
-        make_clusters(Embedded(torch.full((8, 4), float("nan")), [None] * 8), asked)
+        make_clusters(Embeddings(torch.full((8, 4), float("nan")), [None] * 8), asked)
 
 
 def test_clusters_of_a_run_are_made_once(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from grpo_cli.jobs.probe.text import gate_lines, table
 from grpo_cli.measure.gate import bars, causes, probe_object
-from grpo_cli.measure.probe import Probed
+from grpo_cli.measure.probe import ProbeRun
 from grpo_cli.measure.probe_result import Probe, summarise
 from grpo_cli.recipe.sections.recipe import Gate
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.dead_groups import Forecast, agreeing, forecast, group_that_pays
+from grpo_cli.statistics.dead_groups import DeadGroupForecast, agreeing, forecast, group_that_pays
 from grpo_verifiers.verdict import Outcome, Verdict
 
 GOLD = "72"
@@ -38,9 +38,9 @@ def probe_of(
     return summarise(records, samples=samples, group=group, max_tokens=64)
 
 
-def found_of(probe: Probe) -> Probed:
+def found_of(probe: Probe) -> ProbeRun:
     """A probe as `sample_probe` hands it back."""
-    return Probed(probe, [], "cpu", 1.0)
+    return ProbeRun(probe, [], "cpu", 1.0)
 
 
 def test_the_measured_dead_share_is_unbiased_where_the_plug_in_is_not() -> None:
@@ -171,4 +171,4 @@ def test_the_object_is_plain_json() -> None:
 
 def test_a_forecast_names_its_signal() -> None:
     (found,) = forecast([(4, 2), (4, 0)], [4])
-    assert isinstance(found, Forecast) and found.signal == pytest.approx(0.5)
+    assert isinstance(found, DeadGroupForecast) and found.signal == pytest.approx(0.5)

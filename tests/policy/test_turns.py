@@ -14,7 +14,7 @@ from grpo_cli.environments.tools.form import turn_with_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.tiny import byte_level
-from grpo_cli.policy.turns import Suffixes
+from grpo_cli.policy.turns import TurnSuffixes
 
 LINES = (
     "{%- for m in messages -%}<|{{ m.role if m.role in ('user', 'assistant', 'system') else 'user' }}|>"
@@ -77,15 +77,15 @@ def tokenizer(template: str) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=byte_level(), eos_token="<|end|>", chat_template=template)
 
 
-def suffixes(template: str, role: Any = "user") -> Suffixes:
+def suffixes(template: str, role: Any = "user") -> TurnSuffixes:
     made = tokenizer(template)
-    return Suffixes.of(made, [made.eos_token_id], role, "tiny/made")
+    return TurnSuffixes.of(made, [made.eos_token_id], role, "tiny/made")
 
 
 def test_the_embedded_model_puts_the_observation_between_the_roles() -> None:
     made = byte_tokenizer()
     end = made.eos_token_id
-    found = Suffixes.of(made, [end], "user", "builtin:tiny")
+    found = TurnSuffixes.of(made, [end], "user", "builtin:tiny")
     assert made.decode(found("k0x3y4", end)) == "<|user|>k0x3y4<|assistant|>"
     assert len(found("k0x3y4", end)) == 8
 
@@ -122,7 +122,7 @@ RESULT = (("look", "seen"),)
 def said_and_seen(template: str, said: str, *, calls: bool, role: Any) -> tuple[list[int], list[int]]:
     """The ids of a conversation as an episode grows it, and as the template renders it."""
     made: Any = tokenizer(template)
-    found = Suffixes.of(made, [made.eos_token_id], role, "tiny/made", has_calls=calls)
+    found = TurnSuffixes.of(made, [made.eos_token_id], role, "tiny/made", has_calls=calls)
     user = {"role": "user", "content": "go"}
     turn = turn_with_calls(["look"], {}, "" if said.startswith("{") else said.split("\n<tool_call>")[0])
     spoken: dict[str, Any] = turn if calls else {"role": "assistant", "content": said}
@@ -182,7 +182,7 @@ def test_what_would_render_otherwise_than_it_was_said_is_refused(
 ) -> None:
     made = tokenizer(template)
     with pytest.raises(SetupError) as err:
-        Suffixes.of(made, [made.eos_token_id], role, "tiny/made", has_calls=calls)
+        TurnSuffixes.of(made, [made.eos_token_id], role, "tiny/made", has_calls=calls)
     assert said in str(err.value)
     assert hint in err.value.hint
 
@@ -197,7 +197,7 @@ def test_the_token_behind_a_whole_conversation_is_not_the_one_that_closes_a_turn
         tokenizer_object=inner, eos_token="<|stop|>", chat_template=template.replace("not loop.last", "false")
     )
     end, stop = made.convert_tokens_to_ids(["<|end|>", "<|stop|>"])
-    found = Suffixes.of(made, [end, stop], "user", "tiny/made")
+    found = TurnSuffixes.of(made, [end, stop], "user", "tiny/made")
     assert found.closing == end
     assert made.decode(found("seen", end)) == "<|user|>seen<|end|><|assistant|>"
 
@@ -234,7 +234,7 @@ def test_results_of_tools_stand_where_trl_puts_them(name: str, ends: str) -> Non
     made: Any = PreTrainedTokenizerFast(
         tokenizer_object=inner, eos_token=ends, bos_token="<|user|>", chat_template=template
     )
-    found = Suffixes.of(made, [made.eos_token_id], "tool", name, has_calls=True)
+    found = TurnSuffixes.of(made, [made.eos_token_id], "tool", name, has_calls=True)
     results = [("add", "5"), ("look", "at 3")][: 1 if name == "llama3_1" else 2]
     theirs = SimpleNamespace(
         _is_vlm=False,
@@ -252,5 +252,5 @@ def test_results_of_tools_stand_where_trl_puts_them(name: str, ends: str) -> Non
 def test_a_template_that_shows_no_calls_is_refused_with_the_mend() -> None:
     made = byte_tokenizer()
     with pytest.raises(SetupError, match="does not say how tools are called: it leaves the calls") as told:
-        Suffixes.of(made, [made.eos_token_id], "tool", "builtin:tiny", has_calls=True)
+        TurnSuffixes.of(made, [made.eos_token_id], "tool", "builtin:tiny", has_calls=True)
     assert "model.chat_template" in str(told.value.hint)

@@ -6,7 +6,7 @@ import pytest
 
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.recipe.sections.recipe import TurnCredit
-from grpo_cli.reward.marks import Marks
+from grpo_cli.reward.marks import CreditMarker
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.episode import Episode, Turn
 
@@ -24,7 +24,7 @@ def completion(text: str, episode: Episode | None = None) -> Completion:
 def parts(text: str, **patterns: str) -> list[tuple[str, str | None]]:
     """The text of each part and the milestone that ends it."""
     made = completion(text)
-    (marked,) = Marks(TurnCredit(method="milestones", patterns=patterns), decode).put([made])
+    (marked,) = CreditMarker(TurnCredit(method="milestones", patterns=patterns), decode).put([made])
     ids = made.token_ids
     assert [turn.start for turn in marked.marks[1:]] == [turn.end for turn in marked.marks[:-1]]
     assert marked.marks[0].start == 0 and marked.marks[-1].end == len(ids) and marked.mask == [1] * len(ids)
@@ -54,7 +54,7 @@ def test_a_character_of_several_tokens_is_not_cut() -> None:
 
 
 def test_an_empty_answer_is_one_empty_part() -> None:
-    (marked,) = Marks(TurnCredit(method="milestones", patterns={"a": "a"}), decode).put(
+    (marked,) = CreditMarker(TurnCredit(method="milestones", patterns={"a": "a"}), decode).put(
         [Completion([], [], "stop")]
     )
     assert marked.marks == (Turn(0, 0),)
@@ -74,6 +74,6 @@ def test_the_plan_of_a_turn_ends_behind_its_tag(plan: str) -> None:
         turns.append(Turn(start, start + len(text)))
         start += len(text) + 1
     made = completion("go</plan> on|act|then</plan>!x", Episode(tuple(turns), 1.0))
-    (marked,) = Marks(TurnCredit(method="planner", plan=plan), decode).put([made])
+    (marked,) = CreditMarker(TurnCredit(method="planner", plan=plan), decode).put([made])
     assert marked.episode is not None
     assert [turn.planned for turn in marked.episode.turns] == PLANS[plan]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.errors import UsageError
-from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing.cards import read_cards
@@ -22,11 +22,11 @@ SHAPES = {
 }
 
 
-def sizes(name: str, experts: int = 0) -> Sizes:
+def sizes(name: str, experts: int = 0) -> ModelSizes:
     vocab, hidden, inner, layers, heads, kv_heads = SHAPES[name]
     width = hidden // heads
     body = layers * (2 * hidden * hidden + 2 * hidden * kv_heads * width + 3 * hidden * inner)
-    return Sizes(
+    return ModelSizes(
         body + vocab * hidden, layers, hidden, inner, heads, kv_heads, width, vocab, None, "x", True, experts
     )
 

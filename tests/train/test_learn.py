@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from grpo_cli.train.learn import Updates
+from grpo_cli.train.learn import UpdateMetrics
 
 
-def micro(updates: Updates, *sizes: tuple[int, int, int]) -> None:
+def micro(updates: UpdateMetrics, *sizes: tuple[int, int, int]) -> None:
     for size in sizes:
         updates.micro_batch(torch.tensor(size))
 
 
 def test_what_is_measured_in_the_first_update_only_is_not_lost() -> None:
-    updates = Updates()
+    updates = UpdateMetrics()
     micro(updates, (10, 4, 4))
     updates.update({"loss": 1.0}, {"kl": [0.25], "entropy": [2.0]})
     micro(updates, (10, 4, 4))
@@ -24,7 +24,7 @@ def test_what_is_measured_in_the_first_update_only_is_not_lost() -> None:
 
 
 def test_a_share_of_answers_leaves_out_those_that_do_not_count() -> None:
-    updates = Updates(by_row=True)
+    updates = UpdateMetrics(by_row=True)
     # TRL counts 2 of 4 and 1 of 4 rows; one row of the first and three of the second micro-batch are masked
     micro(updates, (30, 4, 3), (5, 4, 1))
     updates.update({"loss": 0.0}, {"clip_ratio/region_mean": [0.5, 0.25]})
@@ -32,14 +32,14 @@ def test_a_share_of_answers_leaves_out_those_that_do_not_count() -> None:
 
 
 def test_a_share_of_tokens_goes_by_tokens() -> None:
-    updates = Updates()
+    updates = UpdateMetrics()
     micro(updates, (30, 4, 3), (10, 4, 1))
     updates.update({"loss": 0.0}, {"clip_ratio/region_mean": [0.5, 0.1]})
     assert updates.take().metrics["clip/total"] == pytest.approx(0.4)
 
 
 def test_an_update_in_which_no_token_counts_is_in_no_mean() -> None:
-    updates = Updates()
+    updates = UpdateMetrics()
     micro(updates, (30, 4, 3), (10, 4, 1))
     updates.update({"loss": 1.0}, {"entropy": [2.0, 2.0]})
     micro(updates, (0, 4, 0), (0, 4, 0))

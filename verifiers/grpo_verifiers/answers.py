@@ -33,25 +33,25 @@ class Example(NamedTuple):
     options: dict[str, Any] | None = None
 
 
-class Found(NamedTuple):
+class StatedAnswers(NamedTuple):
     """The stated answers (two or more are a hedge), or none and why."""
 
     texts: tuple[str, ...]
     reason: str = ""
 
 
-def find_answer(completion: str, where: Where) -> Found:
+def find_answer(completion: str, where: Where) -> StatedAnswers:
     """The answer a completion states, after its thinking."""
     if where in ("whole", "last_line"):
         text, is_open, _ = after_thinking(completion)
         if is_open:
-            return Found((), "in_thinking")
+            return StatedAnswers((), "in_thinking")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if not lines:
-            return Found((), "empty")
-        return Found((text.strip() if where == "whole" else lines[-1],))
+            return StatedAnswers((), "empty")
+        return StatedAnswers((text.strip() if where == "whole" else lines[-1],))
     found = extract(completion, "last_box_or_line" if where == "box_or_line" else where)
-    return Found(tuple(found.texts), found.reason)
+    return StatedAnswers(tuple(found.texts), found.reason)
 
 
 class AnswerVerifier(Verifier):

@@ -16,8 +16,8 @@ from grpo_verifiers.verdict import SKIPPED, Outcome, Verdict
 Method = Literal["sum", "gate", "first", "min", "by", "normalise_then_sum"]
 
 
-class Spec(Protocol):
-    """What the recipe says about one verifier (`Term` here, `Verify` in a recipe)."""
+class RewardSpec(Protocol):
+    """What the recipe says about one verifier (`RewardTerm` here, `Verify` in a recipe)."""
 
     @property
     def weight(self) -> float: ...
@@ -28,8 +28,8 @@ class Spec(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """A plain `Spec`."""
+class RewardTerm:
+    """A plain `RewardSpec`."""
 
     weight: float = 1.0
     primary: bool = False
@@ -37,7 +37,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CombineRule:
     """How verdicts become one reward.
 
     `sum` weighted sum of the scores · `gate` a sum in which a verifier named in `gate` counts only where the primary is
@@ -56,14 +56,14 @@ class Rule:
     """For `by`: the verifier of rows without the column, with null in it, or with a value that names none."""
 
 
-SUM = Rule()
+SUM = CombineRule()
 
 
 class NoVerifier(ValueError):
     """A row names a verifier that the recipe does not have."""
 
 
-def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: Rule = SUM) -> list[str]:
+def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: CombineRule = SUM) -> list[str]:
     """The verifiers that judge this row: all, or with `by` the one its column names.
 
     Raises:
@@ -84,12 +84,14 @@ def judges_of(row: Mapping[str, Any], specs: Mapping[str, Any], rule: Rule = SUM
     raise NoVerifier(f"`{rule.by}` is {value!r}, which is none {known}")
 
 
-def primary_of(specs: Mapping[str, Spec]) -> str:
+def primary_of(specs: Mapping[str, RewardSpec]) -> str:
     """The name of the primary verifier: the one marked, else the first."""
     return next((name for name, spec in specs.items() if spec.primary), next(iter(specs)))
 
 
-def outcome(verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule = SUM) -> Outcome | None:
+def outcome(
+    verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule = SUM
+) -> Outcome | None:
     """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
 
     Where the primary does not judge the sample (`by`, or it skips the row) the first that does speaks for it.
@@ -124,9 +126,9 @@ def outcome_at(verdict: Verdict, right_at: float) -> Outcome:
 
 def combine(
     verdicts: Mapping[str, Verdict],
-    specs: Mapping[str, Spec],
+    specs: Mapping[str, RewardSpec],
     shaping: Mapping[str, float] | None = None,
-    rule: Rule = SUM,
+    rule: CombineRule = SUM,
 ) -> float | None:
     """The reward of one sample, or None where there is no verdict.
 
@@ -149,11 +151,15 @@ def combine(
 _Terms = dict[str, float]
 
 
-def _sum(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+def _sum(
+    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
+) -> float:
     return sum(terms.values())
 
 
-def _gate(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+def _gate(
+    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
+) -> float:
     is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
     for name, condition in rule.gate.items():
         is_bar = condition == "must_pass" and name in verdicts
@@ -162,14 +168,18 @@ def _gate(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Sp
     return sum(value for name, value in terms.items() if is_right or rule.gate.get(name) != "needs_right")
 
 
-def _first(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+def _first(
+    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
+) -> float:
     for name, value in terms.items():
         if verdicts[name].outcome is not Outcome.NO_ANSWER:
             return value
     return min([0.0, *terms.values()])
 
 
-def _min(terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, Spec], rule: Rule) -> float:
+def _min(
+    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
+) -> float:
     if not terms:
         return 0.0
     lowest = min(verdicts[name].score or 0.0 for name in terms)
@@ -180,7 +190,7 @@ _METHODS = {"sum": _sum, "gate": _gate, "first": _first, "min": _min, "by": _sum
 
 
 def normalise_then_sum(
-    scores: Mapping[str, Sequence[float | None]], specs: Mapping[str, Spec], floor: float = 1e-4
+    scores: Mapping[str, Sequence[float | None]], specs: Mapping[str, RewardSpec], floor: float = 1e-4
 ) -> list[float | None]:
     """GDPO for one group: each verifier's scores made zero-mean, unit-deviation over the group, then weighted and summed.
 
@@ -206,7 +216,7 @@ def _standard(values: list[float], floor: float) -> list[float]:
     return [(v - mean) / (deviation + floor) for v in values]
 
 
-def check_rule(rule: Rule, specs: Mapping[str, Spec]) -> list[str]:
+def check_rule(rule: CombineRule, specs: Mapping[str, RewardSpec]) -> list[str]:
     """Mistakes of a rule and its weights, in words; empty where there are none."""
     out = []
     for name, condition in rule.gate.items():
@@ -278,7 +288,7 @@ def count_pairs(sums: dict[tuple[str, str], PairSums], verdicts: Mapping[str, Ve
             pair.add(verdicts[one].score or 0.0, verdicts[other].score or 0.0)
 
 
-def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, Spec]) -> list[str]:
+def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, RewardSpec]) -> list[str]:
     """Pairs of verifiers that cancel, in words."""
     return [
         f"`{one}` and `{other}` cancel: where one pays, the other does not ({pair.n} samples)"
@@ -287,7 +297,7 @@ def cancelling(sums: Mapping[tuple[str, str], PairSums], specs: Mapping[str, Spe
     ]
 
 
-def cancellation(samples: Sequence[Mapping[str, Verdict]], specs: Mapping[str, Spec]) -> list[str]:
+def cancellation(samples: Sequence[Mapping[str, Verdict]], specs: Mapping[str, RewardSpec]) -> list[str]:
     """Pairs of verifiers that cancel over a batch of samples, in words."""
     sums: dict[tuple[str, str], PairSums] = {}
     for verdicts in samples:

@@ -35,10 +35,10 @@ def watch(
 
     from grpo_cli.display.choose import can_animate, in_notebook, needs_ascii, wants_color
     from grpo_cli.display.watch.loop import follow_lines, follow_live, print_once
-    from grpo_cli.display.watch.run import Watching
+    from grpo_cli.display.watch.run import RunWatcher
     from grpo_cli.run.find import find_run
 
-    watching = Watching(find_run(run, dir))
+    watching = RunWatcher(find_run(run, dir))
     out = sys.stdout
     plain_glyphs = ascii or needs_ascii(out)
     if once:

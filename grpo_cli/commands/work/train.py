@@ -65,14 +65,14 @@ def train(
     with loading("train"):
         from grpo_cli.display.choose import make_display
         from grpo_cli.jobs.train.job import Job
-        from grpo_cli.jobs.train.stages import Chain
+        from grpo_cli.jobs.train.stages import StageChain
 
     shown = make_display(display if is_main_rank() else "none")
     if checked.stages is None:
         outcome = Job(checked, label=label, base=base, display=shown).run(run)
     else:
         shown.close()
-        chain = Chain(checked, label=label, base=base, display=lambda: make_display(display))
+        chain = StageChain(checked, label=label, base=base, display=lambda: make_display(display))
         outcome = chain.run(run)
     if is_main_rank():
         _end(outcome, as_json=as_json)

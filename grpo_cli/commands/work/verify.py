@@ -49,7 +49,7 @@ def verify(
       grpo verify runs/NAME/samples/*.jsonl --json
       generate | grpo verify - --regex '<think>.*</think>' --out scored.jsonl
     """
-    from grpo_cli.jobs.verify.fields import Wanted
+    from grpo_cli.jobs.verify.fields import WantedKeys
     from grpo_cli.jobs.verify.job import VerifySettings, run
     from grpo_cli.reward.plan import recipe_beside
 
@@ -62,7 +62,7 @@ def verify(
     flags = VerifierFlags(kinds, regex or [], option or [], weight or [], primary)
     settings = VerifySettings(
         files=files,
-        wanted=Wanted(completion_key, answer_key, prompt_key, group_key),
+        wanted=WantedKeys(completion_key, answer_key, prompt_key, group_key),
         order=groups,
         out=out,
         as_json=as_json,

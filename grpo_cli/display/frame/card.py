@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from grpo_cli.display.frame.curves import spark_of
 from grpo_cli.run.info import Card, Metrics
 from grpo_cli.statistics.step import mean
-from grpo_cli.text import duration, number, percent, plus_minus, score, two, visible
+from grpo_cli.text import duration, number, percent, plus_minus, score, two_decimals, visible
 
 PHASES = ("generate", "environment", "update", "verify", "evaluate", "save", "other")
 
@@ -70,7 +70,7 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
         if key.startswith("eval/pass@") and key[10:].isdigit() and key != "eval/pass@1"
     )
     if ks:
-        parts = [f"pass@{k} {_from_to(evaluations, f'eval/pass@{k}', two)}" for k in ks]
+        parts = [f"pass@{k} {_from_to(evaluations, f'eval/pass@{k}', two_decimals)}" for k in ks]
         lines.append(f"   {'held-out':<17} {'  '.join(parts)}")
     if last.get("eval/think") is not None:
         lines.append(f"   {'thinks':<17} {_from_to(evaluations, 'eval/think', percent)} of held-out samples")

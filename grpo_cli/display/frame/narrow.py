@@ -19,7 +19,7 @@ from grpo_cli.display.frame.panels import (
 )
 from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.text import number, percent, two, whole
+from grpo_cli.text import number, percent, two_decimals, whole
 
 
 def blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
@@ -46,7 +46,11 @@ def groups(state: FrameState, width: int) -> PanelBlock:
     if last.get("group/no_verdict"):
         signal = f"no verdict {last['group/no_verdict']}  {signal}"
     room = min(width - at - len(signal) - 3, 60)
-    second = [kinds.histogram(state), *pass_texts(state), f"group std {two(last.get('reward/std_in_group'))}"]
+    second = [
+        kinds.histogram(state),
+        *pass_texts(state),
+        f"group std {two_decimals(last.get('reward/std_in_group'))}",
+    ]
     title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
     return PanelBlock(
         (
@@ -78,14 +82,14 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     curve = spark_of("entropy", state.curve("entropy"), max(min(10, width - at - 30), 0))
     rows = [
         (f"len {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", "",
-         f"entropy {two(last.get('entropy'))} {curve}   kl {kl_text(state)}", ""),
+         f"entropy {two_decimals(last.get('entropy'))} {curve}   kl {kl_text(state)}", ""),
         (f"truncated {percent(truncated)}  no answer {percent(last.get('no_answer'))}", caution,
-         f"clip {percent(last.get('clip/total'))}   grad {two(last.get('grad_norm'))}   lr {number(last.get('lr'))}", ""),
+         f"clip {percent(last.get('clip/total'))}   grad {two_decimals(last.get('grad_norm'))}   lr {number(last.get('lr'))}", ""),
         (f"{speed}  {memory or kept or lengths}", "",
          f"verifier errors {number(failed)}  over limit {number(over)}", "red" if failed else ""),
     ]  # fmt: skip
     for text in critic(last):
-        explained = f"explained {two(last.get('critic/explained_variance'))}"
+        explained = f"explained {two_decimals(last.get('critic/explained_variance'))}"
         rows.append((text, "", f"{explained}   value loss {number(last.get('critic/loss'))}", ""))
     body = [
         line(width, Piece(3, left, left_style), Piece(at, "│", "dim"), Piece(at + 2, right, right_style))

@@ -12,7 +12,7 @@ from grpo_cli.display.frame.lines import PanelBlock, Piece, line, rule
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.display.plain import seconds, shown_sources
 from grpo_cli.run.info import Metrics, RewardSource
-from grpo_cli.text import BLOCKS, number, percent, plus_minus, score, two, visible
+from grpo_cli.text import BLOCKS, number, percent, plus_minus, score, two_decimals, visible
 
 LOTS_TRUNCATED = 0.1
 TOTAL = "reward/total/mean"
@@ -134,7 +134,7 @@ def pass_texts(state: FrameState) -> list[str]:
     """pass@1 and the largest pass@k of the last step."""
     ks = sorted(int(key[5:]) for key in state.last if key.startswith("pass@") and key[5:].isdigit())
     shown = dict.fromkeys(ks[:1] + ks[-1:])
-    return [f"pass@{k} {two(state.last.get(f'pass@{k}'))}" for k in shown]
+    return [f"pass@{k} {two_decimals(state.last.get(f'pass@{k}'))}" for k in shown]
 
 
 def memory_text(state: FrameState, gap: str) -> str:

@@ -26,7 +26,7 @@ from grpo_cli.display.frame.panels import (
 from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.run.info import Metrics
-from grpo_cli.text import number, percent, reasons, two
+from grpo_cli.text import number, percent, reasons, two_decimals
 
 OUTCOMES = (
     ("calls", 15),
@@ -77,7 +77,7 @@ def groups(state: FrameState, width: int) -> PanelBlock:
     curve = spark_of("group/signal", state.curve("group/signal"), 14)
     third = [
         f"signal {percent(last.get('group/signal'))}  {curve}",
-        f"group std {two(last.get('reward/std_in_group'))}",
+        f"group std {two_decimals(last.get('reward/std_in_group'))}",
         *pass_texts(state),
         f"unique answers {percent(last.get('unique_answers'))}",
     ]
@@ -132,15 +132,20 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     ]
     left += [(text, "") for text in critic(last)]
     right = [
-        ("entropy", two(last.get("entropy")), "entropy", f"start {two(first.get('entropy'))}"),
+        (
+            "entropy",
+            two_decimals(last.get("entropy")),
+            "entropy",
+            f"start {two_decimals(first.get('entropy'))}",
+        ),
         ("kl", number(state.known.get("kl")), "kl", kl_where(state)),
         ("clip frac", percent(last.get("clip/total")), "clip/total", f"lr {number(last.get('lr'))}"),
-        ("grad norm", two(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
+        ("grad norm", two_decimals(last.get("grad_norm")), "grad_norm", f"loss {number(last.get('loss'))}"),
     ]
     if len(left) > len(right):
         loss = f"v-loss {number(last.get('critic/loss'))}"
         explained = "critic/explained_variance"
-        right.append(("explained", two(last.get(explained)), explained, loss))
+        right.append(("explained", two_decimals(last.get(explained)), explained, loss))
     rows: list[Text] = []
     for (text, style), (name, value, key, extra) in zip(left, right, strict=True):
         curve = spark_of(key, state.curve(key), room)

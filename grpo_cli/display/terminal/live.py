@@ -22,9 +22,9 @@ from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.stream import put
 from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
-from grpo_cli.display.terminal.quiet import Quiet
+from grpo_cli.display.terminal.quiet import StderrSilencer
 from grpo_cli.display.terminal.suspend import Suspended
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
@@ -54,9 +54,9 @@ class LiveDisplay:
     ) -> None:
         self._stream, self._ascii, self._now, self._color = stream, ascii, now, color
         self._state = RunState(now())
-        self._quiet = Quiet(stream)
+        self._quiet = StderrSilencer(stream)
         self._keys = KeyReader(self._pressed) if keys else None
-        self._wishes: Wishes | None = None
+        self._wishes: KeyRequests | None = None
         self._suspended: Suspended | None = None
         self._painter: Painter | None = None
         self._stop = threading.Event()
@@ -108,7 +108,7 @@ class LiveDisplay:
         if level in SHOWN_ALWAYS:
             self._say_below("".join(f"{visible(line)}\n" for line in f"{level}: {text}".splitlines()))
 
-    def offer(self, wishes: Wishes) -> None:
+    def offer(self, wishes: KeyRequests) -> None:
         """The keys that ask the trainer for something."""
         self._wishes = wishes
 

@@ -23,7 +23,7 @@ SILENCING: Mapping[str, str] = {
 """Read by these libraries when they are imported; values that a person set stay."""
 
 
-class Quiet:
+class StderrSilencer:
     """Turns stderr away from a terminal and back."""
 
     def __init__(self, stream: TextIO) -> None:

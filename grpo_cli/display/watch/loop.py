@@ -11,7 +11,7 @@ from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
-from grpo_cli.display.watch.run import Watching, card_of, seconds_of
+from grpo_cli.display.watch.run import RunWatcher, card_of, seconds_of
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.records import dump_line
 from grpo_cli.text import as_ascii
@@ -21,7 +21,7 @@ PIPE_SIZE = (100, 30)
 """Where there is no terminal to ask."""
 
 
-def print_once(watching: Watching, out: TextIO, *, ascii: bool, color: bool) -> None:
+def print_once(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) -> None:
     """The frame as text, and the end card of a run that is over."""
     watching.look()
     width, height = screen_size(out) if out.isatty() else PIPE_SIZE
@@ -33,7 +33,7 @@ def print_once(watching: Watching, out: TextIO, *, ascii: bool, color: bool) -> 
         _write_card(watching, out, width, ascii)
 
 
-def follow_live(watching: Watching, out: TextIO, *, ascii: bool, color: bool) -> None:
+def follow_live(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) -> None:
     """The frame in place until the run is over or the person leaves."""
     left, moved = threading.Event(), threading.Event()
 
@@ -67,7 +67,7 @@ def follow_live(watching: Watching, out: TextIO, *, ascii: bool, color: bool) ->
         _write_card(watching, out, screen_size(out)[0], ascii)
 
 
-def follow_lines(watching: Watching, out: TextIO, *, as_json: bool, ascii: bool) -> None:
+def follow_lines(watching: RunWatcher, out: TextIO, *, as_json: bool, ascii: bool) -> None:
     """What was written so far, then every new line until the run is over; each line carries its own time."""
     clock = [watching.began]
     plain = PlainDisplay(out, ascii=ascii, now=lambda: clock[0])
@@ -91,7 +91,7 @@ def follow_lines(watching: Watching, out: TextIO, *, as_json: bool, ascii: bool)
         _write_card(watching, out, 100, ascii)
 
 
-def _write_card(watching: Watching, out: TextIO, width: int, ascii: bool) -> None:
+def _write_card(watching: RunWatcher, out: TextIO, width: int, ascii: bool) -> None:
     text = "".join(f"{line}\n" for line in ["", *card_lines(card_of(watching.folder), max(width - 1, 20))])
     out.write(as_ascii(text) if ascii else text)
     out.flush()

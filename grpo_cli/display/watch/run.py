@@ -24,7 +24,7 @@ LONG_S = 600.0
 WORDS: dict[str, Level] = {"INFO": "good", "WARN": "warn", "ERROR": "error"}
 
 
-class Watching:
+class RunWatcher:
     """Keeps a `RunState` up to date with a folder."""
 
     def __init__(self, folder: RunFolder, now: Callable[[], float] = time.time) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Texts(NamedTuple):
+class AttackTexts(NamedTuple):
     """What attacks are made from; `bare` is the gold without its box or tag, `other` that of another row."""
 
     good: str
@@ -21,7 +21,7 @@ class Texts(NamedTuple):
     other: str
 
 
-Make = Callable[[Texts], str | None]
+Make = Callable[[AttackTexts], str | None]
 
 ATTACKS: dict[str, Make] = {
     "empty": lambda t: "",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from grpo_cli.data.suspects import RowSignals
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.audit.rows import MOST_VOTES, DataAudit, Votes
+from grpo_cli.jobs.audit.rows import MOST_VOTES, DataAudit, RowVotes
 from grpo_cli.jobs.workplace import Workplace, open_rows, open_start
 from grpo_cli.recipe.sections.recipe import Recipe
 
@@ -84,7 +84,7 @@ def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int
         place.recipe, place.train.rows, place.train.golds, place.judge, place.engine, place.policy, progress
     )
     groups = {group.row: group for group in _sampled(collect, chosen, samples, place)}
-    found.votes = {row: Votes.of(group) for row, group in groups.items()}
+    found.votes = {row: RowVotes.of(group) for row, group in groups.items()}
     method, sketcher = Method.of(place.recipe), GradientSketch(place.policy, seed)
     again = sorted(
         (row for row, v in found.votes.items() if not v.right and (v.against or 0) >= MOST_VOTES),
@@ -92,7 +92,7 @@ def _ask(found: DataAudit, place: Workplace, chosen: Sequence[int], samples: int
     )[:MOST_AGAIN]
     for row in again:
         groups[row] = groups[row].joined(_more(collect, row, samples))
-        found.votes[row] = Votes.of(groups[row])
+        found.votes[row] = RowVotes.of(groups[row])
     sketches = []
     for done, group in enumerate(groups.values(), 1):
         advantages = method.credit([group]).A_PG[0].tolist()

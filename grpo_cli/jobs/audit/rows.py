@@ -30,7 +30,7 @@ SAMPLES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Votes:
+class RowVotes:
     """What the samples of one row say: how many were judged, how many are right, and the wrong answer that most gave."""
 
     judged: int
@@ -40,7 +40,7 @@ class Votes:
     texts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, group: Group) -> Votes:
+    def of(cls, group: Group) -> RowVotes:
         """Count a group; answers differ where their text does, but for white space."""
         wrong = Counter(
             " ".join((_answer(j) or "").split()) for j in group.judgements if j.outcome is Outcome.WRONG
@@ -66,7 +66,7 @@ class DataAudit:
     rows: Sequence[Row]
     signals: RowSignals
     draws: int
-    votes: dict[int, Votes] = field(default_factory=dict)
+    votes: dict[int, RowVotes] = field(default_factory=dict)
     cosines: dict[int, float] = field(default_factory=dict)
     seconds: float = 0.0
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.jobs.audit.attacks import ATTACKS, REWRITES, WITHOUT_GOLD, Make, Texts, bare_of
+from grpo_cli.jobs.audit.attacks import ATTACKS, REWRITES, WITHOUT_GOLD, AttackTexts, Make, bare_of
 from grpo_cli.statistics.estimate import wilson
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
@@ -159,7 +159,9 @@ def audit(
     found.rows = len(rows)
     for at, (index, row, gold, good) in enumerate(usable):
         bad = _bad_for(verifier, gold, usable, at)
-        texts = Texts(good, bad, str(row.get("prompt", row.get("question", ""))), bare_of(good), bare_of(bad))
+        texts = AttackTexts(
+            good, bad, str(row.get("prompt", row.get("question", ""))), bare_of(good), bare_of(bad)
+        )
         for attack, make in ATTACKS.items():
             _try(
                 found,
@@ -206,7 +208,7 @@ def _try(
     found: VerifierAudit,
     verifier: Verifier,
     gold: Any,
-    texts: Texts,
+    texts: AttackTexts,
     row: int,
     name: str,
     make: Make,

@@ -13,7 +13,7 @@ from grpo_cli.jobs.check.findings import CheckFinding, Level
 from grpo_cli.jobs.check.fit import check_fit
 from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.policy.loading.adapter import saved_rank
-from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.precision import HINT, stuck_weights
@@ -32,7 +32,7 @@ SHARED = {
 
 def check_costs(
     recipe: Recipe,
-    sizes: Sizes | None,
+    sizes: ModelSizes | None,
     plan: BatchPlan,
     lengths: PromptLengths | None,
     hint: str,
@@ -51,7 +51,7 @@ def check_costs(
 
 
 def check_memory(
-    recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: PromptLengths | None
+    recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None
 ) -> CheckFinding:
     """Weights and optimizer, the KV cache of a step, and the logits of one completion, each with its formula."""
     n, state, how = _state(recipe, sizes)
@@ -74,7 +74,7 @@ def check_memory(
     return CheckFinding("memory", Level.OK, message, lines, data)
 
 
-def _state(recipe: Recipe, sizes: Sizes) -> tuple[int, int, str]:
+def _state(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str]:
     """Parameters, the bytes of weights and optimizer together, and how they come about."""
     n, own = sizes.parameters, trained(recipe.model, sizes)
     width = ADAM * own.width
@@ -87,7 +87,7 @@ def _state(recipe: Recipe, sizes: Sizes) -> tuple[int, int, str]:
     return n, own.optimized, how
 
 
-def _critic(recipe: Recipe, sizes: Sizes) -> list[str]:
+def _critic(recipe: Recipe, sizes: ModelSizes) -> list[str]:
     """What a critic takes beside the policy: a copy of its layers, or of its adapter, each with an optimizer of its own."""
     critic = recipe.train.critic
     if critic is None:
@@ -115,7 +115,9 @@ def _whole_copy(strategy: str, parameters: int) -> list[str]:
     ]
 
 
-def check_time(recipe: Recipe, sizes: Sizes, plan: BatchPlan, lengths: PromptLengths | None) -> CheckFinding:
+def check_time(
+    recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None
+) -> CheckFinding:
     """The arithmetic of all steps; on a machine without a GPU also the least time at its measured matrix product."""
     n = sizes.parameters
     prompt = lengths.mean if lengths else 0.0

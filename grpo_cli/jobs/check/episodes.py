@@ -18,7 +18,7 @@ from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker
 from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.prompts.conversation import Conversation, call_form
-from grpo_cli.policy.turns import Suffixes
+from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
@@ -85,14 +85,14 @@ def _finding(
     return CheckFinding("episodes", Level.OK, said, data=data)
 
 
-def _suffixes(maker: PromptMaker, world: Environment, name: str) -> Suffixes:
+def _suffixes(maker: PromptMaker, world: Environment, name: str) -> TurnSuffixes:
     ends = [token for token, text in maker.encodes.special.items() if text == maker.roles.get("eos_token")]
 
     def encode(text: str) -> list[int]:
         return maker.encodes.ids([text], True)[0]
 
     form = call_form(maker.prompts, name) if world.has_calls else None
-    return Suffixes(
+    return TurnSuffixes(
         Conversation(
             lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
             encode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpo_cli.errors import Exit, UsageError
 from grpo_cli.jobs.check.findings import CheckFinding, Level
 from grpo_cli.jobs.check.lengths import PromptLengths
-from grpo_cli.policy.loading.sizes import Sizes
+from grpo_cli.policy.loading.sizes import ModelSizes
 from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing.fit import CardQuestion, fit, lengths_of, unfit
@@ -20,7 +20,7 @@ LEVELS = {
 
 def check_fit(
     recipe: Recipe,
-    sizes: Sizes | None,
+    sizes: ModelSizes | None,
     plan: BatchPlan,
     lengths: PromptLengths | None,
     ask: CardQuestion,

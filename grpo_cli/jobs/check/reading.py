@@ -23,7 +23,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class CheckedRows:
     """Rows looked at, how many there are in all (at least, where `is_exact` is false), and how they were chosen."""
 
     rows: list[Row]
@@ -47,7 +47,7 @@ class _Part:
     how: str = "all"
 
 
-def read_rows(data: DataLike, which: Which, base: Path | None, most: int) -> Read:
+def read_rows(data: DataLike, which: Which, base: Path | None, most: int) -> CheckedRows:
     """At most about `most` rows of one split, filled.
 
     Raises:
@@ -67,7 +67,7 @@ def read_rows(data: DataLike, which: Which, base: Path | None, most: int) -> Rea
         total = round(total * len(filled.rows) / filled.total)
     hows = dict.fromkeys(part.how for part in parts if part.how != "all")
     how = " and ".join(hows) or "all"
-    return Read(filled.rows, total, all(part.is_exact for part in parts), how, filled.left_out())
+    return CheckedRows(filled.rows, total, all(part.is_exact for part in parts), how, filled.left_out())
 
 
 def _read(source: SourceLike, which: Which, base: Path | None, key: str, most: int) -> _Part:

@@ -22,13 +22,13 @@ from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_prompts
-from grpo_cli.jobs.check.reading import Read, read_rows, spread_parts
+from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
 from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
-from grpo_cli.policy.loading.sizes import Sizes, full_sizes, read_sizes
+from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
 from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
@@ -56,8 +56,8 @@ class RecipeCheck:
     ask: CardQuestion | None = None
     """The cards that a person asks about, or those of this machine."""
     sample_row: Row | None = None
-    _train: Read | None = field(default=None, init=False)
-    _held_out: Read | None = field(default=None, init=False)
+    _train: CheckedRows | None = field(default=None, init=False)
+    _held_out: CheckedRows | None = field(default=None, init=False)
     _audit: GoldAudit | None = field(default=None, init=False)
     _begun: Beginnings = field(default_factory=Beginnings, init=False)
 
@@ -83,7 +83,7 @@ class RecipeCheck:
         if (imprecise := check_precision(self.recipe)) is not None:
             yield imprecise
 
-    def _sizes(self) -> Sizes | None:
+    def _sizes(self) -> ModelSizes | None:
         try:
             whole = base_of(self.recipe.model, 0).model
         except UserError:
@@ -99,7 +99,7 @@ class RecipeCheck:
         yield from self._warmup()
         yield from _pairs(self.recipe, self.base, self._train, self._held_out)
 
-    def _read(self, which: Which) -> Generator[CheckFinding, None, Read | None]:
+    def _read(self, which: Which) -> Generator[CheckFinding, None, CheckedRows | None]:
         try:
             found = read_rows(self.recipe.data, which, self.base, self.most)
         except UserError as err:
@@ -203,7 +203,7 @@ class RecipeCheck:
         return PromptLengths.of(counts, len(rows))
 
     def _tokens(
-        self, sizes: Sizes | None, counting: Future[PromptLengths] | None
+        self, sizes: ModelSizes | None, counting: Future[PromptLengths] | None
     ) -> tuple[CheckFinding, PromptLengths | None]:
         try:
             lengths = counting.result() if counting is not None else self._begun.lengths or self._count()
@@ -216,7 +216,7 @@ class RecipeCheck:
     def _hint(self) -> str:
         return "" if self.is_full else "`--full` asks transformers"
 
-    def _batches(self, sizes: Sizes | None, lengths: PromptLengths | None) -> Iterator[CheckFinding]:
+    def _batches(self, sizes: ModelSizes | None, lengths: PromptLengths | None) -> Iterator[CheckFinding]:
         if self._train is None:
             return
         bad = _bad_share(self._audit)
@@ -266,7 +266,7 @@ def _demonstrations(check: str, templates: Sequence[str], rows: Sequence[Row]) -
 
 
 def _pairs(
-    recipe: Recipe, base: Path | None, train: Read | None, held_out: Read | None
+    recipe: Recipe, base: Path | None, train: CheckedRows | None, held_out: CheckedRows | None
 ) -> Iterator[CheckFinding]:
     """The file of `prefer.data`, held against the rows where all of them were looked at."""
     if recipe.prefer is None or recipe.prefer.data is None or train is None:

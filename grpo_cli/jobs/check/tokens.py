@@ -25,7 +25,7 @@ class UnknownTokens(Exception):
     """Why prompts cannot be made without loading more."""
 
 
-class Encodes(Protocol):
+class TextEncoder(Protocol):
     """Texts to token ids; `is_chat`: the text has its own first token."""
 
     def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]: ...
@@ -41,7 +41,7 @@ class PromptMaker:
     """A recipe's prompts: how rows are rendered, and how the text becomes tokens."""
 
     prompts: Prompts
-    encodes: Encodes
+    encodes: TextEncoder
     roles: Mapping[str, str]
     """The tokens with a name of their own, such as `bos_token`."""
 

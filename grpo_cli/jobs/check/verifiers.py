@@ -19,7 +19,7 @@ from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.reward.judge import Judge
 from grpo_verifiers import Outcome, Sample, Verifier
-from grpo_verifiers.combine import SUM, Rule, judges_of
+from grpo_verifiers.combine import SUM, CombineRule, judges_of
 
 if TYPE_CHECKING:
     from grpo_verifiers.sandbox.tiers import Tier
@@ -63,7 +63,7 @@ def check_golds(
     verifiers: Mapping[str, Verifier],
     drops: bool,
     budget_s: float | None,
-    rule: Rule = SUM,
+    rule: CombineRule = SUM,
 ) -> tuple[GoldAudit | None, CheckFinding]:
     """The golds of one split through their own verifiers; past the budget the rest is left, and the count says so."""
     check = f"golds {which}"
@@ -149,16 +149,19 @@ def _golds_finding(
 
 
 def check_refusals(
-    audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: Rule = SUM
+    audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: CombineRule = SUM
 ) -> Iterator[CheckFinding]:
     """Completions that must not be right: nothing at all, and the golds of other rows."""
     for name, verifier in verifiers.items():
         if not verifier.reads_text:
             continue
-        mine = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
-        if mine:
+        indices = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
+        if indices:
             found = _refusals(
-                name, verifier, [audit.rows[i] for i in mine], [audit.golds[name][i] for i in mine]
+                name,
+                verifier,
+                [audit.rows[i] for i in indices],
+                [audit.golds[name][i] for i in indices],
             )
             # what it found out about itself, such as the form in which a function takes completions
             yield replace(found, lines=(*verifier.remarks(), *found.lines))

@@ -42,7 +42,7 @@ SHARED_GIB = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class MachineProblem:
     """Something that will break a run here, and what to do."""
 
     text: str
@@ -53,7 +53,7 @@ class Trouble:
         return {"text": self.text, "hint": self.hint}
 
 
-def troubles(runs: str, gpus: int) -> list[Trouble]:
+def troubles(runs: str, gpus: int) -> list[MachineProblem]:
     """Everything known to clash or to be short; empty on a good machine."""
     return [*_versions(), *_parser(), *_torch(), *_room(runs, gpus)]
 
@@ -128,7 +128,7 @@ def demands(name: str) -> list[str]:
         ]
 
 
-def unmet(name: str, required: Sequence[str]) -> Iterator[Trouble]:
+def unmet(name: str, required: Sequence[str]) -> Iterator[MachineProblem]:
     """Demands of a package on installed ones that are not met; what is not installed is only missed if it must be there."""
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -144,12 +144,12 @@ def unmet(name: str, required: Sequence[str]) -> Iterator[Trouble]:
             found = metadata.version(demand.name)
         except metadata.PackageNotFoundError:
             if not optional:
-                yield Trouble(
+                yield MachineProblem(
                     f"{name} needs {demand.name}{demand.specifier}, it is not installed", _install(demand)
                 )
             continue
         if not demand.specifier.contains(found, prereleases=True):
-            yield Trouble(
+            yield MachineProblem(
                 f"{name} needs {demand.name}{demand.specifier}, installed is {found}", _install(demand)
             )
 
@@ -158,33 +158,33 @@ def _install(demand: Requirement) -> str:
     return f"pip install '{demand.name}{demand.specifier}'"
 
 
-def _versions() -> Iterator[Trouble]:
+def _versions() -> Iterator[MachineProblem]:
     for name in (OURS, *CHECKED):
         yield from unmet(name, demands(name))
 
 
-def _parser() -> Iterator[Trouble]:
+def _parser() -> Iterator[MachineProblem]:
     try:
         found = metadata.version("antlr4-python3-runtime")
     except metadata.PackageNotFoundError:
         return
     if found not in PARSERS:
-        yield Trouble(
+        yield MachineProblem(
             f"antlr4-python3-runtime {found} cannot read the grammar of latex2sympy2-extended",
             f"pip install 'antlr4-python3-runtime=={PARSERS[0]}' (hydra and omegaconf ask for an older one)",
         )
 
 
-def _torch() -> Iterator[Trouble]:
+def _torch() -> Iterator[MachineProblem]:
     build, loaded = torch_build(), driver()
     if build == "cpu" and loaded is not None:
-        yield Trouble(
+        yield MachineProblem(
             f"an NVIDIA driver ({loaded}) is loaded, but this torch is built for the CPU",
             "install the CUDA build of torch from pytorch.org",
         )
 
 
-def _room(runs: str, gpus: int) -> Iterator[Trouble]:
+def _room(runs: str, gpus: int) -> Iterator[MachineProblem]:
     for name, path in places(runs).items():
         free = free_gib(path)
         least = SHARED_GIB if name == "shm" else LEAST_GIB
@@ -198,4 +198,4 @@ def _room(runs: str, gpus: int) -> Iterator[Trouble]:
             if where
             else "raise it: `docker run --shm-size=8g`, or remount /dev/shm"
         )
-        yield Trouble(f"{free:g} GiB are free in {path} ({name})", hint)
+        yield MachineProblem(f"{free:g} GiB are free in {path} ({name})", hint)

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from grpo_cli.errors import Exit, UsageError
-from grpo_cli.jobs.doctor.machine import Trouble, facts, troubles
+from grpo_cli.jobs.doctor.machine import MachineProblem, facts, troubles
 from grpo_cli.text import strict_json
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.sandbox import tiers
@@ -90,7 +90,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _trouble_lines(found: Sequence[Trouble]) -> list[str]:
+def _trouble_lines(found: Sequence[MachineProblem]) -> list[str]:
     if not found:
         return ["troubles  none known"]
     return [line for one in found for line in (f"trouble   {one.text}", f"          hint: {one.hint}")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grpo_cli.errors import DataError
-from grpo_cli.measure.evaluation import Evaluation, Measured
+from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples
 from grpo_cli.statistics.estimate import (
     Comparison,
     detectable_exactly,
@@ -16,7 +16,7 @@ from grpo_cli.statistics.estimate import (
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedComparison:
     """B against A on the same prompts: sampled by a clustered t test, greedy by McNemar's exact test."""
 
     sampled: Comparison
@@ -26,7 +26,7 @@ class Paired:
     greedy_detectable: float | None
 
 
-def compare(a: Evaluation, b: Evaluation) -> Paired:
+def compare(a: Evaluation, b: Evaluation) -> PairedComparison:
     """B minus A, prompt by prompt, over the rows that fit both models.
 
     Raises:
@@ -37,21 +37,21 @@ def compare(a: Evaluation, b: Evaluation) -> Paired:
         raise DataError("the two models were measured on no row in common", hint="give both one `--recipe`")
     sampled = paired_clustered([x for x, _ in pairs_of_samples], [y for _, y in pairs_of_samples])
     if a.greedy is None or b.greedy is None:
-        return Paired(sampled, None, None, None, None)
+        return PairedComparison(sampled, None, None, None, None)
     pairs = [(x[0], y[0]) for x, y in _paired(a.greedy, b.greedy) if x and y]
     only_a, only_b = sum(x > y for x, y in pairs), sum(y > x for x, y in pairs)
     disagree = (only_a + only_b) / len(pairs) if pairs else 0.0
     n = len(pairs)
     detectable = min_detectable(n, disagree) if disagree else detectable_exactly(n)
-    return Paired(sampled, only_a, only_b, mcnemar_exact(only_a, only_b), detectable)
+    return PairedComparison(sampled, only_a, only_b, mcnemar_exact(only_a, only_b), detectable)
 
 
-def _paired(a: Measured, b: Measured) -> list[tuple[list[float], list[float]]]:
+def _paired(a: MeasuredSamples, b: MeasuredSamples) -> list[tuple[list[float], list[float]]]:
     other = shares(b)
     return [(found, other[row]) for row, found in shares(a).items() if row in other]
 
 
-def shares(measured: Measured) -> dict[str, list[float]]:
+def shares(measured: MeasuredSamples) -> dict[str, list[float]]:
     """Right (1.0) or not (0.0) of every judged sample, by row in their order."""
     groups: dict[str, list[float]] = {}
     for record in measured.records:

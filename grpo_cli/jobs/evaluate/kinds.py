@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.errors import UsageError
-from grpo_cli.measure.evaluation import Measured, pass_1_of
+from grpo_cli.measure.evaluation import MeasuredSamples, pass_1_of
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import turns_by_outcome
 from grpo_cli.statistics.estimate import Interval
@@ -63,7 +63,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[
     return [name for name in USUAL if 1 < len({_value(row.get(name)) for row in rows}) <= MOST_UNASKED]
 
 
-def by_kind(measured: Measured, asked: Sequence[str]) -> Kinds:
+def by_kind(measured: MeasuredSamples, asked: Sequence[str]) -> Kinds:
     """The kinds of each column to group by, in the order of their values."""
     out: dict[str, dict[str, RowKind]] = {}
     for column in columns_of([record.fields for record in measured.records], asked):

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.jobs.evaluate.compare import Paired
+from grpo_cli.jobs.evaluate.compare import PairedComparison
 from grpo_cli.jobs.evaluate.kinds import Kinds, lines_of
-from grpo_cli.measure.evaluation import Evaluation, Measured
+from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples
 from grpo_cli.statistics.estimate import Interval
 from grpo_cli.text import number
 
@@ -20,7 +20,7 @@ def as_object(
     found: Evaluation,
     against: str | None,
     reference: Evaluation | None,
-    paired: Paired | None,
+    paired: PairedComparison | None,
     kinds: Kinds | None = None,
 ) -> dict[str, Any]:
     """The one object of `--json`."""
@@ -78,7 +78,7 @@ def table(found: Evaluation, path: Path | None, kinds: Kinds | None = None) -> l
     return lines + lines_of(kinds or {})
 
 
-def comparison(against: str, reference: Evaluation | None, paired: Paired) -> list[str]:
+def comparison(against: str, reference: Evaluation | None, paired: PairedComparison) -> list[str]:
     """The paired comparison, with the difference it could have seen."""
     assert reference is not None
     d = paired.sampled
@@ -112,7 +112,7 @@ def _pm(interval: Interval) -> str:
     return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def _episodes(s: Measured) -> str:
+def _episodes(s: MeasuredSamples) -> str:
     turns, invalid = s.episodes["turns/mean"] or 0.0, s.episodes["env/invalid"] or 0.0
     most, cut = s.episodes["turns/max"], s.episodes["turns/cut"] or 0.0
     split = f"right {number(s.episodes['turns/right'])}   wrong {number(s.episodes['turns/wrong'])}"
@@ -122,7 +122,7 @@ def _episodes(s: Measured) -> str:
     )
 
 
-def _tail(s: Measured) -> str:
+def _tail(s: MeasuredSamples) -> str:
     parts = [f"length   {s.mean_tokens:.1f} tokens" if s.mean_tokens is not None else "length   —"]
     if s.truncated is not None:
         parts.append(f"truncated {s.truncated:.1%}")

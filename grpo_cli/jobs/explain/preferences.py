@@ -12,7 +12,7 @@ LEGEND = (
 WIDTH = 100
 
 
-class AboutLoss(NamedTuple):
+class LossPage(NamedTuple):
     """One loss in words."""
 
     formula: str
@@ -20,34 +20,34 @@ class AboutLoss(NamedTuple):
     note: str
 
 
-ABOUT: dict[str, AboutLoss] = {
-    "dpo": AboutLoss(
+ABOUT: dict[str, LossPage] = {
+    "dpo": LossPage(
         "loss = -log sigmoid(beta (d_w - d_l))",
         "DPO, arXiv 2305.18290; TRL's DPOTrainer",
         "the probability of winners may fall too, if that of losers falls faster: `chosen/logps` shows it, `irpo` prevents it",
     ),
-    "ipo": AboutLoss(
+    "ipo": LossPage(
         "loss = (d_w / |w| - d_l / |l| - 1 / (2 beta))^2",
         "IPO, arXiv 2310.12036; TRL's DPOTrainer",
         "by token, as TRL and its authors compute it; the paper's letter, and OpenRLHF, sum over the answer. `beta` is its tau",
     ),
-    "irpo": AboutLoss(
+    "irpo": LossPage(
         "loss = -log sigmoid(beta (d_w - d_l)) + sft NLL(w)",
         "IRPO, arXiv 2404.19733; TRL's DPOTrainer",
         "made for rounds: `train.steps` above 1. The NLL is a mean over the tokens of a batch (TRL), not over answers (paper)",
     ),
-    "kto": AboutLoss(
+    "kto": LossPage(
         "right: 1 - sigmoid(beta (d - z));  wrong: 1 - sigmoid(beta (z - d));  z = max(0, mean d of answers to other prompts)",
         "KTO, arXiv 2402.01306; TRL's KTOTrainer",
         "takes every whole, judged answer, no pairs. Answers of one row are kept apart, since z is taken from neighbours, and"
         " weights bring right : wrong into [1, 4/3]",
     ),
-    "orpo": AboutLoss(
+    "orpo": LossPage(
         "loss = NLL(w) - beta log sigmoid(log odds(m_w) - log odds(m_l));  odds(m) = e^m / (1 - e^m)",
         "ORPO, arXiv 2403.07691; TRL's ORPOTrainer",
         "no reference. The NLL covers prompt and answer, as TRL has it",
     ),
-    "simpo": AboutLoss(
+    "simpo": LossPage(
         "loss = -log sigmoid(beta (m_w - m_l) - gamma)",
         "SimPO, arXiv 2405.14734; TRL's CPOTrainer",
         "no reference: nothing holds the model near its start. `beta` is 2 to 10, since m is a mean over tokens; CPO's own"

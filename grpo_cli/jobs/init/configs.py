@@ -54,7 +54,7 @@ UNSAID = {
 
 
 @dataclass
-class Converted:
+class ConvertedRecipe:
     """A recipe as nested mappings, and `(name, value, why)` of all that is not in it."""
 
     recipe: Config = field(default_factory=dict)
@@ -98,9 +98,9 @@ def read_config(file: Path) -> Config:
     return {name: value for name, value in flat.items() if value is not None}
 
 
-def convert(config: Mapping[str, Any]) -> Converted:
+def convert(config: Mapping[str, Any]) -> ConvertedRecipe:
     """The recipe of a configuration. Steps are those of one process: `launch.gpus` shares them out."""
-    made, rest = Converted(), dict(config)
+    made, rest = ConvertedRecipe(), dict(config)
     for part in (_model, _data, _rewards, _batch, _length, _method, _run):
         part(rest, made)
     for name, value in rest.items():
@@ -114,7 +114,7 @@ def _take(rest: Config, *names: str) -> Any:
     return found[0] if found else None
 
 
-def _other(name: str, value: object, made: Converted) -> None:
+def _other(name: str, value: object, made: ConvertedRecipe) -> None:
     key = counterpart(name)
     if name in PLAIN and key:
         made.put(key, PLAIN[name](value))
@@ -135,7 +135,7 @@ def _other(name: str, value: object, made: Converted) -> None:
         )
 
 
-def _model(rest: Config, made: Converted) -> None:
+def _model(rest: Config, made: ConvertedRecipe) -> None:
     quantised = _take(rest, "load_in_4bit")
     if quantised:
         made.put("model.load_in_4bit", True)
@@ -157,7 +157,7 @@ def _model(rest: Config, made: Converted) -> None:
         made.left.append(("lora_…", lora, "no `use_peft` or `adapter` asks for adapters"))
 
 
-def _data(rest: Config, made: Converted) -> None:
+def _data(rest: Config, made: ConvertedRecipe) -> None:
     names, mixture = _take(rest, "dataset_name", "datasets", "dataset"), _take(rest, "dataset_mixture")
     split, config = _take(rest, "dataset_train_split"), _take(rest, "dataset_config")
     held_out = _take(rest, "dataset_test_split")
@@ -196,7 +196,7 @@ def _source(named: object, split: object, config: object) -> Config:
     return source | ({"weight": said["weight"]} if said.get("weight") else {})
 
 
-def _rewards(rest: Config, made: Converted) -> None:
+def _rewards(rest: Config, made: ConvertedRecipe) -> None:
     functions, weights = _take(rest, "reward_funcs", "reward_functions"), _take(rest, "reward_weights")
     listed = functions if isinstance(functions, list) else [functions] if functions else []
     verify, answer, left = verifiers_of(listed, weights if isinstance(weights, list) else [])
@@ -209,7 +209,7 @@ def _rewards(rest: Config, made: Converted) -> None:
         made.put("data.answer", answer)
 
 
-def _batch(rest: Config, made: Converted) -> None:
+def _batch(rest: Config, made: ConvertedRecipe) -> None:
     group = int(rest.get("num_generations", 8))
     micro = int(_take(rest, "per_device_train_batch_size", "micro_batch_size") or 8)
     together = micro * int(_take(rest, "gradient_accumulation_steps") or 1)
@@ -227,7 +227,7 @@ def _batch(rest: Config, made: Converted) -> None:
         made.put("sample.micro_batch", micro)
 
 
-def _length(rest: Config, made: Converted) -> None:
+def _length(rest: Config, made: ConvertedRecipe) -> None:
     steps, epochs = _take(rest, "max_steps"), _take(rest, "num_train_epochs", "num_epochs", "epochs")
     if steps is not None and int(steps) > 0:
         made.put("train.steps", int(steps))
@@ -249,7 +249,7 @@ SCHEDULES = {
 SCALES: dict[object, str] = {True: "group", False: "none", "group": "group", "batch": "batch", "none": "none"}
 
 
-def _method(rest: Config, made: Converted) -> None:
+def _method(rest: Config, made: ConvertedRecipe) -> None:
     rest.setdefault("loss_type", "dapo")
     low, high = float(_take(rest, "epsilon") or 0.2), _take(rest, "epsilon_high")
     made.put("train.clip", {"low": low, "high": float(high) if high is not None else low})
@@ -278,7 +278,7 @@ def _method(rest: Config, made: Converted) -> None:
 TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
 
 
-def _run(rest: Config, made: Converted) -> None:
+def _run(rest: Config, made: ConvertedRecipe) -> None:
     each: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
         ("output_dir", "run.dir", str), ("save_steps", "run.save_every", int), ("eval_steps", "eval.every", int),
     )  # fmt: skip

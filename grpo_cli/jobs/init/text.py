@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from io import StringIO
 
-from grpo_cli.jobs.init.configs import Converted
+from grpo_cli.jobs.init.configs import ConvertedRecipe
 
 ORDER = ("grpo", "model", "data", "sample", "verify", "train", "eval", "run")
 
 
-def as_yaml(made: Converted, source: str) -> str:
+def as_yaml(made: ConvertedRecipe, source: str) -> str:
     """The recipe file, with what has no counterpart in comments above it."""
     from ruamel.yaml import YAML
 
@@ -26,13 +26,13 @@ def as_yaml(made: Converted, source: str) -> str:
     return "\n".join([*head, written.getvalue()])
 
 
-def listed(made: Converted) -> list[str]:
+def listed(made: ConvertedRecipe) -> list[str]:
     """The same list for the screen."""
     lines = _lines(made)
     return [f"{len(lines)} without a counterpart:", *(f"  {line}" for line in lines)] if lines else []
 
 
-def _lines(made: Converted) -> list[str]:
+def _lines(made: ConvertedRecipe) -> list[str]:
     return [
         f"{name}: {value} ({why})" if value is not None else f"{name} ({why})"
         for name, value, why in made.left

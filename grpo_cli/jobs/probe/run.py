@@ -6,14 +6,14 @@ from pathlib import Path
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.jobs.workplace import open_start
-from grpo_cli.measure.probe import Probed, ProbeSize, sample_probe
+from grpo_cli.measure.probe import ProbeRun, ProbeSize, sample_probe
 from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
 def probe_recipe(
     recipe: Recipe, base: Path | None, display: Display, size: ProbeSize, seed: int | None = None
-) -> Probed:
+) -> ProbeRun:
     """Load rows, golds and model, warm it up where the recipe says so, and sample.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from grpo_cli.measure.gate import bars, bound, causes, in_words
-from grpo_cli.measure.probe import Probed
+from grpo_cli.measure.probe import ProbeRun
 from grpo_cli.measure.probe_result import Probe
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import Interval
@@ -20,7 +20,7 @@ ENDS = 160
 """Characters shown of the end of an example, where the answer is."""
 
 
-def table(found: Probed, model: str, temperature: float) -> list[str]:
+def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
     """Everything but the gate."""
     p = found.probe
     lines = [
@@ -139,6 +139,6 @@ def _line(name: str, text: str) -> str:
     return f"{name:<{INDENT}}{text}"
 
 
-def lines_of(found: Probed, gate: Gate | None, model: str, temperature: float) -> Sequence[str]:
+def lines_of(found: ProbeRun, gate: Gate | None, model: str, temperature: float) -> Sequence[str]:
     """The whole page."""
     return [*table(found, model, temperature), *gate_lines(found.probe, gate)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import RunData
-from grpo_cli.findings.samples import behind, duplicate_rows, nearest_step, split_of
+from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
 from grpo_cli.run.records import SampleRecord
 
 MOST_SAID = 40
@@ -57,6 +57,6 @@ def grouped_findings(run: RunData) -> list[FindingGroup]:
         if step is None:
             continue
         of_copies = copies[1] if copies is not None and group.code == copies[0].code else None
-        group.samples = of_copies or behind(group.code, list(run.folder.samples(step, split)))
+        group.samples = of_copies or samples_behind(group.code, list(run.folder.samples(step, split)))
         group.sample_step, group.is_held_out = step, split == "eval"
     return list(groups.values())

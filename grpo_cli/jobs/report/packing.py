@@ -27,7 +27,7 @@ SPLITS: tuple[Split, ...] = ("train", "eval")
 
 
 @dataclass(frozen=True)
-class Pack:
+class SamplePack:
     """`text` is base64 of gzipped JSON lines; `steps` of `all_steps` files of samples are in it."""
 
     text: str
@@ -36,7 +36,7 @@ class Pack:
     samples: int
 
 
-def pack_samples(folder: RunFolder, most: int = MOST_PACKED) -> Pack:
+def pack_samples(folder: RunFolder, most: int = MOST_PACKED) -> SamplePack:
     """The samples of as many steps as fit into `most` bytes; of each split the last step at least, where one fits."""
     all_steps = sum(len(folder.steps(split)) for split in SPLITS)
     read = sum(len(steps_to_read(folder, split)) for split in SPLITS)
@@ -48,7 +48,7 @@ def pack_samples(folder: RunFolder, most: int = MOST_PACKED) -> Pack:
     while len(text) > most and count:
         count = min(count - 1, int(0.9 * count * most / len(text)))
         lines, text = _packed(folder, count)
-    return Pack(text, count, all_steps, lines)
+    return SamplePack(text, count, all_steps, lines)
 
 
 def _packed(folder: RunFolder, count: int) -> tuple[int, str]:

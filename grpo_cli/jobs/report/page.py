@@ -23,7 +23,7 @@ from grpo_cli.jobs.report.arms import arms_table
 from grpo_cli.jobs.report.findings import FindingGroup, grouped_findings
 from grpo_cli.jobs.report.outcome import AlarmAct, Setup, acts_of, setup_of, tiles_of, verdict
 from grpo_cli.jobs.report.overlays import held_out, overlay
-from grpo_cli.jobs.report.packing import MOST_PACKED, Pack, pack_samples
+from grpo_cli.jobs.report.packing import MOST_PACKED, SamplePack, pack_samples
 from grpo_cli.jobs.report.pictures import (
     groups,
     histogram,
@@ -36,7 +36,7 @@ from grpo_cli.jobs.report.pictures import (
     verifiers,
 )
 from grpo_cli.jobs.report.plot import Figure
-from grpo_cli.jobs.report.reading import Reading, read_samples
+from grpo_cli.jobs.report.reading import SampleDigest, read_samples
 from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
 from grpo_cli.run.reading import ReadOnce
@@ -79,8 +79,8 @@ class RunPart:
     findings: list[FindingGroup]
     acts: list[AlarmAct]
     setup: Setup
-    reading: Reading
-    pack: Pack
+    reading: SampleDigest
+    pack: SamplePack
 
 
 def write_report(arms: Sequence[Arm], target: Path) -> Path:
@@ -153,7 +153,7 @@ def _run_part(run: RunData, index: int, count: int) -> RunPart:
     )
 
 
-def run_figures(run: RunData, reading: Reading, prefix: str) -> list[tuple[str, list[Figure]]]:
+def run_figures(run: RunData, reading: SampleDigest, prefix: str) -> list[tuple[str, list[Figure]]]:
     """The four words of the page with the figures of one run."""
     parts = [
         ("Train", [rewards(run, reading.bands), groups(run), histogram(run), lengths(run)]),
@@ -171,7 +171,7 @@ def embedded(value: Json) -> str:
     )
 
 
-def _reading_json(reading: Reading) -> dict[str, Json]:
+def _reading_json(reading: SampleDigest) -> dict[str, Json]:
     return {
         "prompts": [_safe(p) for p in reading.prompts],
         "surprises": [_safe(s) for s in reading.surprises],

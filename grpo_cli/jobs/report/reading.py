@@ -24,7 +24,7 @@ PER_KIND = 5
 
 
 @dataclass
-class Reading:
+class SampleDigest:
     """What was read: reward ranges by step, held-out rates by prompt, prompts over time, and surprises."""
 
     bands: dict[int, tuple[float, float]] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class Reading:
         return bool(self.prompts or self.surprises)
 
 
-def read_samples(folder: RunFolder) -> Reading:
+def read_samples(folder: RunFolder) -> SampleDigest:
     """Read what the budget allows."""
-    reading = Reading()
+    reading = SampleDigest()
     chosen = steps_to_read(folder)
     reading.files, reading.files_read = len(folder.steps()), len(chosen)
     found: dict[str, list[tuple[float, int, int, SampleRecord]]] = {}
@@ -96,7 +96,7 @@ def surprises_of(group: Sequence[tuple[int, SampleRecord]]) -> list[tuple[str, f
     return found
 
 
-def _held_out(folder: RunFolder, reading: Reading) -> None:
+def _held_out(folder: RunFolder, reading: SampleDigest) -> None:
     """Rates of each prompt at each evaluation, then the completions of some prompts at a few of them.
 
     Two passes, so that only one file of held-out samples is in memory at a time.

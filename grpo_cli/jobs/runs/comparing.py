@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.errors import DataError
-from grpo_cli.jobs.runs.summary import Summary, summarise
+from grpo_cli.jobs.runs.summary import RunSummary, summarise
 from grpo_cli.recipe.reading.dump import filled_up
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import recipe_of
@@ -18,11 +18,11 @@ QUIET = ("run",)
 
 
 @dataclass(frozen=True)
-class Beside:
+class RunComparison:
     """A run against the first one: `paired` over the rows that both measured last (`step`, `first_step`); None where there are none,
     and `why` then says so."""
 
-    summary: Summary
+    summary: RunSummary
     differs: Mapping[str, tuple[Any, Any]]
     paired: Comparison | None
     first_step: int | None
@@ -47,7 +47,7 @@ class Beside:
         }
 
 
-def compare_runs(folders: Sequence[RunFolder]) -> tuple[Summary, list[Beside]]:
+def compare_runs(folders: Sequence[RunFolder]) -> tuple[RunSummary, list[RunComparison]]:
     """The first run, and every other against it."""
     first, *others = folders
     recipe, shares, step = filled_up(recipe_of(first)), *_last_shares(first)
@@ -58,13 +58,13 @@ def compare_runs(folders: Sequence[RunFolder]) -> tuple[Summary, list[Beside]]:
         why = "" if pairs else ("no held-out row in common" if shares and theirs else "not measured")
         paired = paired_clustered([a for a, _ in pairs], [b for _, b in pairs]) if pairs else None
         differs = differences(recipe, filled_up(recipe_of(other)))
-        found.append(Beside(summarise(other), differs, paired, step, at, why))
+        found.append(RunComparison(summarise(other), differs, paired, step, at, why))
     return summarise(first), found
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Dotted keys at which two recipes differ, with both values; None where one lacks it."""
-    one, two = flat(a), flat(b)
+    one, two = flat_recipe_keys(a), flat_recipe_keys(b)
     keys = [*one, *(key for key in two if key not in one)]
     return {
         key: (one.get(key), two.get(key))
@@ -73,12 +73,12 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[A
     }
 
 
-def flat(recipe: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flat_recipe_keys(recipe: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Sections as dotted keys; lists are values."""
     out: dict[str, Any] = {}
     for key, value in recipe.items():
         if isinstance(value, Mapping) and value:
-            out |= flat(value, f"{above}{key}.")
+            out |= flat_recipe_keys(value, f"{above}{key}.")
         else:
             out[f"{above}{key}"] = value
     return out

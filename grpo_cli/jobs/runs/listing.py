@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.runs.summary import Summary, summarise
+from grpo_cli.jobs.runs.summary import RunSummary, summarise
 from grpo_cli.run.find import list_runs
 from grpo_cli.text import DASH, duration, plus_minus, score, visible
 from grpo_verifiers.names import nearest
@@ -26,7 +26,7 @@ HEADER = ("run", "status", "steps", "held-out", "best", "gain", "time", "size", 
 
 def listed(
     root: Path, by: str = "started", reverse: bool = False, status: Sequence[str] = ()
-) -> list[Summary]:
+) -> list[RunSummary]:
     """The runs under a folder; numbers from high to low, words from A on, times from the newest, unmeasured ones last.
 
     Raises:
@@ -44,10 +44,10 @@ def listed(
     return ordered(found, by, reverse)
 
 
-def ordered(found: Iterable[Summary], by: str, reverse: bool = False) -> list[Summary]:
+def ordered(found: Iterable[RunSummary], by: str, reverse: bool = False) -> list[RunSummary]:
     """Sorted by a column; runs without it stay last also the other way round."""
     key = attrgetter(_FIELDS.get(by, by))
-    have, lack = list[Summary](), list[Summary]()
+    have, lack = list[RunSummary](), list[RunSummary]()
     for one in found:
         (lack if key(one) is None else have).append(one)
     have.sort(key=lambda one: one.name)
@@ -55,12 +55,12 @@ def ordered(found: Iterable[Summary], by: str, reverse: bool = False) -> list[Su
     return have + lack
 
 
-def as_object(found: Sequence[Summary]) -> dict[str, Any]:
+def as_object(found: Sequence[RunSummary]) -> dict[str, Any]:
     """The one object of `--json`."""
     return {"schema": SCHEMA, "runs": [one.as_json() for one in found]}
 
 
-def rows_of(found: Sequence[Summary]) -> list[list[str]]:
+def rows_of(found: Sequence[RunSummary]) -> list[list[str]]:
     """Cells by `HEADER`."""
     return [
         [
@@ -78,7 +78,7 @@ def rows_of(found: Sequence[Summary]) -> list[list[str]]:
     ]
 
 
-def held_out(one: Summary) -> str:
+def held_out(one: RunSummary) -> str:
     """`.972 ±.014`."""
     return DASH if one.score is None else f"{score(one.score)} {plus_minus(one.half)}"
 

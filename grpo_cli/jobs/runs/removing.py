@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Sequence
 
 from grpo_cli.errors import SetupError, UsageError
-from grpo_cli.jobs.runs.summary import Summary, summarise
+from grpo_cli.jobs.runs.summary import RunSummary, summarise
 from grpo_cli.run.folder import RunFolder
 
 
-def removable(folders: Sequence[RunFolder], even_running: bool = False) -> list[Summary]:
+def removable(folders: Sequence[RunFolder], even_running: bool = False) -> list[RunSummary]:
     """What would go.
 
     Raises:
@@ -26,7 +26,7 @@ def removable(folders: Sequence[RunFolder], even_running: bool = False) -> list[
     return found
 
 
-def remove(found: Sequence[Summary]) -> int:
+def remove(found: Sequence[RunSummary]) -> int:
     """Delete them with their checkpoints, samples and logs; returns the bytes that were taken.
 
     Raises:

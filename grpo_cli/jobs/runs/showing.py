@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from grpo_cli.display.watch.run import card_of
-from grpo_cli.jobs.runs.comparing import Beside
+from grpo_cli.jobs.runs.comparing import RunComparison
 from grpo_cli.jobs.runs.listing import HEADER, SCHEMA, held_out, rows_of, size_text, table
-from grpo_cli.jobs.runs.summary import UNREADABLE, Summary, summarise
+from grpo_cli.jobs.runs.summary import UNREADABLE, RunSummary, summarise
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.text import DASH, duration, number, plus_minus, score, visible
 
@@ -57,7 +57,7 @@ def lines_of(folder: RunFolder) -> list[str]:
     return lines
 
 
-def compared_lines(first: Summary, others: Sequence[Beside]) -> list[str]:
+def compared_lines(first: RunSummary, others: Sequence[RunComparison]) -> list[str]:
     """Runs beside the first, for a person to read."""
     lines = table(HEADER, rows_of([first, *(other.summary for other in others)]))
     for other in others:
@@ -70,7 +70,7 @@ def compared_lines(first: Summary, others: Sequence[Beside]) -> list[str]:
     return lines
 
 
-def _paired_text(other: Beside) -> str:
+def _paired_text(other: RunComparison) -> str:
     if other.paired is None:
         return other.why
     gap = other.paired.difference

@@ -19,7 +19,7 @@ UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RunSummary:
     """`score` is the held-out pass@1 of the last evaluation (`half`: its ±), `best` the highest, `start` the first; `seconds`
     from the start to the last news; `bytes` on disk. None is "not measured"."""
 
@@ -57,18 +57,18 @@ class Summary:
         return {**asdict(self), "gain": self.gain}
 
 
-def summarise(folder: RunFolder, now: float | None = None) -> Summary:
+def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
     """The line of a run. A run that says nothing for ten minutes and has no end is `silent`: it was killed, or it waits."""
     size = bytes_of(folder.path)
     try:
         info, card, manifest = info_of(folder), card_of(folder), folder.manifest()
     except (DataError, OSError, ValueError) as err:
-        return Summary(folder.name, str(folder.path), UNREADABLE, bytes=size, reason=str(err))
+        return RunSummary(folder.name, str(folder.path), UNREADABLE, bytes=size, reason=str(err))
     measured = [e for e in card.evaluations if e.get("eval/pass@1") is not None]
     best = max(measured, key=trusted_score, default=None)
     last: Metrics = measured[-1] if measured else {}
     newest: Metrics = card.history[-1] if card.history else {}
-    return Summary(
+    return RunSummary(
         name=folder.name,
         path=str(folder.path),
         status=_status(manifest, folder.path, time.time() if now is None else now),

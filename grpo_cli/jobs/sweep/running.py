@@ -27,7 +27,7 @@ MOST_TOLD = 20
 
 
 @dataclass
-class Ended:
+class SweepEnd:
     """How the runs of a sweep ended: exit codes by run name; those that were over before have none."""
 
     codes: dict[str, int] = field(default_factory=dict)
@@ -63,9 +63,9 @@ def command_of(plan: SweepPlan, run: PlannedRun, state: str, display: str) -> li
 
 def run_all(
     plan: SweepPlan, seats: list[Mapping[str, str]], display: str, tell: Callable[[str], None]
-) -> Ended:
+) -> SweepEnd:
     """Run what is not over, one in each seat (the variables that a process there gets); a failed run does not stop the others."""
-    ended, free, count = Ended(), SimpleQueue[Mapping[str, str]](), len(plan.runs)
+    ended, free, count = SweepEnd(), SimpleQueue[Mapping[str, str]](), len(plan.runs)
     for seat in seats:
         free.put(seat)
     living: set[subprocess.Popen[bytes]] = set()

@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import Deadline
 from grpo_cli.jobs.train.alarm_actions import best_gold_step
-from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.run.info import Metrics
 from grpo_cli.train.loop import Loop
 
@@ -22,7 +22,7 @@ SAVE_EVERY_S = 300.0
 
 
 class TrainCallback(TrainerCallback):  # type: ignore[misc]
-    def __init__(self, running: Running, step: Loop, evaluate: Callable[[int, bool], None] | None) -> None:
+    def __init__(self, running: RunContext, step: Loop, evaluate: Callable[[int, bool], None] | None) -> None:
         self.running, self.step, self.evaluate = running, step, evaluate
         self.deadline = Deadline(running.recipe.run.deadline)
         self.saved_at = time.monotonic()

@@ -8,7 +8,7 @@ from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError
 from grpo_cli.findings.canary import canary_metrics, correction, is_doubtful, planned, shares_of
 from grpo_cli.jobs.rows import fit_split, load_split
-from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import JudgedRows, Workplace
 from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.recipe.sections.course import Canary, Eval
@@ -45,7 +45,7 @@ def _as_held_out(recipe: Recipe, spec: Canary) -> Recipe:
 class CanaryWatch:
     """The canary prompts of one run, asked each time with the same seed: samples are paired over time."""
 
-    def __init__(self, running: Running, place: Workplace, engine: Engine, rows: Split) -> None:
+    def __init__(self, running: RunContext, place: Workplace, engine: Engine, rows: Split) -> None:
         recipe, spec = place.recipe, place.recipe.monitor.canary
         assert spec is not None
         self.running, self.spec, self.display = running, spec, place.display
@@ -62,7 +62,7 @@ class CanaryWatch:
         )
 
     @classmethod
-    def where_asked(cls, running: Running, place: Workplace, engine: Engine) -> CanaryWatch | None:
+    def where_asked(cls, running: RunContext, place: Workplace, engine: Engine) -> CanaryWatch | None:
         """None where the recipe has no canary."""
         return None if place.canary is None else cls(running, place, engine, place.canary)
 

@@ -14,7 +14,7 @@ from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.report.page import write_report
 from grpo_cli.jobs.train.alarm_actions import best_saved, best_valid_gold, roll_back
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
-from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
@@ -53,14 +53,14 @@ def note_phases(run: RunFolder, stopwatch: Stopwatch, trainer: RunTrainer | None
         run.update_manifest(phases=stopwatch.phases(earlier, steps))
 
 
-def end_interrupted(running: Running, step: int, code: Exit) -> TrainResult:
+def end_interrupted(running: RunContext, step: int, code: Exit) -> TrainResult:
     """The end after a signal or a deadline, everything saved."""
     running.folder.update_manifest(status="interrupted", steps=step)
     finish(running, "interrupted", next_=resume_hint(running.folder))
     return outcome_of(running, step, code, "interrupted")
 
 
-def end_trained(running: Running, step: int, action: str | None) -> TrainResult:
+def end_trained(running: RunContext, step: int, action: str | None) -> TrainResult:
     """The end of a run that went as far as it should: to its last step, or to where a rule stopped it."""
     status: Status = "stopped" if running.stop_rules.reason else "done"
     reason = running.stop_rules.reason or running.alarmed.reason or None
@@ -69,14 +69,14 @@ def end_trained(running: Running, step: int, action: str | None) -> TrainResult:
     return outcome_of(running, step, Exit.BAR_MISSED if reason or action else Exit.OK, status)
 
 
-def end_paused(running: Running, step: int) -> TrainResult:
+def end_paused(running: RunContext, step: int) -> TrainResult:
     """The end of a process that stops for a person to look; a resume goes on from here."""
     hint = "resumed as it is, the run stops at new alarms only; with `monitor.on_alarm=warn` at none"
     running.display.note("warn", f"paused after step {step}", hint)
     return _ended(running, step, "paused", resume_hint(running.folder), action="pause")
 
 
-def end_rolled_back(running: Running, step: int) -> TrainResult:
+def end_rolled_back(running: RunContext, step: int) -> TrainResult:
     """The end of a run whose result is its best checkpoint by the gold verifier; what came later is set aside.
 
     Nothing is trained on: chance depends on seed and step alone, so the same verifier would lead to the same place.
@@ -104,7 +104,9 @@ def end_rolled_back(running: Running, step: int) -> TrainResult:
     return _ended(running, best, "rolled_back", next_, action="roll_back", at=step)
 
 
-def _ended(running: Running, step: int, status: Status, next_: str, action: str, **more: Json) -> TrainResult:
+def _ended(
+    running: RunContext, step: int, status: Status, next_: str, action: str, **more: Json
+) -> TrainResult:
     alarmed = running.alarmed
     if running.ranks.is_main:
         running.folder.update_manifest(status=status, steps=step, **alarmed.acted(action, **more))
@@ -119,7 +121,7 @@ def _ended(running: Running, step: int, status: Status, next_: str, action: str,
     return outcome_of(running, step, Exit.BAR_MISSED, status)
 
 
-def finish(running: Running, status: Status, next_: str, **more: str) -> None:
+def finish(running: RunContext, status: Status, next_: str, **more: str) -> None:
     """Write the report, tell the webhook, show the end card."""
     if running.ranks.is_main:
         if running.recipe.run.report and status != "interrupted":  # who sent the signal may not wait
@@ -154,7 +156,7 @@ def write_own_report(run: RunFolder, display: Display) -> None:
         display.note("info", f"report {page}")
 
 
-def _tell_end(running: Running, status: Status) -> None:
+def _tell_end(running: RunContext, status: Status) -> None:
     run, seen = running.folder, running.evaluations
     scores = [e.get("eval/pass@1") for e in (*seen[:1], *seen[-1:])]
     said = f", held-out pass@1 {score(scores[0])} → {score(scores[1])}" if len(seen) > 1 else ""
@@ -164,7 +166,7 @@ def _tell_end(running: Running, status: Status) -> None:
     tell_webhook(running.recipe.run.webhook, "end", run, running.display, text, more)
 
 
-def _best(running: Running) -> checkpoint.Checkpoint | None:
+def _best(running: RunContext) -> checkpoint.Checkpoint | None:
     """The checkpoint with the best held-out score; where a better one was not saved, that is said. None where nothing was
     better than the start."""
     best = max(running.measured_whole, key=trusted_score, default=None)
@@ -185,7 +187,7 @@ def _best(running: Running) -> checkpoint.Checkpoint | None:
     return saved
 
 
-def outcome_of(running: Running, steps: int, code: Exit, status: Status) -> TrainResult:
+def outcome_of(running: RunContext, steps: int, code: Exit, status: Status) -> TrainResult:
     """What the run came to, once every rank is here."""
     running.ranks.wait()  # the first rank that ends with a code above 0 has torchrun end the others
     measured = {m["step"]: m for m in running.evaluations}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpo_cli.errors import Exit
 from grpo_cli.jobs.train.ending import outcome_of
 from grpo_cli.jobs.train.result import TrainResult
-from grpo_cli.jobs.train.running import Running
+from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.gate import bars, probe_line, probe_object
 from grpo_cli.measure.probe import ProbeSize, sample_probe
@@ -13,7 +13,7 @@ from grpo_cli.recipe.sections.recipe import Gate
 from grpo_cli.rollout.engine import Engine
 
 
-def refused_by(gate: Gate, running: Running, place: Workplace, engine: Engine) -> TrainResult | None:
+def refused_by(gate: Gate, running: RunContext, place: Workplace, engine: Engine) -> TrainResult | None:
     """The outcome of a run that may not start, else None; the probe stands in the run's folder either way."""
     display, run = running.display, running.folder
     with running.stopwatch.timed("probe"):

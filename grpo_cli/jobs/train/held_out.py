@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_cli.errors import TrainingError
 from grpo_cli.findings.gold import gap_alarm, gap_metrics
-from grpo_cli.jobs.train.running import BETWEEN, Running
+from grpo_cli.jobs.train.running import BETWEEN, RunContext
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
@@ -17,7 +17,7 @@ from grpo_cli.rollout.engine import Engine, SamplingSettings
 class HeldOut:
     """The held-out rows of one run, asked again and again with the same seed: scores are paired over time."""
 
-    def __init__(self, running: Running, place: Workplace, engine: Engine) -> None:
+    def __init__(self, running: RunContext, place: Workplace, engine: Engine) -> None:
         assert place.held_out is not None
         self.running = running
         sampling = SamplingSettings.measuring(place.recipe.sample, place.recipe.train.seed)

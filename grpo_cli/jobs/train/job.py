@@ -21,8 +21,8 @@ from grpo_cli.jobs.train.canary import CanaryWatch
 from grpo_cli.jobs.train.gate import refused_by
 from grpo_cli.jobs.train.held_out import HeldOut
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
-from grpo_cli.jobs.train.running import Running
-from grpo_cli.jobs.train.setup import Parts, connect, furnish_run, make_parts, make_trainer
+from grpo_cli.jobs.train.running import RunContext
+from grpo_cli.jobs.train.setup import TrainParts, connect, furnish_run, make_parts, make_trainer
 from grpo_cli.jobs.train.start import agree_on_cpu_bf16, create_run, record_cpu_bf16, resume_point, run_info
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class Job:
     """One training run, or one rank's part of it. What its parts share is `running`, once the run has a folder."""
 
-    running: Running
+    running: RunContext
 
     def __init__(self, recipe: Recipe, *, label: str, base: Path | None, display: Display) -> None:
         self.recipe, self.label, self.base, self.display = recipe, label, base, display
@@ -154,8 +154,8 @@ class Job:
         self._steps(trainer, parts, start)
         return self._end(parts.loop.generation)
 
-    def _running(self, place: Workplace, run: RunFolder) -> Running:
-        return Running(
+    def _running(self, place: Workplace, run: RunFolder) -> RunContext:
+        return RunContext(
             recipe=self.recipe,
             folder=run,
             display=self.display,
@@ -175,11 +175,11 @@ class Job:
         assert self.held_out is not None
         self.held_out.measure(step, is_between=is_between)
 
-    def _trainer(self, place: Workplace, parts: Parts) -> RunTrainer:
+    def _trainer(self, place: Workplace, parts: TrainParts) -> RunTrainer:
         watch = TrainCallback(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
         return make_trainer(place, parts, self.running.folder, [watch], self._seal)
 
-    def _take_up(self, trainer: RunTrainer, parts: Parts, start: Path | None) -> None:
+    def _take_up(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         """What trackers and display hear before the first step of this process, and the state of a resumed run."""
         running = self.running
         for tracker in running.trackers if start is None else ():
@@ -195,7 +195,7 @@ class Job:
             if parts.replica:
                 trainer._load_from_checkpoint(str(start))  # while the weights are whole
 
-    def _steps(self, trainer: RunTrainer, parts: Parts, start: Path | None) -> None:
+    def _steps(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         running = self.running
         try:
             with self.interrupts.finish_step():

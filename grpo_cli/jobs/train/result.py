@@ -11,7 +11,7 @@ from typing import Any
 from grpo_cli.errors import Exit
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Status
-from grpo_cli.run.spent import Spent, now, summed, timed
+from grpo_cli.run.spent import SpentTime, now, summed, timed
 
 
 @dataclass
@@ -36,8 +36,8 @@ PHASES = ("setup", "warmup", "generate", "verify", "update", "evaluate")
 class Stopwatch:
     """Seconds of this process by phase, since it began; `imports` is what went before."""
 
-    began: Spent = field(default_factory=now)
-    spent: dict[str, Spent] = field(default_factory=lambda: {"setup": Spent(), "warmup": Spent()})
+    began: SpentTime = field(default_factory=now)
+    spent: dict[str, SpentTime] = field(default_factory=lambda: {"setup": SpentTime(), "warmup": SpentTime()})
 
     def timed(self, phase: str) -> AbstractContextManager[None]:
         """Count what happens inside to `phase`."""
@@ -55,7 +55,9 @@ class Stopwatch:
         steps = {p: sum(m.get(f"time/{p}") or 0.0 for m in lines) for p in seen}
         return {**own, **steps, "total": self.wall_s}
 
-    def phases(self, earlier: Mapping[str, Any], steps: Mapping[str, Spent]) -> dict[str, dict[str, float]]:
+    def phases(
+        self, earlier: Mapping[str, Any], steps: Mapping[str, SpentTime]
+    ) -> dict[str, dict[str, float]]:
         """For `run.json`: wall and CPU seconds of every phase of the run, `steps` being those inside steps."""
-        spent = {**dict.fromkeys(PHASES, Spent()), **self.spent, **steps}
-        return summed(earlier, {"imports": Spent(cpu=self.began.cpu), **spent})
+        spent = {**dict.fromkeys(PHASES, SpentTime()), **self.spent, **steps}
+        return summed(earlier, {"imports": SpentTime(cpu=self.began.cpu), **spent})

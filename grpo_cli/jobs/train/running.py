@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from grpo_cli.display.protocol import Display
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train.alarm_actions import AlarmActions
@@ -36,7 +36,7 @@ class WatchedPrompts(Protocol):
 
 
 @dataclass
-class Running:
+class RunContext:
     """One run, or one rank's part of it. `device` is its name for people; there is no trainer before all is checked."""
 
     recipe: Recipe
@@ -49,7 +49,7 @@ class Running:
     stop_rules: StopRules
     alarmed: AlarmActions
     evaluations: list[dict[str, Any]]
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: KeyRequests = field(default_factory=KeyRequests)
     """What a person at the display asks for; on rank 0 alone."""
     canary: WatchedPrompts | None = None
     canaries: list[dict[str, Any]] = field(default_factory=list)

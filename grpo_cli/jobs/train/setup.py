@@ -22,7 +22,7 @@ from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.measure.clustering import clusters_of_run
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
-from grpo_cli.policy.loading.failures import told
+from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.packages import require, trainer_needs
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
@@ -127,7 +127,7 @@ def load_pairs(place: Workplace) -> PairSet | None:
 
 
 @dataclass(frozen=True)
-class Parts:
+class TrainParts:
     """What samples and what trains; `engine` is the one that evaluates, `vllm` the one that samples where that is vLLM."""
 
     loop: Loop
@@ -145,7 +145,7 @@ def make_parts(
     give_up: Callable[[UserError], None],
     *,
     resumes: bool = False,
-) -> Parts:
+) -> TrainParts:
     """Engine and loop over the weights that are trained; `give_up` ends the process where the server is lost.
 
     `resumes`: from a checkpoint, so that the policy is not the one that the run starts from.
@@ -178,7 +178,7 @@ def make_parts(
         _reuse(engine, whole, place, display),
         _clusters(place, run, ranks, resumes),
     )
-    return Parts(loop, engine, vllm, replica, watch)
+    return TrainParts(loop, engine, vllm, replica, watch)
 
 
 def _clusters(place: Workplace, run: RunFolder, ranks: Ranks, resumes: bool) -> Clusters | None:
@@ -238,7 +238,7 @@ def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -
 
 def make_trainer(
     place: Workplace,
-    parts: Parts,
+    parts: TrainParts,
     run: RunFolder,
     callbacks: list[TrainerCallback],
     on_checkpoint: Callable[[Trainer | RoundTrainer, Path], None],
@@ -264,13 +264,13 @@ def make_trainer(
         held_out = place.held_out.rows if place.held_out else ()
         phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)
         return SupervisedTrainer(parts.loop, place.policy, partial, callbacks, on_checkpoint, phases)
-    with told("no trainer can be made of this recipe"):
+    with loading_failures("no trainer can be made of this recipe"):
         return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
 
 
 def _make_trainer(
     place: Workplace,
-    parts: Parts,
+    parts: TrainParts,
     partial: Path,
     callbacks: list[TrainerCallback],
     on_checkpoint: Callable[[Trainer | RoundTrainer, Path], None],

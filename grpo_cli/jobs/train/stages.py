@@ -69,7 +69,7 @@ class StageResult:
         }
 
 
-class Chain:
+class StageChain:
     """The stages of a recipe in one folder."""
 
     def __init__(

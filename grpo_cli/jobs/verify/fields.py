@@ -56,7 +56,7 @@ class BadLine(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedKeys:
     """Keys named on the command line; None is to be found."""
 
     completion: str | None = None
@@ -94,7 +94,7 @@ class FieldNames:
         return "line" if self.completions else "nothing (no group key, row id or prompt)"
 
 
-def find_keys(line: Mapping[str, Json], wanted: Wanted) -> FieldNames:
+def find_keys(line: Mapping[str, Json], wanted: WantedKeys) -> FieldNames:
     """The keys of an input from one of its lines.
 
     Raises:
@@ -111,7 +111,7 @@ def find_keys(line: Mapping[str, Json], wanted: Wanted) -> FieldNames:
     )
 
 
-def _completion(line: Mapping[str, Json], wanted: Wanted) -> tuple[str, bool]:
+def _completion(line: Mapping[str, Json], wanted: WantedKeys) -> tuple[str, bool]:
     if wanted.completion:
         return wanted.completion, _is_many(look_up(line, wanted.completion))
     one = _first(line, COMPLETION)

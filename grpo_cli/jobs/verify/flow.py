@@ -15,7 +15,7 @@ from typing import Any
 
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, group_of
-from grpo_cli.jobs.verify.scorer import Counts, ScoredLines, Scorer, parse
+from grpo_cli.jobs.verify.scorer import ScoredLines, Scorer, VerdictCounts, parse
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_verifiers.combine import PairSums
@@ -178,7 +178,7 @@ def unpacked(data: bytes) -> ScoredLines:
         out.append(None if size is None else data[at : at + size])
         at += size or 0
     outcomes, reasons, score_sum, score_n = header["counts"]
-    counts = Counts(
+    counts = VerdictCounts(
         {name: Counter(one) for name, one in outcomes.items()},
         {name: Counter(one) for name, one in reasons.items()},
         score_sum,

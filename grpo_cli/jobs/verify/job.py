@@ -15,7 +15,7 @@ from typing import IO
 
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
 from grpo_cli.findings.reasons import untrusted_warning
-from grpo_cli.jobs.verify.fields import BadLine, FieldNames, Wanted, find_keys
+from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import ScoredLines, parse
@@ -39,7 +39,7 @@ class VerifySettings:
     """What the command line asked for beside the verifiers."""
 
     files: Sequence[str]
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: WantedKeys = field(default_factory=WantedKeys)
     order: Order = "auto"
     out: str | None = None
     as_json: bool = False

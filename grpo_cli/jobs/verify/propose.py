@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from grpo_cli.errors import UserError
-from grpo_cli.jobs.verify.fields import BadLine, Wanted, find_keys, row_of
+from grpo_cli.jobs.verify.fields import BadLine, WantedKeys, find_keys, row_of
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import parse
 from grpo_cli.recipe.kinds import KINDS
@@ -38,7 +38,7 @@ def _golds(source: str, rows: str | None) -> list[Mapping[str, Json]]:
     for line in islice(read_lines(source), LOOKED_AT):
         try:
             value = parse(under(line) if under else line)
-            found.append(row_of(value, find_keys(value, Wanted())))
+            found.append(row_of(value, find_keys(value, WantedKeys())))
         except BadLine:
             continue
     return found

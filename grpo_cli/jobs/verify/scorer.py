@@ -44,7 +44,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(slots=True)
-class Counts:
+class VerdictCounts:
     """Sums over samples by verifier: outcomes, reasons, and the scores that exist."""
 
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
@@ -69,14 +69,14 @@ class Counts:
             self.score_sum[name] = self.score_sum.get(name, 0.0) + verdict.score
             self.score_n[name] = self.score_n.get(name, 0) + 1
 
-    def merge(self, other: Counts) -> None:
+    def merge(self, other: VerdictCounts) -> None:
         """Add another's counts."""
         for name, counter in other.outcomes.items():
             self.outcomes.setdefault(name, Counter()).update(counter)
         for name, counter in other.reasons.items():
-            mine = self.reasons.setdefault(name, Counter())
+            own = self.reasons.setdefault(name, Counter())
             for reason, n in counter.items():
-                mine[reason if reason in mine or len(mine) < MOST_REASONS else "other"] += n
+                own[reason if reason in own or len(own) < MOST_REASONS else "other"] += n
         for name, total in other.score_sum.items():
             self.score_sum[name] = self.score_sum.get(name, 0.0) + total
             self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
@@ -97,7 +97,7 @@ class ScoredLines:
     out: list[bytes | None] = field(default_factory=list)
     samples: list[Judged] = field(default_factory=list)
     problems: list[tuple[int, str]] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    counts: VerdictCounts = field(default_factory=VerdictCounts)
 
 
 @dataclass(slots=True)
@@ -220,9 +220,9 @@ def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:
     for members in groups.values():
         held = [verdicts for read in members for verdicts in read.verdicts]
         for name, verifier in verifiers.items():
-            mine = [verdicts for verdicts in held if name in verdicts]
+            judged = [verdicts for verdicts in held if name in verdicts]
             for verdicts, verdict in zip(
-                mine, floored([one[name] for one in mine], verifier.low), strict=True
+                judged, floored([one[name] for one in judged], verifier.low), strict=True
             ):
                 verdicts[name] = verdict
         kept = iter(without_skipped(held))

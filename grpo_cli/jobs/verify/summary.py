@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_cli.jobs.verify.scorer import Counts
-from grpo_cli.jobs.verify.tally import BYTES_A_GROUP, Totals
+from grpo_cli.jobs.verify.scorer import VerdictCounts
+from grpo_cli.jobs.verify.tally import BYTES_A_GROUP, GroupTotals
 from grpo_cli.statistics.estimate import Interval, clustered, wilson
 from grpo_verifiers.kinds.environment import NAME as ENVIRONMENT
 from grpo_verifiers.verdict import Outcome
@@ -60,8 +60,8 @@ class VerifyReport:
     kinds: Mapping[str, str]
     """The verifiers by name, each with its kind."""
     grouping: str
-    totals: Totals
-    counts: Counts = field(default_factory=Counts)
+    totals: GroupTotals
+    counts: VerdictCounts = field(default_factory=VerdictCounts)
     lines: int = 0
     bad_lines: int = 0
     seconds: float = 0.0

@@ -26,7 +26,7 @@ Order = Literal["auto", "contiguous", "scattered"]
 
 
 @dataclass(slots=True)
-class Totals:
+class GroupTotals:
     """Groups as counts: `(judged, right)` pairs, and of how many signal is forecast, since their rewards differ."""
 
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -69,7 +69,7 @@ class Tally:
     """Counts samples as they come and knows their groups."""
 
     def __init__(self, order: Order = "auto", kept: int = KEPT) -> None:
-        self.totals = Totals()
+        self.totals = GroupTotals()
         self.came_back = 0
         self._order = order
         self._kept = kept
@@ -105,7 +105,7 @@ class Tally:
             self._state = self._recall(group)
         self._state.add(outcome, reward)
 
-    def finish(self) -> Totals:
+    def finish(self) -> GroupTotals:
         """The totals, once all samples are in."""
         self._close()
         self._open = None

@@ -21,7 +21,7 @@ MOST_STACKED = 8
 """Adapters that were begun from one another, before their bases are taken for a circle."""
 
 
-class Base(NamedTuple):
+class AdapterBase(NamedTuple):
     """The whole model under an adapter; `seed` is that of the run it was trained in, which random weights come from."""
 
     model: Model
@@ -34,7 +34,7 @@ def adapter_folder(spec: Model) -> Path | None:
     return folder if (folder / CONFIG).is_file() and not (folder / "config.json").is_file() else None
 
 
-def base_of(spec: Model, seed: int) -> Base:
+def base_of(spec: Model, seed: int) -> AdapterBase:
     """The whole model behind a recipe's: itself, or where it is a LoRA folder that one's base.
 
     The base is what `model.base` names, else the model in the recipe beside the adapter (a checkpoint has one), else the
@@ -53,7 +53,7 @@ def base_of(spec: Model, seed: int) -> Base:
     for _ in range(MOST_STACKED):
         folder = adapter_folder(spec)
         if folder is None:
-            return Base(spec, seed)
+            return AdapterBase(spec, seed)
         spec, seed = _below(spec, folder, seed)
     raise SetupError(
         f"`{spec.path}` is an adapter of an adapter, {MOST_STACKED} deep", hint="name `model.base`"
@@ -124,7 +124,7 @@ def saved_rank(spec: Model) -> int | None:
     return int(_config(folder).get("r") or 0) if folder is not None else None
 
 
-def describe(folder: Path, base: Base) -> str:
+def describe(folder: Path, base: AdapterBase) -> str:
     """One sentence: which adapter goes on, on which model."""
     there = _config(folder)
     return f"training goes on with the adapter in {folder} (rank {there.get('r')}) on {base.model.path}"

@@ -29,7 +29,7 @@ def _is_ours(err: BaseException) -> bool:
 
 
 @contextmanager
-def told(what: str, hint: str = "") -> Iterator[None]:
+def loading_failures(what: str, hint: str = "") -> Iterator[None]:
     """A library's failures inside become `what: its words`; a bug of this program flies.
 
     Raises:

@@ -28,7 +28,7 @@ BUILTIN = ("builtin:tiny", "builtin:smollm2-135m")
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class ModelFlaw:
     """What stands in the way of loading a model; `is_fatal` is false where it only may."""
 
     message: str
@@ -47,12 +47,12 @@ def refuse_flaws(model: Model) -> None:
             raise SetupError(flaw.message, hint=flaw.hint)
 
 
-def flaws(model: Model) -> Iterator[Flaw]:
+def flaws(model: Model) -> Iterator[ModelFlaw]:
     """All that is known to stand in the way; nothing more is looked at behind what is fatal."""
     try:
         whole = base_of(model, 0).model
     except UserError as err:
-        yield Flaw(str(err), err.hint)
+        yield ModelFlaw(str(err), err.hint)
         return
     if adapter_folder(model) is not None:
         whole = whole.model_copy(update={"lora": Lora()})
@@ -63,34 +63,36 @@ def flaws(model: Model) -> Iterator[Flaw]:
             return
 
 
-def _place(model: Model) -> Iterator[Flaw]:
+def _place(model: Model) -> Iterator[ModelFlaw]:
     path = model.path
     if path.startswith("builtin:"):
         if path not in BUILTIN:
-            yield Flaw(f"no builtin model `{path}`", f"there are `{BUILTIN[0]}` and `{BUILTIN[1]}`")
+            yield ModelFlaw(f"no builtin model `{path}`", f"there are `{BUILTIN[0]}` and `{BUILTIN[1]}`")
         elif path != BUILTIN[0]:
             try:
                 smollm2_file()
             except SetupError as err:
-                yield Flaw(str(err), err.hint)
+                yield ModelFlaw(str(err), err.hint)
         return
     folder = Path(path).expanduser()
     file = folder / model.gguf_file if model.gguf_file and folder.is_dir() else folder
     if path.endswith(".gguf") or (model.gguf_file and folder.is_dir()):
         if not file.is_file():
-            yield Flaw(f"no such file: {file}")
+            yield ModelFlaw(f"no such file: {file}")
         return
     if folder.is_dir():
         yield from _folder(folder)
     elif folder.exists():
-        yield Flaw(
+        yield ModelFlaw(
             f"`{path}` is a file, not a model", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
         )
     elif path.startswith(("/", ".", "~")) or path.count("/") > 1:
-        yield Flaw(f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME")
+        yield ModelFlaw(
+            f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
+        )
     elif model_files(model).path("config.json") is None:
         offline = any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE)
-        yield Flaw(
+        yield ModelFlaw(
             f"the model `{path}` is not here: no folder of that name, and nothing in the hub's cache"
             + ("; this machine is told to stay offline" if offline else ""),
             f"`hf download {path}` fetches it, or name a folder, a .gguf file or builtin:NAME",
@@ -101,34 +103,34 @@ def _place(model: Model) -> Iterator[Flaw]:
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
-def _folder(folder: Path) -> Iterator[Flaw]:
+def _folder(folder: Path) -> Iterator[ModelFlaw]:
     if (folder / "config.json").is_file():
         return
     inside = sorted(path.name for path in folder.glob("*.gguf"))
     hint = (
         f"name the file with `model.gguf_file: {inside[0]}`" if inside else "name a folder with `config.json`"
     )
-    yield Flaw(f"`{folder}` holds no model: there is no `config.json`", hint)
+    yield ModelFlaw(f"`{folder}` holds no model: there is no `config.json`", hint)
 
 
-def _needs(model: Model) -> Iterator[Flaw]:
+def _needs(model: Model) -> Iterator[ModelFlaw]:
     for need in model_needs(model):
         if not need.is_met():
             refusal = need.refusal()
-            yield Flaw(str(refusal), refusal.hint)
+            yield ModelFlaw(str(refusal), refusal.hint)
 
 
-def _config(model: Model) -> Iterator[Flaw]:
+def _config(model: Model) -> Iterator[ModelFlaw]:
     path = model_files(model).path("config.json")
     if path is None:
         return
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as err:
-        yield Flaw(f"`{path}` cannot be read: {err}")
+        yield ModelFlaw(f"`{path}` cannot be read: {err}")
         return
     if not isinstance(config, dict):
-        yield Flaw(f"`{path}` is no JSON object")
+        yield ModelFlaw(f"`{path}` is no JSON object")
         return
     yield from _kind(model, config)
     yield from _quantised(model, config)
@@ -136,7 +138,7 @@ def _config(model: Model) -> Iterator[Flaw]:
     yield from _shapes(text if isinstance(text, dict) else config)
 
 
-def _kind(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
+def _kind(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     kind, version = config.get("model_type"), _version()
     known = _table("auto_mappings.py", "CONFIG_MAPPING_NAMES") | _table(
         "configuration_auto.py", "CONFIG_MAPPING_NAMES"
@@ -146,13 +148,13 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
     if kind in known:
         causal = _table("modeling_auto.py", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES")
         if causal and kind not in causal:
-            yield Flaw(
+            yield ModelFlaw(
                 f"`{model.path}` is of the type `{kind}`, which has no causal language model in transformers {version}",
                 "only models that go on from a text can be trained here",
             )
         return
     if config.get("auto_map"):
-        yield Flaw(
+        yield ModelFlaw(
             f"`{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
             "take a model whose type is part of transformers, or one that was converted to it",
         )
@@ -160,12 +162,12 @@ def _kind(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
     said = f"of the type `{kind}`, which transformers {version} does not know" if kind else "of no type"
     near = nearest(str(kind), known) if kind else None
     hint = f"did you mean `{near}`? " if near else ""
-    yield Flaw(
+    yield ModelFlaw(
         f"`{model.path}` is {said} (`model_type` in `config.json`)", f"{hint}a newer transformers may know it"
     )
 
 
-def _quantised(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
+def _quantised(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     section = config.get("quantization_config")
     if not isinstance(section, dict):
         return
@@ -175,33 +177,35 @@ def _quantised(model: Model, config: dict[str, Any]) -> Iterator[Flaw]:
     for need in quantizer_needs(str(method)):
         if not need.is_met():
             refusal = need.refusal()
-            yield Flaw(str(refusal), f"{refusal.hint}, or take the model as it was before it was quantised")
+            yield ModelFlaw(
+                str(refusal), f"{refusal.hint}, or take the model as it was before it was quantised"
+            )
             return
     if model.lora is None:
-        yield Flaw(
+        yield ModelFlaw(
             f"the weights of `{model.path}` are quantised (`{method}`): they cannot be trained as they are",
             "add `model.lora: {r: 16}` to train adapters on them, or take the model as it was before",
             is_fatal=False,
         )
 
 
-def _shapes(config: dict[str, Any]) -> Iterator[Flaw]:
+def _shapes(config: dict[str, Any]) -> Iterator[ModelFlaw]:
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
     kv_heads = config.get("num_key_value_heads")
     if not isinstance(hidden, int) or not isinstance(heads, int) or heads < 1:
         return
     if hidden % heads and not config.get("head_dim"):
-        yield Flaw(
+        yield ModelFlaw(
             f"`config.json`: `hidden_size` {hidden:,} does not divide into `num_attention_heads` {heads}",
             "one of the two is wrong, or `head_dim` is missing",
         )
     elif isinstance(kv_heads, int) and kv_heads > 0 and heads % kv_heads:
-        yield Flaw(
+        yield ModelFlaw(
             f"`config.json`: `num_attention_heads` {heads} is no multiple of `num_key_value_heads` {kv_heads}"
         )
 
 
-def _weights(model: Model) -> Iterator[Flaw]:
+def _weights(model: Model) -> Iterator[ModelFlaw]:
     if model.path.startswith("builtin:") or model.path.endswith(".gguf") or model.gguf_file:
         return
     files = model_files(model)
@@ -209,13 +213,13 @@ def _weights(model: Model) -> Iterator[Flaw]:
     if config is None:
         return
     if wrong := wrong_weights(files, config, is_whole=files.folder is not None):
-        yield Flaw(
+        yield ModelFlaw(
             f"`{model.path}`: {wrong}",
             "do weights and `config.json` belong together, and is the download whole?",
         )
 
 
-def _vocabulary(model: Model, whole: Model) -> Iterator[Flaw]:
+def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:
     files, config = tokenizer_files(model), model_files(whole).json("config.json")
     tokenizer = files.json("tokenizer.json")
     if tokenizer is None or config is None or whole.gguf_file:
@@ -225,16 +229,16 @@ def _vocabulary(model: Model, whole: Model) -> Iterator[Flaw]:
     size = (text if isinstance(text, dict) else config).get("vocab_size")
     most = _largest_id(tokenizer)
     if isinstance(size, int) and most is not None and most >= size:
-        yield Flaw(
+        yield ModelFlaw(
             f"the tokenizer has a token {most:,}, the model knows {size:,} (`vocab_size`): they do not belong together",
             "set `model.tokenizer` to the tokenizer that the model was trained with",
         )
 
 
-def _tokenizer_code(model: Model, files: ModelFiles) -> Iterator[Flaw]:
+def _tokenizer_code(model: Model, files: ModelFiles) -> Iterator[ModelFlaw]:
     config = files.json("tokenizer_config.json") or {}
     if config.get("auto_map") and files.path("tokenizer.json") is None:
-        yield Flaw(
+        yield ModelFlaw(
             f"the tokenizer of `{model.path}` needs code that comes with it (`auto_map`), and such code is never run",
             "name a tokenizer with a `tokenizer.json` in `model.tokenizer`",
         )

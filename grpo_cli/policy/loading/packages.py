@@ -12,7 +12,7 @@ from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class PackageNeed:
     """A package, by what is imported and what is installed, and the words of the recipe that ask for it."""
 
     module: str
@@ -69,40 +69,40 @@ QUANTIZERS = {
 """What transformers asks for to load weights that are quantised so; others need a GPU and no package."""
 
 
-def quantizer_needs(method: str) -> list[Need]:
+def quantizer_needs(method: str) -> list[PackageNeed]:
     """The packages behind a `quant_method` of a model's configuration."""
     why = f"the model's quantisation (`{method}`)"
-    return [Need(module, name, why) for module, name in QUANTIZERS.get(method, ())]
+    return [PackageNeed(module, name, why) for module, name in QUANTIZERS.get(method, ())]
 
 
-def model_needs(model: Model) -> Iterator[Need]:
+def model_needs(model: Model) -> Iterator[PackageNeed]:
     """What the section `model` asks for."""
     if model.lora is not None:
-        yield Need("peft", "peft", "`model.lora`")
+        yield PackageNeed("peft", "peft", "`model.lora`")
     if model.load_in_4bit:
-        yield Need("bitsandbytes", "bitsandbytes", "`model.load_in_4bit`")
+        yield PackageNeed("bitsandbytes", "bitsandbytes", "`model.load_in_4bit`")
     if model.attention in ("flash_attention_2", "flash_attention_3"):
-        yield Need("flash_attn", "flash-attn", f"`model.attention: {model.attention}`")
+        yield PackageNeed("flash_attn", "flash-attn", f"`model.attention: {model.attention}`")
     if model.path.endswith(".gguf") or model.gguf_file or model.path == "builtin:smollm2-135m":
-        yield Need("gguf", "gguf", "reading a .gguf file")
+        yield PackageNeed("gguf", "gguf", "reading a .gguf file")
 
 
-def trainer_needs(recipe: Recipe) -> Iterator[Need]:
+def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
     """What training asks for."""
     trl = recipe.train.trl
     optim = trl.get("optim")
     if isinstance(optim, str):
         for pattern, (module, name) in OPTIMIZERS.items():
             if re.fullmatch(pattern, optim):
-                yield Need(module, name, f"`train.trl.optim: {optim}`")
+                yield PackageNeed(module, name, f"`train.trl.optim: {optim}`")
                 break
     if trl.get("use_liger_kernel") or trl.get("use_liger_loss"):
-        yield Need("liger_kernel", "liger-kernel", "the liger kernel")
+        yield PackageNeed("liger_kernel", "liger-kernel", "the liger kernel")
     if recipe.launch.strategy.startswith("zero"):
-        yield Need("deepspeed", "deepspeed", f"`launch.strategy: {recipe.launch.strategy}`")
+        yield PackageNeed("deepspeed", "deepspeed", f"`launch.strategy: {recipe.launch.strategy}`")
 
 
-def require(needs: Iterator[Need]) -> None:
+def require(needs: Iterator[PackageNeed]) -> None:
     """Nothing, where all are installed.
 
     Raises:

@@ -14,7 +14,7 @@ from grpo_cli.recipe.sections.recipe import Model
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ModelSizes:
     """Parameters and the shapes that memory depends on; `source` says what they were read from."""
 
     parameters: int
@@ -68,7 +68,7 @@ class Sizes:
         return self.layers * r * ((d + q) * 2 + (d + kv) * 2 + (d + f) * 3)
 
 
-def read_sizes(model: Model, files: ModelFiles) -> Sizes | None:
+def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
     """The sizes, or None where no `config.json` lies here or it is of a kind we cannot add up."""
     if model.path == "builtin:tiny":
         from grpo_cli.policy.tiny import sizes
@@ -83,7 +83,7 @@ def read_sizes(model: Model, files: ModelFiles) -> Sizes | None:
     )
 
 
-def full_sizes(model: Model) -> Sizes | None:
+def full_sizes(model: Model) -> ModelSizes | None:
     """The same through transformers, which also reads GGUF headers; None where it knows no such model."""
     if model.path == "builtin:tiny":
         return read_sizes(model, ModelFiles(None, None, None))
@@ -100,7 +100,7 @@ def full_sizes(model: Model) -> Sizes | None:
     )
 
 
-def _sizes(config: dict[str, Any], counted: int | None, source: str) -> Sizes | None:
+def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSizes | None:
     try:
         d, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
         f, vocab = config["intermediate_size"], config["vocab_size"]
@@ -115,7 +115,7 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> Sizes | 
     is_tied = bool(config.get("tie_word_embeddings"))
     embeddings = vocab * d * (1 if is_tied else 2)
     added_up = embeddings + layers * (attention + 3 * d * f + 2 * d) + d
-    return Sizes(
+    return ModelSizes(
         parameters=counted or added_up,
         layers=layers,
         hidden=d,

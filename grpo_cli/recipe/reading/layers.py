@@ -11,13 +11,13 @@ from typing import Any
 
 from grpo_cli.errors import Mistake
 from grpo_cli.recipe.paths import Path, ancestors
-from grpo_cli.recipe.reading.source import Document, Spot, parse
+from grpo_cli.recipe.reading.source import Document, SourceSpan, parse
 from grpo_cli.recipe.sections.at_path import takes_text
 from grpo_cli.recipe.sections.shorthand import widen
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class SetFlag:
     """A `--set` as it was typed."""
 
     text: str
@@ -28,7 +28,7 @@ class Layers:
     """The merged data. `origin` maps a path to the layer that said it last."""
 
     data: dict[str, Any] = field(default_factory=dict)
-    origin: dict[Path, Document | Flag] = field(default_factory=dict)
+    origin: dict[Path, Document | SetFlag] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
 
     def add(self, doc: Document) -> None:
@@ -39,7 +39,7 @@ class Layers:
 
     def set(self, text: str) -> None:
         """Lay one `key.path=value` on top. The value is YAML, or as typed where the key takes only text (`{answer}`)."""
-        flag = Flag(text)
+        flag = SetFlag(text)
         key, equals, raw = text.partition("=")
         path = [part.strip() for part in key.split(".")]
         if not equals or not all(path):
@@ -61,7 +61,7 @@ class Layers:
         """A mistake at the deepest part of `path` that was said somewhere."""
         for one in ancestors(path):
             layer = self.origin.get(one)
-            if isinstance(layer, Flag):
+            if isinstance(layer, SetFlag):
                 return Mistake(f"--set {layer.text}", message)
             if layer is None:
                 continue
@@ -75,7 +75,9 @@ class Layers:
         """Whether a layer (and not a default or preset) holds this path."""
         return path in self.origin
 
-    def _merge(self, under: dict[str, Any], over: dict[str, Any], path: Path, layer: Document | Flag) -> None:
+    def _merge(
+        self, under: dict[str, Any], over: dict[str, Any], path: Path, layer: Document | SetFlag
+    ) -> None:
         for key, value in over.items():
             here = (*path, key)
             below = under.get(key)
@@ -87,7 +89,7 @@ class Layers:
                 under[key] = _copy(value)
                 self._remember(here, value, layer)
 
-    def _put(self, holder: Any, path: list[str], value: Any, done: Path, flag: Flag) -> None:
+    def _put(self, holder: Any, path: list[str], value: Any, done: Path, flag: SetFlag) -> None:
         key: str | int = path[0]
         if isinstance(holder, list):
             if str(key).isdecimal() and int(key) < len(holder):
@@ -120,7 +122,7 @@ class Layers:
         for known in [p for p in self.origin if p[: len(path)] == path]:
             del self.origin[known]
 
-    def _remember(self, path: Path, value: Any, layer: Document | Flag) -> None:
+    def _remember(self, path: Path, value: Any, layer: Document | SetFlag) -> None:
         self.origin[path] = layer
         items = (
             value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -139,7 +141,7 @@ def stack(documents: Sequence[Document], sets: Sequence[str]) -> Layers:
     return layers
 
 
-def _spot(doc: Document, path: Path, at_key: bool) -> Spot | None:
+def _spot(doc: Document, path: Path, at_key: bool) -> SourceSpan | None:
     for one in ancestors(path):
         if at_key and one in doc.keys:
             return doc.keys[one]

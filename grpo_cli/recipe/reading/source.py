@@ -21,7 +21,7 @@ WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SourceSpan:
     """Where something stands: line, column and the column after its end on that line."""
 
     line: int
@@ -36,18 +36,18 @@ class Document:
     name: str
     text: str
     data: Any = None
-    keys: dict[Path, Spot] = field(default_factory=dict)
-    values: dict[Path, Spot] = field(default_factory=dict)
+    keys: dict[Path, SourceSpan] = field(default_factory=dict)
+    values: dict[Path, SourceSpan] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
 
-    def mistake(self, message: str, spot: Spot | None) -> Mistake:
+    def mistake(self, message: str, spot: SourceSpan | None) -> Mistake:
         """A mistake of this text at a spot, with the source line and a caret."""
         if spot is None:
             return Mistake(self.name, message)
         return Mistake(f"{self.name}:{spot.line}:{spot.col}", message, excerpt(self.text, spot))
 
 
-def excerpt(text: str, spot: Spot) -> str:
+def excerpt(text: str, spot: SourceSpan) -> str:
     """The line of a spot with carets under it; long lines are cut around the spot, control characters shown as `·`."""
     lines = text.split("\n")
     if not 1 <= spot.line <= len(lines) or not lines[spot.line - 1].strip():
@@ -77,7 +77,7 @@ def parse(text: str, name: str) -> Document:
         mark = err.problem_mark or err.context_mark
         if "<stream end>" in what and err.context_mark:
             mark, what = err.context_mark, "the file ends before this is closed"
-        spot = Spot(mark.line + 1, mark.column + 1, mark.column + 2) if mark else None
+        spot = SourceSpan(mark.line + 1, mark.column + 1, mark.column + 2) if mark else None
         doc.mistakes.append(doc.mistake(f"not YAML: {what}", spot))
     except RecursionError:
         doc.mistakes.append(Mistake(name, "not a recipe: nested too deeply"))
@@ -178,7 +178,7 @@ def _tag(node: Node) -> str:
     return tag[len(prefix) :] if tag.startswith(prefix) else tag.lstrip("!")
 
 
-def _spot(node: Node) -> Spot:
+def _spot(node: Node) -> SourceSpan:
     start, end = node.start_mark, node.end_mark
     last = end.column if end.line == start.line else start.column + 1
-    return Spot(start.line + 1, start.column + 1, max(last, start.column + 1) + 1)
+    return SourceSpan(start.line + 1, start.column + 1, max(last, start.column + 1) + 1)

@@ -20,7 +20,7 @@ from grpo_cli.environments.tools.calls import as_action, read_calls
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.conversation import Results
-from grpo_cli.policy.turns import Suffixes
+from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.rollout.engine import (
     CacheSlot,
@@ -49,7 +49,7 @@ class Episodes:
         spec: Environment,
         worlds: Worlds,
         policy: Policy,
-        suffixes: Suffixes,
+        suffixes: TurnSuffixes,
         speak: Speak,
         timed: Timed = nullcontext,
     ) -> None:
@@ -249,14 +249,14 @@ class Play:
         return [e.completion(scores.get(e.place, e.fault), penalty, has_calls=calls) for e in self.running]
 
 
-def suffixes_of(spec: Environment, policy: Policy) -> Suffixes:
+def suffixes_of(spec: Environment, policy: Policy) -> TurnSuffixes:
     """What stands between the turns of this policy.
 
     Raises:
         SetupError: its chat template does not go on turn by turn.
     """
     name = str(getattr(policy.model, "name_or_path", "")) or "the model"
-    return Suffixes.of(
+    return TurnSuffixes.of(
         policy.tokenizer, policy.end_ids, spec.speaks_as, name, policy.chat, has_calls=spec.has_calls
     )
 

@@ -152,8 +152,8 @@ class ContinuousBatch:
             done = 0
             for start in starts:
                 ids = self._tensor(self.requests[start.request].ids)
-                mine = rows[done : done + len(start.samples)]
-                batch.seen[mine[:, None], ids[None]] = True
+                request_rows = rows[done : done + len(start.samples)]
+                batch.seen[request_rows[:, None], ids[None]] = True
                 done += len(start.samples)
         accept(batch, logits, rows)
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from grpo_cli.display.frame.sample import view_samples
 from grpo_cli.display.terminal.live import LiveDisplay
 from grpo_cli.display.watch.run import card_of
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.find import find_run
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import info_of
@@ -70,7 +70,7 @@ def replay(run: str, ends: bool) -> None:
     )
     info = replace(info_of(folder), command="train", log=str(folder.log_path))
     display.start(replace(info, log=""))
-    display.offer(Wishes())
+    display.offer(KeyRequests())
     lines = folder.metrics()
     newest = max(int(m["step"]) for m in lines if is_step(m))
     for metrics in lines:

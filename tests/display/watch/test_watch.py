@@ -13,7 +13,7 @@ import pytest
 
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.watch.loop import follow_lines
-from grpo_cli.display.watch.run import Watching, card_of
+from grpo_cli.display.watch.run import RunWatcher, card_of
 from grpo_cli.errors import DataError
 from grpo_cli.run.find import find_run
 from grpo_cli.run.folder import RunFolder
@@ -73,13 +73,13 @@ def add_step(folder: RunFolder, step: int) -> None:
     folder.write_metrics(step_metrics(step))
 
 
-def text_of(watching: Watching) -> str:
+def text_of(watching: RunWatcher) -> str:
     return "\n".join(line.plain for line in frame_lines(watching.state.snapshot(watching.began + 5), 100, 30))
 
 
 def test_the_frame_follows_the_files(tmp_path: Path) -> None:
     folder = make_run(tmp_path)
-    watching = Watching(folder)
+    watching = RunWatcher(folder)
     assert [m["step"] for m in watching.look()] == [1, 2, 3]
     assert "step 3/500" in text_of(watching)
     assert "step 3 ␛[2J[/think]" in text_of(watching)
@@ -93,7 +93,7 @@ def test_the_frame_follows_the_files(tmp_path: Path) -> None:
 
 def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:
     folder = make_run(tmp_path, 1)
-    watching = Watching(folder)
+    watching = RunWatcher(folder)
     watching.look()
     line = json.dumps(step_metrics(2)) + "\n"
     with (folder.path / "metrics.jsonl").open("a") as file:
@@ -106,7 +106,7 @@ def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:
 
 def test_a_resume_that_moves_steps_aside_is_seen(tmp_path: Path) -> None:
     folder = make_run(tmp_path, 5)
-    watching = Watching(folder)
+    watching = RunWatcher(folder)
     watching.look()
     folder.move_aside(2)
     watching.look()
@@ -128,7 +128,7 @@ def test_what_the_recipe_says_is_shown(tmp_path: Path) -> None:
 def test_an_odd_recipe_does_not_keep_a_run_from_being_watched(tmp_path: Path, recipe: str) -> None:
     folder = make_run(tmp_path)
     (folder.path / "recipe.yaml").write_text(recipe)
-    watching = Watching(folder)
+    watching = RunWatcher(folder)
     watching.look()
     assert "step 3/" in text_of(watching)
 
@@ -138,12 +138,12 @@ def test_lines_end_with_the_card_when_the_run_is_over(tmp_path: Path) -> None:
     folder.write_metrics({"step": 3, "eval/pass@1": 0.5, "eval/pass@1/half": 0.1, "eval/n": 64})
     folder.update_manifest(status="done")
     out = io.StringIO()
-    follow_lines(Watching(folder), out, as_json=False, ascii=False)
+    follow_lines(RunWatcher(folder), out, as_json=False, ascii=False)
     assert out.getvalue().count(" INFO  step ") == 3
     assert "eval step 3  pass@1 0.500 ±.100" in out.getvalue()
     assert " done  3 steps in " in out.getvalue()
     lines = io.StringIO()
-    follow_lines(Watching(folder), lines, as_json=True, ascii=False)
+    follow_lines(RunWatcher(folder), lines, as_json=True, ascii=False)
     assert [json.loads(line)["step"] for line in lines.getvalue().splitlines()] == [1, 2, 3, 3]
 
 

@@ -9,7 +9,7 @@ import pytest
 from grpo_cli.data.rows import Row
 from grpo_cli.data.suspects import RowSignals
 from grpo_cli.jobs.audit.data import audit_data, choose
-from grpo_cli.jobs.audit.rows import DataAudit, Votes
+from grpo_cli.jobs.audit.rows import DataAudit, RowVotes
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion
@@ -24,7 +24,7 @@ def made(n: int = 40) -> DataAudit:
 
 def test_a_label_against_model_and_gradient_is_first_and_past_the_bar() -> None:
     found = made()
-    found.votes = {i: Votes(8, 6, "x", 1) for i in range(40)} | {7: Votes(64, 1, "unknown", 62)}
+    found.votes = {i: RowVotes(8, 6, "x", 1) for i in range(40)} | {7: RowVotes(64, 1, "unknown", 62)}
     found.cosines = dict.fromkeys(range(40), 0.5) | {7: -0.7}
     assert found.scores()[0][1] == 7
     assert found.flags() == {7: ["against the model"]}
@@ -46,7 +46,7 @@ def test_a_label_against_model_and_gradient_is_first_and_past_the_bar() -> None:
 def test_votes_are_a_filter_for_the_gradient(votes: int, cosine: float | None, is_flagged: bool) -> None:
     """Seven of eight for a wrong answer of probability .7 come in a quarter of honest rows: alone they flag nothing."""
     found = made()
-    found.votes = {3: Votes(8, 0, "x", votes)}
+    found.votes = {3: RowVotes(8, 0, "x", votes)}
     found.cosines = {} if cosine is None else {3: cosine}
     assert bool(found.flags()) is is_flagged
 
@@ -79,10 +79,10 @@ def test_votes_are_of_wrong_answers_that_were_judged() -> None:
         judgement(Outcome.ERROR, None),
     ]
     group = Group(0, [Completion([1], [0.0], "stop")] * 5, list("abcde"), judged, [0.0] * 5)
-    found = Votes.of(group)
+    found = RowVotes.of(group)
     assert (found.judged, found.right, found.answer, found.votes) == (4, 1, "un known", 2)
     assert found.against == 0.5
-    assert Votes(0, 0, "", 0).against is None
+    assert RowVotes(0, 0, "", 0).against is None
 
 
 def test_the_whole_audit_ranks_a_repeated_row_first_and_names_its_place(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from grpo_cli.errors import UsageError
 from grpo_cli.jobs.evaluate.kinds import by_kind, columns_of, lines_of
 from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.evaluate.text import as_object, table
-from grpo_cli.measure.evaluation import Evaluation, Measured, measure
+from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples, measure
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.model_source import ModelSource
 from grpo_cli.run.records import SampleRecord
@@ -36,7 +36,7 @@ def samples(row: str, signs: str, turns: tuple[int, ...] = (), **fields: Any) ->
     ]  # fmt: skip
 
 
-def measured(*records: list[SampleRecord], each: int = 2) -> Measured:
+def measured(*records: list[SampleRecord], each: int = 2) -> MeasuredSamples:
     return measure([one for group in records for one in group], each, [1], 1.0)
 
 

@@ -14,15 +14,15 @@ from grpo_cli.jobs.runs.comparing import compare_runs, differences
 from grpo_cli.jobs.runs.listing import listed, ordered, size_text, table
 from grpo_cli.jobs.runs.removing import removable, remove
 from grpo_cli.jobs.runs.showing import compared_lines, lines_of
-from grpo_cli.jobs.runs.summary import Summary, bytes_of, summarise
+from grpo_cli.jobs.runs.summary import RunSummary, bytes_of, summarise
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.info import recipe_of
 from tests.builders.report_runs import make_run
 
 
-def line(name: str, **values: object) -> Summary:
-    return Summary(name, name, str(values.pop("status", "done")), **values)  # type: ignore[arg-type]
+def line(name: str, **values: object) -> RunSummary:
+    return RunSummary(name, name, str(values.pop("status", "done")), **values)  # type: ignore[arg-type]
 
 
 def test_a_run_in_one_line(tmp_path: Path) -> None:

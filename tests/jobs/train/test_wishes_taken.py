@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import TrainerControl
 
-from grpo_cli.display.wishes import Wishes
+from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import StopRules
@@ -50,7 +50,7 @@ def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Train
     )
     measured: list[int] = []
     running: Any = SimpleNamespace(
-        recipe=recipe, display=Said(), ranks=Ranks(), interrupts=SimpleNamespace(asked=None), wishes=Wishes(), canary=None,
+        recipe=recipe, display=Said(), ranks=Ranks(), interrupts=SimpleNamespace(asked=None), wishes=KeyRequests(), canary=None,
         stop_rules=StopRules(recipe.stop), evaluations=[{"step": 7, "eval/pass@1": 0.5}], printed=dict, trusted=[],
         alarmed=SimpleNamespace(step=lambda logs: None, may_roll_back=False, wanted=None, action=None),
     )  # fmt: skip

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_cli.jobs.verify.tally import Tally, Totals
+from grpo_cli.jobs.verify.tally import GroupTotals, Tally
 
 Sample = tuple[int, str, float | None]
 
 
-def tally(samples: list[Sample], **options: object) -> Totals:
+def tally(samples: list[Sample], **options: object) -> GroupTotals:
     counted = Tally(**options)  # type: ignore[arg-type]
     for sample in samples:
         counted.add(*sample)
@@ -30,7 +30,7 @@ def groups(count: int, size: int = 4, seed: int = 0) -> list[Sample]:
     return out
 
 
-def seen(totals: Totals) -> tuple[object, ...]:
+def seen(totals: GroupTotals) -> tuple[object, ...]:
     return totals.pairs, totals.sizes, totals.with_signal, totals.outcomes, totals.reward_n
 
 

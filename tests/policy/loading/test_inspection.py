@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.loading.inspection import Flaw, flaws
-from grpo_cli.policy.loading.packages import Need, trainer_needs
+from grpo_cli.policy.loading.inspection import ModelFlaw, flaws
+from grpo_cli.policy.loading.packages import PackageNeed, trainer_needs
 from grpo_cli.policy.model import load_model
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 from tests.builders.chat_models import make_model, make_tokenizer
@@ -183,7 +183,7 @@ def test_a_model_that_is_not_here(
 def test_a_quantised_model_is_trained_through_adapters(sound: Path, tmp_path: Path) -> None:
     config(copied(sound, tmp_path), quantization_config={"quant_method": "fp8"})
     (flaw,) = flaws(Model(path=str(tmp_path)))
-    assert isinstance(flaw, Flaw) and not flaw.is_fatal and "model.lora" in flaw.hint
+    assert isinstance(flaw, ModelFlaw) and not flaw.is_fatal and "model.lora" in flaw.hint
 
 
 @pytest.mark.parametrize(
@@ -248,9 +248,9 @@ def test_an_optimizer_names_its_package(optim: str, package: str | None) -> None
 
 
 def test_a_package_is_looked_for_without_importing_it() -> None:
-    assert Need("json", "json", "x").is_met()
-    assert not Need("no_such_package", "no-such-package", "x").is_met()
-    assert not Need("no_such_package.inner", "no-such-package", "x").is_met()
+    assert PackageNeed("json", "json", "x").is_met()
+    assert not PackageNeed("no_such_package", "no-such-package", "x").is_met()
+    assert not PackageNeed("no_such_package.inner", "no-such-package", "x").is_met()
 
 
 def test_every_call_that_may_run_a_models_code_forbids_it() -> None:

@@ -14,7 +14,7 @@ from grpo_cli.errors import DataError
 from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tiny import byte_level
-from grpo_cli.policy.turns import Suffixes
+from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.reward.spoken import texts_of
 from grpo_cli.rollout.engine import Completion, SamplingSettings
@@ -53,7 +53,7 @@ def play(said: list[str], **spec: Any) -> tuple[Completion, str, Any]:
 
     try:
         worlds.start()
-        suffixes = Suffixes.of(tokenizer, [end], made.speaks_as, "tiny", has_calls=made.has_calls)
+        suffixes = TurnSuffixes.of(tokenizer, [end], made.speaks_as, "tiny", has_calls=made.has_calls)
         row = Row("a", "2+3", [{"role": "user", "content": "2+3"}], {"goal": 5}, "a.jsonl:1")
         play = Episodes(made, worlds, policy, suffixes, speak).open(offered([row], worlds.tools), 1, 3)
         ((done,),) = play.generate(SamplingSettings(400, seed=3))

@@ -15,7 +15,7 @@ from grpo_verifiers.program.compare import COMPARES, same_output
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
-from grpo_verifiers.sandbox.programs import ProgramLimits, Ran, need_programs, run_program
+from grpo_verifiers.sandbox.programs import ProgramLimits, ProgramResult, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.thinking import answer_text
@@ -174,7 +174,7 @@ class CommandVerifier(SandboxedVerifier):
         )
 
 
-def _failure(ran: Ran, test: Output, how: str) -> str:
+def _failure(ran: ProgramResult, test: Output, how: str) -> str:
     if ran.is_over_memory:
         return "memory"
     if ran.report.killed:

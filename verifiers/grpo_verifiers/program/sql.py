@@ -54,7 +54,7 @@ class SqlOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SqlGold:
     """A compiled row: scripts that make the databases, the gold query or the gold rows, whether order counts."""
 
     schemas: tuple[str, ...]
@@ -88,7 +88,7 @@ class SqlVerifier(SandboxedVerifier):
         self._least = tiers.least_tier(options.sandbox)
         self._golds: dict[tuple[str, str], QueryAnswer] = {}
 
-    def compile(self, row: Mapping[str, Any]) -> Question:
+    def compile(self, row: Mapping[str, Any]) -> SqlGold:
         """The question of a row: schemas, and the gold query or the gold rows.
 
         Raises:
@@ -106,13 +106,13 @@ class SqlVerifier(SandboxedVerifier):
         if isinstance(rows, list) and all(isinstance(r, list | tuple) for r in rows):
             if len(schemas) != 1:
                 raise BadGold("`rows` go with one `schema`; with several give the gold query as `answer`")
-            return Question(tuple(schemas), None, tuple(map(tuple, rows)), self.options.ordered == "always")
+            return SqlGold(tuple(schemas), None, tuple(map(tuple, rows)), self.options.ordered == "always")
         if not isinstance(query, str) or not query.strip():
             raise BadGold("needs the gold query as `answer`, or the gold rows as `rows`")
         is_ordered = self.options.ordered == "always" or (
             self.options.ordered == "auto" and orders_rows(query)
         )
-        return Question(tuple(schemas), query, None, is_ordered)
+        return SqlGold(tuple(schemas), query, None, is_ordered)
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The gold query, where the row has one."""
@@ -140,7 +140,7 @@ class SqlVerifier(SandboxedVerifier):
         except SchemaFails as err:
             return error("schema", str(err), time.perf_counter() - started)
 
-    def _compare(self, lane: Lane, gold: Question, query: str, started: float) -> Verdict:
+    def _compare(self, lane: Lane, gold: SqlGold, query: str, started: float) -> Verdict:
         for schema in gold.schemas:
             wanted = self._gold(lane, gold, schema)
             if wanted.rows is None:
@@ -158,7 +158,7 @@ class SqlVerifier(SandboxedVerifier):
                 return wrong(query, "rows_differ", seconds)
         return right(query, f"databases:{len(gold.schemas)}", time.perf_counter() - started)
 
-    def _gold(self, lane: Lane, gold: Question, schema: str) -> QueryAnswer:
+    def _gold(self, lane: Lane, gold: SqlGold, schema: str) -> QueryAnswer:
         if gold.rows is not None or gold.query is None:
             return QueryAnswer([[wire.encode(v) for v in row] for row in gold.rows or ()])
         found = self._golds.get((schema, gold.query))

@@ -17,7 +17,7 @@ from typing import Any
 from grpo_verifiers.program.command import source_of
 from grpo_verifiers.sandbox.lane import Lane
 from grpo_verifiers.sandbox.lanes import Lanes
-from grpo_verifiers.sandbox.programs import ProgramLimits, Ran, need_programs, run_program
+from grpo_verifiers.sandbox.programs import ProgramLimits, ProgramResult, need_programs, run_program
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -134,7 +134,7 @@ class CoqVerifier(SandboxedVerifier):
             return wrong(script, "assumes", seconds, 0.0, ", ".join(foreign)[:300])
         return right(script, "proved", seconds)
 
-    def _coqc(self, lane: Lane, name: str, text: str, products: Mapping[str, bytes]) -> Ran:
+    def _coqc(self, lane: Lane, name: str, text: str, products: Mapping[str, bytes]) -> ProgramResult:
         argv = [shutil.which("coqc") or "coqc", "-q", "-Q", ".", "", f"{name}.v"]
         limits = ProgramLimits(self.options.timeout, self.options.mem_mb)
         return run_program(lane, argv, {f"{name}.v": text}, limits, keep=f"{name}.vo", products=products)

@@ -41,7 +41,7 @@ class ProgramLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramResult:
     """How a program ended, what it printed, whether that was cut, what file it made, and whether it held too much memory."""
 
     report: LaneReport
@@ -79,7 +79,7 @@ def run_program(
     stdin: bytes = b"",
     keep: str | None = None,
     products: Mapping[str, bytes] | None = None,
-) -> Ran:
+) -> ProgramResult:
     """Run a program over these files. `keep`: hand out a file it makes; `products`: lay out what was kept before.
 
     Raises:
@@ -93,7 +93,7 @@ def run_program(
         watch = MemoryWatch(lane, limits.memory_mb)
         report = lane.run("program", fds, limits.as_json(), watch)
         out_size = os.fstat(fds["stdout"]).st_size
-        return Ran(
+        return ProgramResult(
             report,
             read_file(fds["stdout"], limits.output_bytes),
             read_file(fds["stderr"], 1 << 16)[-TAIL:].decode("utf-8", "replace"),
