@@ -165,3 +165,11 @@ def test_a_megabyte_of_one_mark_is_read_in_linear_time(unit: str) -> None:
     start = time.process_time()
     find_answer(text)
     assert time.process_time() - start < 0.8
+
+
+@pytest.mark.parametrize(
+    "answer", ["9" * 50_000, "0." + "9" * 50_000, "9" * 50_000 + "e5", "1 2/" + "9" * 50_000]
+)
+def test_more_digits_than_python_reads_are_a_wrong_answer_and_no_fault(answer: str) -> None:
+    verdict = build("math", max_chars=100_000).verify("\\boxed{" + answer + "}", {"answer": "5"})
+    assert (verdict.outcome, verdict.score) == (Outcome.WRONG, 0.0)

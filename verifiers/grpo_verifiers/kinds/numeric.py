@@ -1,7 +1,8 @@
 """`numeric`: a number within a tolerance, with or without a unit, or inside a range.
 
-A number stands alone in the stated answer, or beside a unit; prose around it is not searched for numbers. Values are
-exact decimals and fractions until the tolerance is applied, so no digits get lost.
+A number stands alone in the stated answer, or beside a unit; prose around it is not searched for numbers. The reader of
+`math` reads it, of which a quantity is the smallest part: nothing is computed but fractions and powers of ten. Values are
+exact until the tolerance is applied, so no digits get lost.
 """
 
 from __future__ import annotations
@@ -16,105 +17,30 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from grpo_verifiers.answers import Example, StatedAnswer, Where
 from grpo_verifiers.golds import any_of
 from grpo_verifiers.kinds.exact import stated
-from grpo_verifiers.maths.reading.units import SCALES, canonical_unit, conversion, find_unit, units_agree
+from grpo_verifiers.maths.reading.answers import read_answer
+from grpo_verifiers.maths.reading.tree import Node, number
+from grpo_verifiers.maths.reading.units import SCALES, conversion, find_unit, singular, units_agree
+from grpo_verifiers.maths.reading.vocabulary import names
+from grpo_verifiers.maths.reading.words import FRACTION_WORDS
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption
 
-_DIGITS = r"(?:\d{1,3}(?:(?:,|\\,|\{,\}|\u202f|\u00a0|_)\d{3})+|\d+)(?:\.\d*)?|\.\d+"
-_NUMBER = re.compile(
-    rf"(?P<sign>[+\-−–])?\s*(?P<money>\\?[$€£¥])?\s*(?P<digits>{_DIGITS})"
-    r"(?:\s*/\s*(?P<below>\d{1,30}))?"
-    r"(?:\s*(?:[eE]|(?:\\times|\\cdot|[x×*·])\s*10\s*\^?)\s*\{?\s*(?P<exponent>[+\-−]?\d{1,4})\s*\}?)?"
-    r"\s*(?P<percent>\\?%)?"
-)
-_FRACTION = re.compile(r"(?P<sign>[+\-−])?\s*\\[dt]?frac\s*\{\s*(\d{1,30})\s*\}\s*\{\s*(\d{1,30})\s*\}")
 _RANGE = re.compile(r"^(.+?)\s*(?:\.\.\.?|–|—|\bto\b|(?<=[\d\s])-(?=[\s\d]))\s*(.+)$", re.S)
-_ABOUT = re.compile(r"^(?:=|≈|~|\\approx|\\sim|about|approximately|roughly|around|ca\.|exactly)\s*", re.I)
-_LEFT_SIDE = re.compile(r"^\s*(?!not\b)[A-Za-z][A-Za-z_0-9{}\\]{0,20}\s*(?:=|\\approx|≈)\s*")
-_WRAPPER = re.compile(r"\\(?:text|mathrm|mbox|textrm|operatorname)\s*\{([^{}]*)\}")
-_WORD = re.compile(r"[^\W\d_]+|\^\d|/")
-_MONEY = {"$": "dollar", "€": "euro", "£": "gbp", "¥": "yen"}
-_SIGNS = {
-    "²": "^2",
-    "³": "^3",
-    "^{2}": "^2",
-    "^{3}": "^3",
-    "°C": " celsius",
-    "°F": " fahrenheit",
-    "°": " degree",
-    "¢": " cent",
-}
-_SIGNS |= {sign: f" {word}" for sign, word in _MONEY.items()}
-_NOT_UNITS = frozenset(
-    [
-        "and",
-        "or",
-        "plus",
-        "minus",
-        "times",
-        "over",
-        "divided",
-        "by",
-        "into",
-        "half",
-        "third",
-        "quarter",
-        "thirds",
-        "quarters",
-        "fourths",
-        "fifths",
-        "tenths",
-        "factorial",
-        "pi",
-        "root",
-        "sqrt",
-        "mod",
-        "modulo",
-        "negative",
-        "positive",
-        "not",
-        "if",
-        "else",
-        "to",
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "dozen",
-        "infinity",
-        "inf",
-        "nan",
-        "power",
-        "exponent",
-        "than",
-        "false",
-        "true",
-        "wrong",
-        "incorrect",
-        "maybe",
-        "perhaps",
-        "through",
-    ]
+_GAP = r"(?:\s|~|\\[,;: ])*"
+_NAME = r"[^\W\d_]+\.?(?:\^(?:-?\d|\{-?\d\}))?"
+_BARE_UNIT = re.compile(rf"(?<=[\d}}°])(?!(?<=0)x){_GAP}({_NAME}(?:(?:\s|[/*·]|\\cdot)+{_NAME})*){_GAP}$")
+"""What may be a unit in letters that are not marked as text; not the digits of `0xff`."""
+_LETTERS = re.compile(r"[^\W\d_]+")
+_ABOUT = re.compile(r"^\\sim(?![a-zA-Z])")
+"""No more than `≈` here; to `math` it is a relation of two things."""
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_MONEY_SIGN = re.compile(r"\\\$|[€£¥]")
+_MONEY = ("dollar", "euro", "gbp", "yen")
+_NOT_UNITS = frozenset(map(singular, (*SCALES, *FRACTION_WORDS))) | names(
+    "by exponent into mod modulo nan power root through to"
 )
-"""Words that make arithmetic, another number or a doubt of what follows a number."""
+"""Words that make arithmetic or another number of what is before them."""
+_TEN = number(10)
 _LONGEST = 400
 _LARGEST_EXPONENT = 400
 
@@ -285,82 +211,75 @@ def read_gold(text: str) -> NumericGold | None:
 
 def read(text: str) -> Quantity | None:
     """The quantity that the whole text states, else None."""
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or not any(map(str.isnumeric, text)):  # words are no number
         return None
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] == "$":
-        text = text.strip("$").strip()
+        text = text[1:-1].strip()
+    if len(_DOLLAR.findall(text)) == 1:  # two of them enclose a formula
+        text = _DOLLAR.sub(r"\\$", text)
     text = _ABOUT.sub("", text)
-    text = (
-        _ABOUT.sub("", _LEFT_SIDE.sub("", text)).removeprefix("\\(").removesuffix("\\)").strip().rstrip(".,;")
-    )
-    match = _FRACTION.match(text)
-    if match is not None and int(match[3]) != 0:
-        value = Fraction(int(match[2]), int(match[3]))
-        return _with_unit(
-            -value if match["sign"] not in (None, "+") else value, text[match.end() :], None, False
-        )
-    match = _NUMBER.match(text)
-    if match is None:
+    answer = read_answer(_BARE_UNIT.sub(_upright, text.rstrip(".,;")))
+    found = None if answer.tree is None or answer.label else _quantity(_right_side(answer.tree))
+    if found is None or not _NOT_UNITS.isdisjoint(found.unit.split()):
         return None
-    value_or_none = _value(match)
-    if value_or_none is None:
-        return None
-    return _with_unit(value_or_none, text[match.end() :], match["money"], match["percent"] is not None)
+    is_money = _MONEY_SIGN.search(text) is not None
+    return None if is_money and found.unit.partition(" /")[0] not in _MONEY else found
 
 
-def _value(match: re.Match[str]) -> Fraction | None:
-    digits = re.sub(r"[^\d.]", "", match["digits"])
-    if not digits.isascii():
-        digits = "".join(str(int(c)) if c.isdigit() else c for c in digits)
-    value = Fraction(digits.rstrip(".") or "0")
-    if match["below"] is not None:
-        if int(match["below"]) == 0:
+def _upright(match: re.Match[str]) -> str:
+    """Known units marked as text: neither variables nor functions stand here, so `5 min` and `2/3 m` are measures."""
+    names = _LETTERS.findall(match[1].replace("\\cdot", ""))
+    is_known = all(find_unit(name) or len(name) > 1 for name in names)
+    return f"\\text{{ {match[1]}}}" if is_known else match[0]
+
+
+def _right_side(tree: Node) -> Node:
+    """What a letter is said to be: `x = 5`, `AB = 5`."""
+    if tree[0] != "rel" or len(tree[2]) != 1 or tree[2][0][0] not in ("=", "~"):
+        return tree
+    name = tree[1]
+    is_name = name[0] in ("s", "c") or (name[0] == "*" and all(part[0] in ("s", "c") for part in name[1:]))
+    right: Node = tree[2][0][1]
+    return right if is_name else tree
+
+
+def _quantity(node: Node) -> Quantity | None:
+    kind = node[0]
+    if kind == "/" and node[2][0] == "pct":  # `1/2%` is half of one
+        kind, node = "pct", ("pct", ("/", node[1], node[2][1]))
+    if kind in ("pct", "deg", "unit", "neg"):
+        inner = _quantity(node[1])
+        if inner is None:
             return None
-        value /= int(match["below"])
-    if match["exponent"] is not None:
-        exponent = int(match["exponent"].replace("−", "-"))
-        if abs(exponent) > _LARGEST_EXPONENT:
-            return None
-        value *= Fraction(10) ** exponent
-    return -value if match["sign"] not in (None, "+") else value
+        if kind == "pct":
+            return inner._replace(is_percent=True)
+        if kind == "neg":
+            return inner._replace(value=-inner.value)
+        name = "degree" if kind == "deg" else str(node[2])
+        # a plus marks the sum of two units, which is none to compare with
+        return None if name.endswith("+") else inner._replace(unit=f"{inner.unit} {name}".strip())
+    value = _value(node)
+    return None if value is None else Quantity(value, "", False)
 
 
-def _with_unit(value: Fraction, rest: str, money: str | None, is_percent: bool) -> Quantity | None:
-    rest = rest.strip().strip("$").strip()
-    scale, _, after = rest.partition(" ")
-    if scale.lower() in SCALES and not is_percent:
-        value, rest = value * SCALES[scale.lower()], after.strip()
-    if money is not None:
-        return Quantity(value, _MONEY[money.lstrip("\\")], is_percent) if not rest else None
-    if not rest:
-        return Quantity(value, "", is_percent)
-    if re.fullmatch(r"(?:percent|per cent|pct)\.?", rest, re.I):
-        return Quantity(value, "", True)
-    unit = unit_name(rest)
-    return None if unit is None else Quantity(value, unit, is_percent)
-
-
-def unit_name(text: str) -> str | None:
-    """The canonical name of a unit written after a number; None where the text is not up to four words of a unit."""
-    text = (
-        _WRAPPER.sub(r" \1 ", text[:120])
-        .replace("^\\circ", "°")
-        .replace("^{\\circ}", "°")
-        .replace("\\,", " ")
-    )
-    for sign, word in _SIGNS.items():
-        text = text.replace(sign, word)
-    words = _WORD.findall(text)
-    if not words or len(words) > 6 or _WORD.sub("", text).strip(" .{}"):
+def _value(node: Node) -> Fraction | None:
+    """The value of a decimal, a fraction, a number before a word like `million` or a power of ten, else None."""
+    if node[0] == "n":
+        value: Fraction = node[1]
+        return value
+    if node[0] == "neg":
+        value_or_none = _value(node[1])
+        return None if value_or_none is None else -value_or_none
+    if node[0] not in ("/", "*", "^") or len(node) != 3:
         return None
-    if any(
-        word.lower() in _NOT_UNITS or (len(word) == 1 and word.isalpha() and find_unit(word) is None)
-        for word in words
-    ):
+    if node[0] == "^":
+        power = _value(node[2]) if node[1] == _TEN else None
+        is_small = power is not None and power.denominator == 1 and abs(power) <= _LARGEST_EXPONENT
+        return Fraction(10) ** int(power) if power is not None and is_small else None
+    left, right = _value(node[1]), _value(node[2])
+    if left is None or right is None:
         return None
-    if any(not word.isalpha() and word[0] not in "^/" for word in words):
-        return None  # `½` is a letter to the pattern
-    if words[0].startswith(("^", "/")) or words[0].lower() in ("squared", "cubed"):
-        return None
-    return canonical_unit(tuple(words))
+    if node[0] == "/":
+        return left / right if right else None
+    return left * right if node[2][0] == "^" or right in SCALES.values() else None

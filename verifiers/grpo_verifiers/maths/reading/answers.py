@@ -37,6 +37,8 @@ class Answer(NamedTuple):
     """The answers to the parts of a question, in their order, where they are labelled."""
 
 
+MOST_DIGITS = 4_000
+"""Of a whole answer: Python refuses to read whole numbers of more than 4,300."""
 _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
 _BASE = re.compile(
     r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
@@ -208,6 +210,8 @@ def _plain_number(text: str) -> Answer | None:
 
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
+    if len(text) > MOST_DIGITS and sum(map(str.isdigit, text)) > MOST_DIGITS:
+        return Answer(text, text, fault="too many digits")
     plain_number = _plain_number(text)
     return _read(text) if plain_number is None else plain_number
 

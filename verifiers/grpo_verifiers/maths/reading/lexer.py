@@ -362,7 +362,7 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         upright
         and run in ("min", "sec", "mod")
         and out
-        and (out[-1].kind == "n" or out[-1].value in ("/", "per"))
+        and (out[-1].kind == "n" or out[-1].value in ("/", "per", "}"))
     ):
         after_number = bool(out) and out[-1].kind == "n"
         if not (run in ("min", "sec") and after_number and spaced):
