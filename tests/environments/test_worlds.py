@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from typing import Any
 
@@ -13,6 +14,7 @@ from grpo_cli.environments.step import Step, read_step
 from grpo_cli.environments.worlds.calculator import Calculator
 from grpo_cli.environments.worlds.guess import Guess
 from grpo_cli.environments.worlds.keydoor import Keydoor
+from grpo_cli.errors import RecipeError
 
 
 def act(world: Any, *actions: str) -> list[Step]:
@@ -147,3 +149,13 @@ def test_they_are_found_by_name_and_show_how_to_act() -> None:
             assert step.valid
         finally:
             worlds.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("textworld") is not None, reason="TextWorld is installed")
+def test_a_world_whose_package_is_missing_says_what_to_install() -> None:
+    worlds = Worlds("environments:textworld", {}, workers=1)
+    try:
+        with pytest.raises(RecipeError, match="needs the package `textworld`: pip install textworld"):
+            worlds.start()
+    finally:
+        worlds.close()

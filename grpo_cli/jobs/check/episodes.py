@@ -111,8 +111,8 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
         DataError: a world cannot begin with its row.
     """
     alone, counts = list[int](), list[int]()
-    began = time.perf_counter()
-    # the first by itself: most mistakes are in all rows
+    began = 0.0
+    # the first by itself: most mistakes are in all rows, and it may load a lot
     for part in (rows[:1], *(spread_parts(rows[1:]) if rows[1:] else ())):
         shown = offered(list(part), worlds.tools)
         said = [text for _, text in worlds.open([(row.fields, 0) for row in part])]
@@ -121,6 +121,7 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
         ]
         counts += maker.counts(begun)
         alone += counts[-len(part) :] if begun == shown else maker.counts(shown)
+        began = began or time.perf_counter()
         if budget_s is not None and time.perf_counter() - began > budget_s:
             break
     return PromptLengths.of(counts, len(rows), alone)
