@@ -8,7 +8,7 @@ T completion tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,8 @@ class Credit:
     `A_PG` (P, G) advantages, where tokens differ the mean over those that the model generated; `kept_PG` (P, G) bool, False
     where pruning leaves a sample out; `signal_P` (P,) bool, of the judged rewards: a KL taken off them moves every group and
     says nothing; `A_PGT` (P, G, T) advantages of tokens, 0 at all that is not the model's own, None where they are one
-    number a sample; `metrics` what is worth showing of how they were made.
+    number a sample; `metrics` what is worth showing of how they were made; `values`, of each sample, what a critic says before
+    its answer or before each turn of it, None without a critic.
     """
 
     A_PG: Tensor
@@ -37,6 +38,7 @@ class Credit:
     signal_P: Tensor
     A_PGT: Tensor | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    values: Sequence[Sequence[Sequence[float]]] | None = None
 
     def rows(self, own: slice, width: int) -> Tensor:
         """(B,) or (B, width) advantages of these samples, counted through the batch, in rows padded to `width` tokens."""

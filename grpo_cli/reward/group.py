@@ -79,9 +79,12 @@ class Group:
         row: Row,
         advantages: Sequence[float],
         of_tokens: Sequence[Sequence[float]] | None = None,
+        values: Sequence[Sequence[float]] | None = None,
     ) -> list[SampleRecord]:
-        """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ."""
+        """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ, `values`
+        where a critic says some."""
         finer = of_tokens if of_tokens is not None else [None] * len(advantages)
+        valued = values if values is not None else [()] * len(advantages)
         return [
             sample_record(
                 row,
@@ -94,9 +97,17 @@ class Group:
                 advantage=advantage,
                 begun=self.begun,
                 advantages=tokens,
+                values=own,
             )
-            for completion, text, judgement, reward, advantage, tokens in zip(
-                self.completions, self.texts, self.judgements, self.rewards, advantages, finer, strict=True
+            for completion, text, judgement, reward, advantage, tokens, own in zip(
+                self.completions,
+                self.texts,
+                self.judgements,
+                self.rewards,
+                advantages,
+                finer,
+                valued,
+                strict=True,
             )
         ]
 

@@ -25,9 +25,10 @@ def sample_record(
     advantage: float | None = None,
     begun: str = "",
     advantages: Sequence[float] | None = None,
+    values: Sequence[float] = (),
 ) -> SampleRecord:
     """The record of one sample. A `reward` of NaN is None in it: no verdict is never a number. `advantages` are those of its
-    tokens, where they differ."""
+    tokens, where they differ, `values` what a critic says before each turn."""
     return SampleRecord(
         step=step,
         row=row.id,
@@ -43,6 +44,7 @@ def sample_record(
         truncated=completion.finish == "length",
         begun=begun,
         turns=turn_lines(completion, advantage, advantages),
+        values=values,
         env_tokens=len(completion.token_ids) - completion.spoken,
         primary=judgement.primary,
     )

@@ -36,6 +36,9 @@ OWN_KEYS = frozenset(
 TURN_KEYS = frozenset(["turns", "env_tokens"])
 """Ours too, on the line of an episode; elsewhere a row's columns may be named so."""
 
+VALUE_KEYS = frozenset(["values"])
+"""Ours on lines that have `fields`, if it holds a number for the answer or for each turn."""
+
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How numbers that are not finite are spelled in our files, since JSON has no word for them."""
 
@@ -60,6 +63,8 @@ class SampleRecord:
     """What of the assistant's turn stood in the prompt: a thinking that the chat template opened, and the prefill."""
     turns: Sequence[Mapping[str, Any]] = ()
     """An episode's turns: `text, observation, tokens, reward, state_hash, milestone, valid, advantage` of each."""
+    values: Sequence[float] = ()
+    """What a critic says before the answer, or before each turn of an episode; empty where there is none."""
     env_tokens: int = 0
     """Tokens that an environment put between the turns; `tokens` are the model's own."""
     primary: str = field(default="", compare=False)
@@ -96,9 +101,11 @@ class SampleRecord:
             "completion": self.completion,
         }
         own = OWN_KEYS | TURN_KEYS if self.turns else OWN_KEYS
+        if self.values or not own.isdisjoint(self.fields):
+            own |= VALUE_KEYS
         hidden = {name: value for name, value in self.fields.items() if name in own}
         line.update({name: value for name, value in self.fields.items() if name not in own})
-        if hidden:
+        if hidden or self.values:
             line["fields"] = hidden
         line["verdicts"] = {name: verdict.as_json() for name, verdict in self.verdicts.items()}
         line["outcome"] = self.outcome.value if self.outcome is not None else None
@@ -110,13 +117,16 @@ class SampleRecord:
             line["begun"] = self.begun
         if self.turns:
             line["turns"], line["env_tokens"] = [dict(turn) for turn in self.turns], self.env_tokens
+        if self.values:
+            line["values"] = list(self.values)
         return line
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> SampleRecord:
         """The record of a line; every key that is not ours is a column of the row."""
         episode = all(name in line for name in TURN_KEYS)
-        own = OWN_KEYS | TURN_KEYS if episode else OWN_KEYS
+        values = _values(line.get("values"), len(line["turns"]) if episode else 1) if "fields" in line else ()
+        own = OWN_KEYS | (TURN_KEYS if episode else frozenset()) | (VALUE_KEYS if values else frozenset())
         fields = {name: value for name, value in line.items() if name not in own}
         fields.update(line.get("fields") or {})
         outcome = line.get("outcome")
@@ -135,8 +145,15 @@ class SampleRecord:
             truncated=bool(line.get("truncated", False)),
             begun=line.get("begun") or "",
             turns=list(line["turns"]) if episode else (),
+            values=values,
             env_tokens=int(line["env_tokens"]) if episode else 0,
         )
+
+
+def _values(said: object, n: int) -> Sequence[float]:
+    """Numbers before each of `n` turns; none where that is something else."""
+    numbers = [one for one in said if type(one) is float] if isinstance(said, list) else []
+    return numbers if isinstance(said, list) and len(numbers) == len(said) == n else ()
 
 
 def read_verdict(line: Mapping[str, Any]) -> Verdict:

@@ -180,10 +180,13 @@ class Loop:
         self.generation = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
+        values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)
         records = [
             record
-            for number, (group, advantages, tokens) in enumerate(zip(before.groups, A_PG, finer, strict=True))
-            for record in group.records(done.step, number, self.rows[group.row], advantages, tokens)
+            for number, (group, advantages, tokens, said) in enumerate(
+                zip(before.groups, A_PG, finer, values, strict=True)
+            )
+            for record in group.records(done.step, number, self.rows[group.row], advantages, tokens, said)
         ]
         metrics: dict[str, Any] = {"step": done.step}
         size = self.recipe.sample.group

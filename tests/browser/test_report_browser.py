@@ -197,7 +197,12 @@ def test_an_episode_is_shown_turn_by_turn(browser: Chromium, tmp_path: Path) -> 
         {"text": "<act>up</act>", "observation": "<b>the door</b>", "tokens": 6, "reward": 1.0, "milestone": "door", "advantage": 0.7},
     ]  # fmt: skip
     folder.write_samples(
-        2, [SampleRecord(2, "room", 0, "go", "<act>left</act>", reward=1.0, tokens=11, turns=turns)]
+        2,
+        [
+            SampleRecord(
+                2, "room", 0, "go", "<act>left</act>", reward=1.0, tokens=11, turns=turns, values=[0.25, 0.5]
+            )
+        ],
     )
     page = write_report(arms_of([collect(folder)]), tmp_path / "episodes.html")
     browser.open(page)
@@ -205,6 +210,7 @@ def test_an_episode_is_shown_turn_by_turn(browser: Chromium, tmp_path: Path) -> 
     shown = browser.run("[...document.querySelectorAll('.reader .turns li')].map((turn) => turn.innerText)")
     assert len(shown) == 2
     assert "not valid" in shown[0] and "a wall" in shown[0]
+    assert "value before 0.250" in shown[0] and "value before 0.500" in shown[1]
     assert "milestone door" in shown[1] and "advantage 0.700" in shown[1] and "<b>the door</b>" in shown[1]
 
 

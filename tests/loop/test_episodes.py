@@ -140,4 +140,11 @@ def test_a_critic_gives_credit_across_the_turns_of_episodes(tmp_path: Path) -> N
                 ahead, tokens = ahead + left * turn["tokens"], tokens + turn["tokens"]
                 left -= turn["reward"]
         assert step["return/mean"] == pytest.approx(ahead / tokens, abs=1e-6)
-    assert any(len(line["turns"]) > 1 for line in samples(run))
+    episodes = [line for line in samples(run) if len(line["turns"]) > 1]
+    assert episodes and all(len(line["values"]) == len(line["turns"]) for line in samples(run))
+    assert all(set(line["values"]) == {0.0} for line in samples(run) if line["step"] == 1)
+    assert all(len(set(line["values"])) > 1 for line in episodes if line["step"] == 2)
+    for line in episodes:
+        own = sum(turn["advantage"] * turn["tokens"] for turn in line["turns"])
+        assert own / line["tokens"] == pytest.approx(line["advantage"], abs=1e-6)
+    assert any(len({turn["advantage"] for turn in line["turns"]}) > 1 for line in episodes)

@@ -185,6 +185,17 @@ def test_a_record_of_turns_is_read_back_and_a_column_of_that_name_is_a_column() 
     assert plain.as_json()["turns"] == 3 and SampleRecord.from_json(plain.as_json()).fields == {"turns": 3}
 
 
+@pytest.mark.parametrize("columns", [{}, {"values": [0.5]}, {"values": [0.5], "step": 1}, {"values": "x"}])
+@pytest.mark.parametrize("values", [(), (0.25,)])
+def test_values_are_read_back_and_a_column_of_that_name_is_a_column(
+    columns: dict[str, object], values: tuple[float, ...]
+) -> None:
+    record = SampleRecord(1, "r", "g", "p", "c", fields=columns, values=values)
+    back = SampleRecord.from_json(record.as_json())
+    assert (back.fields, tuple(back.values)) == (columns, values)
+    assert ("fields" in record.as_json()) == bool(values or "step" in columns)
+
+
 def test_plans_are_paid_by_the_outcome_and_acts_by_their_subgoal() -> None:
     columns = [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.0, 0.0)]
     episodes = []

@@ -25,7 +25,7 @@ from grpo_cli.policy.positions import needs_positions
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.text import visible
 from grpo_cli.train.critic.backbone import AdapterBackbone, CriticBackbone, LayersBackbone, PolicyBackbone
-from grpo_cli.train.critic.credit import TokenKlPenalty, critic_credit
+from grpo_cli.train.critic.credit import TokenKlPenalty, credit_of, critic_credit, worth_of
 from grpo_cli.train.critic.critic import Critic, Numerics
 from grpo_cli.train.kl_penalty import KlTrainer, sampled_logps
 
@@ -120,13 +120,12 @@ class CriticLearning:
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
         if self.objective.imitates:
             out["imitation"] = self._imitation(before, places, mask_BT)
-        means = found.advantages_BT.sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)
-        rows = torch.tensor(ranks.gathered(means.tolist())).view(before.credit.A_PG.shape)
+        worth = ranks.gathered(worth_of(samples.completions, found.advantages_BT, values, mask_BT))
         shown = {**found.metrics, **learned, "critic/mib": self.critic.mib}
         shown["critic/warmup"] = float(self.warms)
         before = replace(
             before,
-            credit=replace(before.credit, A_PG=rows),
+            credit=credit_of(before.credit, worth),
             measured={**before.measured, **shown},
         )
         return before, found.advantages_BT

@@ -39,14 +39,20 @@ function marked(text, wanted) {
   return pre;
 }
 
-function turnsBox(turns, wanted) {
+function valuesOf(sample) {
+  const said = sample.values, turns = sample.turns && sample.turns.length ? sample.turns.length : 1;
+  return Array.isArray(said) && said.length === turns && said.every(Number.isFinite) ? said : [];
+}
+
+function turnsBox(turns, values, wanted) {
   const box = element("ol", null, "turns");
-  for (const turn of turns) {
+  for (const [at, turn] of turns.entries()) {
     const item = element("li"), facts = [`${turn.tokens ?? 0} tokens`];
     if (turn.reward) facts.push(`reward ${number(turn.reward)}`);
     if (turn.milestone) facts.push(`milestone ${turn.milestone}`);
     if (turn.valid === false) facts.push("not valid");
     if (turn.advantage !== undefined && turn.advantage !== null) facts.push(`advantage ${number(turn.advantage)}`);
+    if (values.length) facts.push(`value before ${number(values[at])}`);
     const reply = marked(turn.observation, wanted);
     reply.className = "observation";
     item.append(element("div", facts.join(" · "), "facts"), marked(turn.text, wanted), reply);
@@ -59,8 +65,10 @@ function sampleBox(sample, wanted = "") {
   const box = element("div", null, `sample ${sample.outcome}`), facts = element("div", null, "facts");
   facts.append(element("b", plain(sample.outcome).replace("_", " "), "outcome"), ` reward ${number(sample.reward)} · ${sample.tokens} tokens${sample.truncated ? ", cut off" : ""}`);
   if (sample.advantage !== null && sample.advantage !== undefined) facts.append(` · advantage ${number(sample.advantage)}`);
+  const values = valuesOf(sample);
+  if (values.length === 1) facts.append(` · value before ${number(values[0])}`);
   facts.append(` · ${plain(sample.place)}`);
-  box.append(facts, sample.turns && sample.turns.length ? turnsBox(sample.turns, wanted) : marked(sample.completion, wanted));
+  box.append(facts, sample.turns && sample.turns.length ? turnsBox(sample.turns, values, wanted) : marked(sample.completion, wanted));
   const said = sample.verdicts.map((v) => `${v.name}: ${v.outcome}${v.reason ? ` (${v.reason})` : ""}${v.extracted === null || v.extracted === undefined ? "" : `, extracted ${v.extracted}`}${v.detail ? `, ${v.detail}` : ""}`);
   if (sample.expected !== undefined && sample.expected !== null && sample.expected !== "") said.push(`expected ${typeof sample.expected === "string" ? sample.expected : JSON.stringify(sample.expected)}`);
   box.append(element("div", plain(said.join(" · ")), "facts"));
