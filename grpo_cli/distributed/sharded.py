@@ -68,7 +68,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         if checkpoint is not None:
             set_rate(self.lr_scheduler, self.optimizer, self.args.learning_rate)
 
-    def catch_up(self) -> None:
+    def sync_weights(self) -> None:
         """Bring the copy that generates up to the weights of now; nothing to do where the engine reads them in place."""
         if self.replica is not None:
             self.replica.follow(self.model, self.state.global_step)

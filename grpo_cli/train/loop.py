@@ -49,7 +49,7 @@ ENOUGH = 64
 
 
 class Loop:
-    """A run between its steps; `generation` is how many are closed."""
+    """A run between its steps; `steps_done` of them are closed."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Loop:
         self.recipe, self.rows, self.collect, self.run, self.display = recipe, rows, collect, run, display
         self.clock, self.method = clock, method_of(recipe)
         self.select = selection_of(recipe, [row.id for row in rows], clusters)
-        self.generation = self.samples_seen = self.errors_seen = 0
+        self.steps_done = self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
         self.utilisation: Utilisation | None = None
 
@@ -121,7 +121,7 @@ class Loop:
         order = self.select.order_state()
         try:
             before = collect_and_credit(
-                self.generation, self.recipe, choose=self.choose, collect=self.collect, method=self.method
+                self.steps_done, self.recipe, choose=self.choose, collect=self.collect, method=self.method
             )
         except ServerLost:
             self.select.roll_back(order)
@@ -151,7 +151,7 @@ class Loop:
         return TrainState(
             self.run.manifest().get("base"),
             self.ranks.world,
-            self.generation,
+            self.steps_done,
             self.select.state(),
             self.samples_seen,
             skipped_steps,
@@ -160,7 +160,7 @@ class Loop:
 
     def load_state(self, state: TrainState) -> None:
         """Back from a checkpoint."""
-        self.generation = state.generation
+        self.steps_done = state.generation
         self.select.load_state(dict(state.select))
         self.samples_seen, self.errors_seen = state.samples_seen, state.errors_seen
 
@@ -177,7 +177,7 @@ class Loop:
         self.select.update(before.step, outcomes)
         if self.reuse is not None:
             self.reuse.history.update({group.row: group.completions for group in before.drawn})
-        self.generation = done.step
+        self.steps_done = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
         finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
         values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)

@@ -143,11 +143,11 @@ class Trainer(ShardedTrainer):
         return out
 
     def _begin(self) -> StepBatch:
-        self.catch_up()
+        self.sync_weights()
         try:
             return self.loop.begin()
         except ServerLost:  # the weights are well, and so is the rest: it stands between two steps
-            done = self.loop.generation
+            done = self.loop.steps_done
             if done and not self.loop.run.checkpoint_path(done).exists():
                 self._save_checkpoint(self.model, None)
             raise
@@ -246,7 +246,7 @@ class Trainer(ShardedTrainer):
         """What a checkpoint keeps beside TRL's own."""
         return self.loop.state(self.guard.skipped)
 
-    def take_up(self, state: TrainState) -> None:
+    def load_train_state(self, state: TrainState) -> None:
         """Go on from a checkpoint, whose weights TRL loads."""
         self.loop.load_state(state)
         self.guard.skipped = state.skipped_steps
@@ -256,7 +256,7 @@ class Trainer(ShardedTrainer):
     def _save_checkpoint(self, model: nn.Module, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
-        with loop.clock.phase("pause"), saving(folder, loop.generation):
+        with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             past = loop.reuse.history.nbytes if loop.reuse is not None else 0
             check_space(loop.run.path, checkpoint_bytes(self.model) + past)
             super()._save_checkpoint(model, trial)

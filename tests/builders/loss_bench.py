@@ -61,7 +61,7 @@ def trainer(micro_batches: int = 1, group: int = 2, **train: Any) -> Trainer:
     model, tokenizer = _tiny()
     made = recipe(group, **train)
     collect = SimpleNamespace(engine=SimpleNamespace(exact_logps=False))
-    loop: Any = SimpleNamespace(recipe=made, generation=0, ranks=Ranks(), collect=collect)
+    loop: Any = SimpleNamespace(recipe=made, steps_done=0, ranks=Ranks(), collect=collect)
     args = grpo_config(
         made,
         Path(mkdtemp()),

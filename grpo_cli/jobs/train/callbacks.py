@@ -38,10 +38,10 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """The canary is asked for the first time. A run that may roll back keeps the model it started from: that may have the best gold score."""
         trainer, canary = self.running.trainer, self.running.canary
-        if canary is not None and self.step.generation == 0:
+        if canary is not None and self.step.steps_done == 0:
             with self.step.clock.phase("pause"):
                 canary.measure(0)
-        if trainer is not None and self.running.alarmed.may_roll_back and self.step.generation == 0:
+        if trainer is not None and self.running.alarmed.may_roll_back and self.step.steps_done == 0:
             trainer._save_checkpoint(model, None)
 
     def on_log(
@@ -53,7 +53,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         **_: object,
     ) -> TrainerControl:
         """TRL logs after each update; our trainer passes one on a batch, with that batch's metrics."""
-        done, recipe, running = self.step.generation, self.running.recipe, self.running
+        done, recipe, running = self.step.steps_done, self.running.recipe, self.running
         reason = running.stop_rules.see_step(logs)
         running.alarmed.step(logs)
         self._tell_printed()

@@ -76,7 +76,7 @@ class CanaryWatch:
         running = self.running
         with running.stopwatch.timed("evaluate"):
             if running.trainer is not None:
-                running.trainer.catch_up()
+                running.trainer.sync_weights()
             show = running.display.phase
             found = self.evaluator.run(step, lambda done, total: show("canary", done, total))
         records = found.sampled.records

@@ -41,7 +41,7 @@ class HeldOut:
         running = self.running
         with running.stopwatch.timed("evaluate"):
             if running.trainer is not None:
-                running.trainer.catch_up()
+                running.trainer.sync_weights()
             show = running.display.phase
             found = self.evaluator.run(
                 step, lambda done, total: show("evaluate", done, total), is_between=is_between

@@ -149,10 +149,10 @@ class Job:
         with self.stopwatch.timed("setup"):
             trainer = running.trainer = self._trainer(place, parts)
         running.trackers = take_trackers(trainer, run)
-        self._take_up(trainer, parts, start)
+        self._load_train_state(trainer, parts, start)
         parts.loop.clock.start()
         self._steps(trainer, parts, start)
-        return self._end(parts.loop.generation)
+        return self._end(parts.loop.steps_done)
 
     def _running(self, place: Workplace, run: RunFolder) -> RunContext:
         return RunContext(
@@ -179,7 +179,7 @@ class Job:
         watch = TrainCallback(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
         return make_trainer(place, parts, self.running.folder, [watch], self._seal)
 
-    def _take_up(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
+    def _load_train_state(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         """What trackers and display hear before the first step of this process, and the state of a resumed run."""
         running = self.running
         for tracker in running.trackers if start is None else ():
@@ -190,7 +190,7 @@ class Job:
             state = checkpoint.restore(
                 start, self.recipe.launch.strategy, self.ranks.world, trainer.loop.drafts
             )
-            trainer.take_up(state)
+            trainer.load_train_state(state)
             running.stop_rules.load_state(state.more["stop_rules"])
             if parts.replica:
                 trainer._load_from_checkpoint(str(start))  # while the weights are whole
@@ -201,7 +201,7 @@ class Job:
             with self.interrupts.finish_step():
                 running.display.offer(running.wishes)
                 stops = running.stop_rules.reason or running.alarmed.action
-                is_over = parts.loop.generation >= self.recipe.train.steps or stops is not None
+                is_over = parts.loop.steps_done >= self.recipe.train.steps or stops is not None
                 if start is not None and is_over:
                     trainer._load_from_checkpoint(str(start))  # trained to the end, but not measured yet
                 else:

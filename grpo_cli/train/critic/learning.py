@@ -95,7 +95,7 @@ class CriticLearning:
     def warms(self) -> bool:
         """Whether the policy is left as it is in the step that is under way."""
         asked, steps = self.critic.spec.warmup_steps, self.loop.recipe.train.steps
-        return self.loop.generation < (min(WARMUP, steps // 10) if asked is None else asked)
+        return self.loop.steps_done < (min(WARMUP, steps // 10) if asked is None else asked)
 
     def learn(
         self, trainer: CriticTrainer, before: StepBatch, out: Batch, samples: RankSamples

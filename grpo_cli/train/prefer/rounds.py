@@ -67,11 +67,11 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         if resume_from_checkpoint is not None:
             self._load_from_checkpoint(resume_from_checkpoint)
         handler, control = self.callback_handler, TrainerControl()
-        self.state.max_steps, self.state.global_step = self.loop.recipe.train.steps, self.loop.generation
+        self.state.max_steps, self.state.global_step = self.loop.recipe.train.steps, self.loop.steps_done
         control = handler.on_train_begin(self.args, self.state, control)
-        while self.loop.generation < self.loop.recipe.train.steps:
+        while self.loop.steps_done < self.loop.recipe.train.steps:
             metrics = self._step()
-            self.state.global_step = self.loop.generation
+            self.state.global_step = self.loop.steps_done
             control.should_save = control.should_training_stop = False
             control = handler.on_log(self.args, self.state, control, metrics)
             if control.should_save:
@@ -87,22 +87,22 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     def _record(self, measured: Mapping[str, Any]) -> dict[str, Any]:
         """Count a step that drew no samples, write what it measured, show it; the step's metrics."""
         loop = self.loop
-        loop.generation += 1
+        loop.steps_done += 1
         phases, whole = loop.clock.split()
         times = {"time/update": phases["update"], "time/step": whole}
-        metrics = {"step": loop.generation, **measured, **times}
+        metrics = {"step": loop.steps_done, **measured, **times}
         loop.run.write_metrics(metrics)
         loop.display.step(metrics)
         return metrics
 
-    def catch_up(self) -> None:
+    def sync_weights(self) -> None:
         """Nothing to do: the engine reads the weights in place."""
 
     def train_state(self) -> TrainState:
         """What a checkpoint keeps beside the weights."""
         return self.loop.state(self.guard.skipped)
 
-    def take_up(self, state: TrainState) -> None:
+    def load_train_state(self, state: TrainState) -> None:
         """Go on from a checkpoint, whose weights `train` loads."""
         self.loop.load_state(state)
         self.guard.skipped = state.skipped_steps
@@ -110,7 +110,7 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: object, trial: None) -> None:
         loop, folder = self.loop, Path(self.args.output_dir)
         loop.display.phase("save")
-        with loop.clock.phase("pause"), saving(folder, loop.generation):
+        with loop.clock.phase("pause"), saving(folder, loop.steps_done):
             check_space(loop.run.path, checkpoint_bytes(self.model))
             super()._save_checkpoint(model, trial)
             self.on_checkpoint(self, folder / f"checkpoint-{self.state.global_step}")
@@ -158,7 +158,7 @@ class PairPasses(RoundTrainer):
         display = self.loop.display
         display.phase("update")
         update = self.learner.learn_from(
-            self.loop.generation, self.pairs, lambda n, total: display.phase("update", n, total)
+            self.loop.steps_done, self.pairs, lambda n, total: display.phase("update", n, total)
         )
         return self._record({**update, "skipped_steps": self.guard.skipped})
 

@@ -54,7 +54,7 @@ def watch(deadline: str | None = None, has_held_out: bool = True) -> tuple[Train
         stop_rules=StopRules(recipe.stop), evaluations=[{"step": 7, "eval/pass@1": 0.5}], printed=dict, trusted=[],
         alarmed=SimpleNamespace(step=lambda logs: None, may_roll_back=False, wanted=None, action=None),
     )  # fmt: skip
-    loop: Any = SimpleNamespace(generation=7, clock=SimpleNamespace(phase=lambda name: nullcontext()))
+    loop: Any = SimpleNamespace(steps_done=7, clock=SimpleNamespace(phase=lambda name: nullcontext()))
     return (
         TrainCallback(
             running, loop, (lambda step, is_between: measured.append(step)) if has_held_out else None
@@ -100,7 +100,7 @@ def test_an_evaluation_is_made_once_and_not_twice_at_the_end() -> None:
     logged(watching)
     assert measured == [7]
     running.wishes.press("e")
-    watching.step.generation = STEPS
+    watching.step.steps_done = STEPS
     logged(watching)
     assert measured == [7]
 
@@ -159,6 +159,6 @@ def test_a_save_asked_for_in_a_pause_is_made_when_it_ends() -> None:
 def test_the_last_step_does_not_pause() -> None:
     watching, running, _ = watch()
     running.wishes.press("p")
-    watching.step.generation = STEPS
+    watching.step.steps_done = STEPS
     assert logged(watching).should_training_stop
     assert running.display.phases == []
