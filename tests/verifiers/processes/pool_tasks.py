@@ -1,12 +1,15 @@
 """Work for the pool's tests: each word is one way to misbehave."""
 
+import atexit
 import os
 import resource
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _KEPT: list[bytearray] = []
@@ -96,6 +99,13 @@ def _answer_early() -> None:
 def slow(config: Any) -> tuple[Callable[[Any], Any], Any]:
     """A task that takes long to load."""
     time.sleep(30)
+    return behave, None
+
+
+def leaving(config: Any) -> tuple[Callable[[Any], Any], Any]:
+    """A task whose module has something to do at the end, and a thread that never ends."""
+    atexit.register(Path(config).write_text, "left")
+    threading.Thread(target=time.sleep, args=(1000,)).start()
     return behave, None
 
 

@@ -138,6 +138,17 @@ def test_launching_waits_for_nothing_and_neither_does_closing_what_still_loads()
     assert gone_soon(keeper)
 
 
+def test_what_a_module_asked_for_at_the_end_is_done_and_its_threads_are_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    pool = Pool("pool_tasks:leaving", str(tmp_path / "left"), workers=1, limits=LIMITS, path=[str(HERE)])
+    pool.run([1])
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 1.5
+    assert (tmp_path / "left").read_text() == "left"
+
+
 def test_a_forked_copy_that_ends_leaves_the_workers_of_its_parent_alone() -> None:
     code = (
         "import os, sys; from grpo_verifiers.processes.pool import Pool\n"

@@ -7,6 +7,7 @@ of its control socket, so nothing survives the process that owns the pool, howev
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -204,3 +205,8 @@ def boot() -> None:
     """Entry of the exec'd keeper: `python -c … SYS_PATH FD PARENT`."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the pool was closed meanwhile
         keep(int(sys.argv[2]), int(sys.argv[3]))
+    atexit._run_exitfuncs()  # what the task's modules asked for; taking those apart would keep the host waiting
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all
+            stream.flush()
+    os._exit(0)

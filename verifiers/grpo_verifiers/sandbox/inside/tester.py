@@ -26,7 +26,7 @@ from .testing.running import run
 
 MEMORY_MB = 2048
 CACHED = 128
-MOST_REASONS = 24 << 10  # characters as JSON; an answer is one datagram of 64 KiB
+MOST_REASONS = 24 << 10  # characters as JSON; an answer is a message of at most 64 KiB
 
 
 def serve(
