@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from grpo_cli.algorithm.advantage import group_advantages
 from grpo_cli.algorithm.gae import (
     Moments,
     adaptive_decay,
@@ -99,6 +100,26 @@ def test_no_critic_and_no_discount_is_reinforce() -> None:
         0.0,
         0.7,
     ]
+
+
+def test_a_critic_that_says_the_mean_of_the_group_is_grpo_without_the_deviation() -> None:
+    rewards, lengths = [1.0, 0.0, 0.25, 1.0], [3, 1, 4, 2]
+    mean = sum(rewards) / 4
+    (grpo,) = group_advantages(torch.tensor([rewards]), scale="none", ddof=1, floor=1e-6).tolist()
+    logps = [torch.randn(n, dtype=torch.float64, requires_grad=True) for n in lengths]
+    by_critic, by_group = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for reward, n, own, row in zip(rewards, lengths, grpo, logps, strict=True):
+        found = advantages(token_rewards(reward, [1] * n), [mean] * n, [1] * n, decay=1.0)
+        assert found == pytest.approx([own] * n)
+        ratio = torch.exp(row - row.detach())
+        by_critic = by_critic - (ratio * torch.tensor(found, dtype=torch.float64)).sum() / sum(lengths)
+        by_group = by_group - own * ratio.sum() / sum(lengths)
+    for one, other in zip(
+        torch.autograd.grad(by_critic, logps, retain_graph=True),
+        torch.autograd.grad(by_group, logps),
+        strict=True,
+    ):
+        assert torch.allclose(one, other, atol=1e-7)
 
 
 def test_a_critic_that_says_its_place_is_read_before_the_token() -> None:

@@ -66,7 +66,8 @@ CRITIC = (
     "train.critic.lr=1e-3",
     "train.critic.warmup_steps=5",
 )
-"""As many completions a step as 32 groups of 8. The critic's rate was set before the first run and is not tuned."""
+"""As many completions a step as 32 groups of 8. The critic's rate was set before the first run and is not tuned. PPO makes four
+updates a step, and `grpo-4` says what of a difference these are."""
 RACES = {
     "warmup": Race(
         "recipes/quickstart.yaml",
@@ -81,6 +82,7 @@ RACES = {
         "recipes/quickstart.yaml",
         {
             "grpo": Arm(("train.algorithm=grpo", "train.kl.beta=0")),
+            "grpo-4": Arm(("train.algorithm=grpo", "train.kl.beta=0", "train.mini_batches=4")),
             "rloo": Arm(("train.algorithm=rloo", "train.kl.beta=0")),
             "ppo": Arm(CRITIC),
             "ppo-cold": Arm((*CRITIC, "train.critic.warmup_steps=0")),
