@@ -19,6 +19,9 @@ class Clock:
 
     def __init__(self, settings: dict[str, Any], draw: Callable[..., list[list[int]]]) -> None:
         self.settings, self.on_cuda, self.draw = settings, settings["device"] == "cuda", draw
+        self.profiles = (
+            self.on_cuda and not settings["whole"]
+        )  # the kernels of a generation take long to read
         self.notes: list[str] = []
         self.began = self.drawn = 0.0
         self.seconds: list[float] = []
@@ -62,16 +65,16 @@ class Clock:
         if self.begun:
             self.seconds.append(now - self.began - self.drawn)
             print(f"step {self.begun}: {self.seconds[-1]:.3f} s", file=sys.stderr, flush=True)
-        if self.on_cuda:
+        if self.on_cuda and self.begun == warm + steps:
             import torch
 
-            if self.begun == warm + steps:
-                # of the whole run: what a captured graph works in is only allocated while it is captured
-                self.peak = torch.cuda.max_memory_allocated() / 2**30
-                self.reserved = torch.cuda.max_memory_reserved() / 2**30
+            # of the whole run: what a captured graph works in is only allocated while it is captured
+            self.peak = torch.cuda.max_memory_allocated() / 2**30
+            self.reserved = torch.cuda.max_memory_reserved() / 2**30
+            if self.profiles:
                 self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
                 self.profiler.start()
-        profiled_one = warm + steps + int(self.on_cuda)
+        profiled_one = warm + steps + int(self.profiles)
         if self.begun == profiled_one and self.settings["host"]:
             if self.profiler is not None:
                 self.profiler.stop()
