@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ from grpo_cli.rollout.reuse.engine import PrefixReuse, reuse_metrics
 from grpo_cli.rollout.reuse.history import History
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
@@ -46,6 +48,58 @@ from grpo_cli.train.utilisation import Utilisation
 
 ENOUGH = 64
 """Samples from which the share without a verdict may stop a run."""
+
+
+@dataclass(frozen=True)
+class StepAccount:
+    """What is said of a batch whatever the update makes of it.
+
+    Args:
+        before: the batch.
+        signals: of each group that was drawn, whether it has signal.
+        records: one a sample that is trained on.
+        batch: metrics of those samples.
+        drawn: metrics of all samples that were drawn, those among them that are not trained on.
+    """
+
+    before: StepBatch
+    signals: list[bool]
+    records: list[SampleRecord]
+    batch: Mapping[str, Any]
+    drawn: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, before: StepBatch, recipe: Recipe, rows: Sequence[Row], method: CreditMethod, *, keeps: bool
+    ) -> StepAccount:
+        """Of a recipe's batch. `keeps`: samples may begin with kept tokens."""
+        step, size = before.step + 1, recipe.sample.group
+        A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
+        finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
+        values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)
+        records = [
+            record
+            for number, (group, advantages, tokens, said) in enumerate(
+                zip(before.groups, A_PG, finer, values, strict=True)
+            )
+            for record in group.records(step, number, rows[group.row], advantages, tokens, said)
+        ]
+        every = [
+            record
+            for number, group in enumerate(before.drawn)
+            for record in group.records(step, number, rows[group.row], [0.0] * len(group.rewards))
+        ]
+        signals = [method.has_signal(group) for group in before.drawn]
+        drawn: dict[str, Any] = {
+            # how sure the policy was, unless truncation hides it
+            "entropy/sampled": None if sampling(recipe).truncates else sampled_entropy(before.groups),
+            "tokens/drawn": sum(group.generated for group in before.drawn),
+        }
+        if keeps:
+            drawn |= reuse_metrics(c for group in before.drawn for c in group.completions)
+        drawn |= drawn_stats(every, size, signals)
+        batch = step_stats(records, size, [1, size], before.credit.signal_P.tolist())
+        return cls(before, signals, records, batch, drawn)
 
 
 class Loop:
@@ -67,6 +121,7 @@ class Loop:
         self.steps_done = self.samples_seen = self.errors_seen = 0
         self.recent_s: list[float] = []
         self.utilisation: Utilisation | None = None
+        self._account: StepAccount | None = None
 
     @classmethod
     def of(
@@ -141,6 +196,13 @@ class Loop:
         close(before, learned, record=lambda done: metrics.update(self._record(done)))
         return metrics
 
+    def account(self, before: StepBatch) -> StepAccount:
+        """What is to be said of a batch; made once, by who has time for it first."""
+        if self._account is None or self._account.before is not before:
+            keeps = self.reuse is not None
+            self._account = StepAccount.of(before, self.recipe, self.rows, self.method, keeps=keeps)
+        return self._account
+
     def row_ids(self, before: StepBatch, samples: Sequence[int]) -> list[str]:
         """The rows of samples of a step, counted in the order of its batch; each row once."""
         size = self.recipe.sample.group
@@ -166,34 +228,22 @@ class Loop:
 
     def _record(self, done: StepRecord) -> dict[str, Any]:
         """Note what the rows came to, write the step's records, show them, and return its metrics."""
-        before = done.before
-        A_PG, A_PGT = before.credit.A_PG.tolist(), before.credit.A_PGT
-        pulls = pulls_of(before.groups, A_PG)
-        signals = [self.method.has_signal(group) for group in before.drawn]
+        before, account = done.before, self.account(done.before)
+        self._account = None
+        pulls = pulls_of(before.groups, before.credit.A_PG.tolist())
         outcomes = [
             RowOutcome(g.row, g.right, g.judged, has_signal, pulls.pop(g.row, 0.0))
-            for g, has_signal in zip(before.drawn, signals, strict=True)
+            for g, has_signal in zip(before.drawn, account.signals, strict=True)
         ]
         self.select.update(before.step, outcomes)
         if self.reuse is not None:
             self.reuse.history.update({group.row: group.completions for group in before.drawn})
         self.steps_done = done.step
         self.samples_seen, self.errors_seen = self._seen(before.drawn)
-        finer = [None] * len(A_PG) if A_PGT is None else A_PGT.tolist()
-        values: Sequence[Sequence[Sequence[float]] | None] = before.credit.values or [None] * len(A_PG)
-        records = [
-            record
-            for number, (group, advantages, tokens, said) in enumerate(
-                zip(before.groups, A_PG, finer, values, strict=True)
-            )
-            for record in group.records(done.step, number, self.rows[group.row], advantages, tokens, said)
-        ]
-        metrics: dict[str, Any] = {"step": done.step}
-        size = self.recipe.sample.group
-        metrics |= step_stats(records, size, [1, size], before.credit.signal_P.tolist())
+        metrics: dict[str, Any] = {"step": done.step, **account.batch}
         metrics |= {**done.learned.metrics, **self.select.metrics(), **before.filling, **before.measured}
         metrics |= before.credit.metrics
-        metrics |= gpu_memory() | self._sampled(before) | self._drawn(before, signals)
+        metrics |= {**gpu_memory(), **account.drawn}
         phases, whole = self.clock.split()
         metrics |= self._utilised(before, phases["update"])
         metrics |= timing_stats(
@@ -204,10 +254,10 @@ class Loop:
             steps_left=self.recipe.train.steps - done.step,
         )
         self.recent_s = [*self.recent_s[-19:], whole]
-        self.run.write_samples(done.step, records)
+        self.run.write_samples(done.step, account.records)
         self.run.write_metrics(metrics)
         places = {self.rows[group.row].id: self.rows[group.row].place for group in before.groups}
-        self.display.step(metrics, view_samples(records, places=places))
+        self.display.step(metrics, view_samples(account.records, places=places))
         return metrics
 
     def _utilised(self, before: StepBatch, seconds: float) -> dict[str, float]:
@@ -218,24 +268,6 @@ class Loop:
         lengths = [(len(g.prompt_ids), len(c.token_ids)) for g in trained for c in g.completions]
         passes = self.recipe.train.inner_epochs
         return {"mfu": self.utilisation.share(lengths, passes, seconds) / self.ranks.world}
-
-    def _sampled(self, before: StepBatch) -> dict[str, Any]:
-        """How much was drawn, how sure the policy was, and what was kept of earlier samples."""
-        entropy = None if sampling(self.recipe).truncates else sampled_entropy(before.groups)
-        drawn = sum(group.generated for group in before.drawn)
-        found = {"entropy/sampled": entropy, "tokens/drawn": drawn}
-        kept = reuse_metrics(c for g in before.drawn for c in g.completions) if self.reuse is not None else {}
-        return found | kept
-
-    def _drawn(self, before: StepBatch, signals: Sequence[bool]) -> dict[str, Any]:
-        """The scores of all groups that were drawn, those among them that are not trained on. `signals`: which have one."""
-        step, size = before.step + 1, self.recipe.sample.group
-        records = [
-            record
-            for number, group in enumerate(before.drawn)
-            for record in group.records(step, number, self.rows[group.row], [0.0] * len(group.rewards))
-        ]
-        return drawn_stats(records, size, signals)
 
     def _seen(self, drawn: Sequence[Group]) -> tuple[int, int]:
         """Samples of the whole run, and those without a reward, with these among them."""

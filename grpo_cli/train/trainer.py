@@ -222,6 +222,7 @@ class Trainer(ShardedTrainer):
         return swapped_source(self, source)
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Norm = None) -> Norm:
+        self.loop.account(self.before)  # a device is still at the backward pass, and the norm waits for it
         norm: Norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if self.mini.passes(self._step, model):
             return norm
