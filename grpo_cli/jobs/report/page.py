@@ -37,6 +37,7 @@ from grpo_cli.jobs.report.pictures import (
 )
 from grpo_cli.jobs.report.plot import Figure
 from grpo_cli.jobs.report.reading import SampleDigest, read_samples
+from grpo_cli.jobs.report.stages import stage_tables
 from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
 from grpo_cli.run.reading import ReadOnce
@@ -129,6 +130,7 @@ def build_page(arms: Sequence[Arm]) -> str:
         runs=parts,
         shown=shown,
         table=None if is_single else arms_table(arms),
+        chains=stage_tables(arms),
         tiles=tiles_of(runs[0]) if is_single else [],
         verdict=verdict(runs[0]) if is_single else "",
         script=Markup(script),

@@ -26,6 +26,7 @@ from grpo_cli.jobs.report.packing import pack_samples, packed_line
 from grpo_cli.jobs.report.page import build_page, embedded, write_report
 from grpo_cli.jobs.report.pictures import groups, policy, rewards
 from grpo_cli.jobs.report.reading import probes, read_samples, surprises_of
+from grpo_cli.jobs.report.stages import stage_tables
 from grpo_cli.jobs.report.templates import environment
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.reading import ReadOnce, spread, steps_to_read
@@ -64,6 +65,44 @@ def test_the_outcome_is_paired_and_says_what_it_could_have_seen(tmp_path: Path) 
 
 def test_a_run_that_was_measured_once_claims_nothing(tmp_path: Path) -> None:
     assert "nothing can be said" in verdict(collect(make_run(tmp_path, "short", steps=4)))
+
+
+def test_a_chain_says_each_stage_before_and_after_and_seeds_are_taken_together(tmp_path: Path) -> None:
+    def chain(name: str, seed: int, *after: float | None) -> RunFolder:
+        def at(value: float | None) -> dict[str, float] | None:
+            return (
+                None if value is None else {"pass@1": value, "low": value - 0.1, "high": value + 0.1, "n": 16}
+            )
+
+        folder = make_run(tmp_path, name, seed=seed, steps=2, hostile=False)
+        stages = [
+            {
+                "name": f"{HOSTILE[1]}{i}",
+                "folder": f"stage-{i}",
+                "steps": 5,
+                "before": at(0.2),
+                "after": at(end),
+            }
+            for i, end in enumerate(after)
+        ]
+        folder.update_manifest(stages=stages)
+        return folder
+
+    one, two, plain = (
+        chain("one", 0, 0.5, None),
+        chain("two", 1, 0.7, 0.9),
+        make_run(tmp_path, "plain", seed=2),
+    )
+    (table,) = stage_tables(arms_of([collect(one)]))
+    assert [(row.steps, row.before, row.after, row.n) for row in table.rows] == [
+        ("1 to 5", "0.200 [0.100, 0.300]", "0.500 [0.400, 0.600]", "16"),
+        ("6 to 10", "0.200 [0.100, 0.300]", "—", "—"),
+    ]
+    (table,) = stage_tables(arms_of([collect(one), collect(two)]))
+    assert table.rows[0].after == "0.600 [-0.671, 1.871]" and "over 2 seeds" in table.how
+    assert stage_tables(arms_of([collect(plain)])) == []
+    page = build_page(arms_of([collect(two)]))
+    assert "<td>0.900 [0.800, 1.000]</td>" in page and "<img" not in page
 
 
 def test_runs_that_differ_in_their_seed_share_an_arm(tmp_path: Path) -> None:
