@@ -106,7 +106,7 @@ def _same_set(expected: set[Any] | frozenset[Any], got: object) -> bool:
         return False
 
 
-def _same_number(expected: Any, got: Any, rule: CompareRule) -> bool:
+def _same_number(expected: Any, got: object, rule: CompareRule) -> bool:
     value = number(got)
     if value is None:
         return False

@@ -264,7 +264,7 @@ def _sorted_within(rows: list[Any], sizes: Sequence[int]) -> list[Any]:
     return [row for part in parts for row in (sorted(part, key=_rank) if len(part) > 1 else part)]
 
 
-def _same_cell(wanted: Any, got: Any, rule: CompareRule) -> bool:
+def _same_cell(wanted: object, got: object, rule: CompareRule) -> bool:
     if type(wanted) is int and type(got) is int:
         return wanted == got  # a tolerance is for sums of reals; whole numbers are exact
     return same(wire.decode(wanted), got, rule)
@@ -274,7 +274,7 @@ def _rank(row: list[Any]) -> list[tuple[Any, ...]]:
     return [_cell_rank(cell) for cell in row]
 
 
-def _cell_rank(cell: Any) -> tuple[Any, ...]:
+def _cell_rank(cell: object) -> tuple[Any, ...]:
     if cell is None:
         return (0, 0)
     if isinstance(cell, int | float):

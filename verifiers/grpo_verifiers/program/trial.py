@@ -13,11 +13,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from grpo_verifiers.program.asserts import PlainCall
 from grpo_verifiers.program.compare import CompareRule, number, same, same_output
-from grpo_verifiers.program.task import CodeTask, packages_of
+from grpo_verifiers.program.task import CodeTask, Returned, packages_of
 from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.lane import (
@@ -45,6 +45,13 @@ UNTRUSTED = (
 CRASHES = (6, 7, 11, 24)
 
 Fate = Literal["passed", "failed", "limit", "no_code"]
+
+
+class TrialOptions(Protocol):
+    """What of the verifier's options a trial asks."""
+
+    compare: str
+    trusted_objects: bool
 
 
 class TestsBroken(RuntimeError):
@@ -90,7 +97,7 @@ def files(**content: bytes | None) -> Iterator[dict[str, int]]:
             os.close(fd)
 
 
-def run_task(task: CodeTask, code: str, slot: LaneSlot, options: object, order: Sequence[int]) -> Trial:
+def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, order: Sequence[int]) -> Trial:
     """Run the tests of a task on a completion.
 
     Raises:
@@ -143,7 +150,7 @@ def _ended(report: LaneReport) -> TestResult | None:
 
 
 def _run_stdio(
-    task: CodeTask, code: str, slot: LaneSlot, kind: str, options: object, order: Sequence[int]
+    task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions, order: Sequence[int]
 ) -> Trial:
     trial = Trial()
     with files(payload=_payload(task, code)) as shared:
@@ -158,7 +165,7 @@ def _run_stdio(
 
 
 def _one_stdio(
-    task: CodeTask, index: int, shared: dict[str, int], lane: Lane, options: Any
+    task: CodeTask, index: int, shared: dict[str, int], lane: Lane, options: TrialOptions
 ) -> tuple[TestResult, LaneReport]:
     test = task.outputs[index]
     with files(stdin=test.input.encode("utf-8", "surrogatepass"), stdout=None, stderr=None) as fds:
@@ -234,7 +241,7 @@ def _most_bytes(task: CodeTask) -> int:
     return SPARE_BYTES * min(16, task.count + 1) + 16 * task.expected_bytes
 
 
-def _judge_line(call: object, line: bytes | None, ended: TestResult | None) -> TestResult:
+def _judge_line(call: PlainCall | Returned, line: bytes | None, ended: TestResult | None) -> TestResult:
     if line is None:
         return ended or TestResult("failed", "exit_inside_call")
     try:
@@ -265,7 +272,7 @@ def _no_value(call: object, answer: dict[str, Any]) -> TestResult:
     return TestResult("failed", "opaque", str(answer.get("o"))[:100])
 
 
-def _accepts(call: Any, got: Any) -> bool:
+def _accepts(call: Returned, got: object) -> bool:
     rule = CompareRule(tolerance=call.tolerance)
     return any(same(value, got, rule) for value in call.accepted)
 
@@ -295,7 +302,7 @@ def _truth(got: object) -> Any:
     return got
 
 
-def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: Any) -> Trial:
+def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions) -> Trial:
     lane, tester = slot.lane(kind), slot.lane(kind, "tester")
     stop = task.scoring == "all"
     tests = {

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-Value: TypeAlias = Any
-"""Whatever crosses: its type is known only once it has been looked at."""
+Parts: TypeAlias = list[Any]
+"""A message that is a list; what is in it is looked at by whoever takes it."""
+Fields: TypeAlias = dict[str, Any]
+"""A message that is an object: the description of a class, a function or an exception."""
 Side = Callable[[Any], Any]
 ADDRESSES = frozenset(
     ["IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface"]
@@ -22,7 +24,7 @@ def is_standard(kind: type, module: str, name: str) -> bool:
     return getattr(sys.modules.get(module), name, None) is kind
 
 
-def encode_time(value: Value, name: str, side: Side) -> Any:
+def encode_time(value: Any, name: str, side: Side) -> Any:
     """A date or time, naive or with a zone of the library; None for any other zone."""
     if name == "date":
         return {"T": [name, [value.year, value.month, value.day]]}
@@ -43,7 +45,7 @@ def encode_time(value: Value, name: str, side: Side) -> Any:
     return {"T": [name, fields, side(value.tzinfo), value.fold]}
 
 
-def encode_standard(value: Value, kind: type, module: str, name: str, side: Side) -> Any:
+def encode_standard(value: Any, kind: type, module: str, name: str, side: Side) -> Any:
     """The message for a value of these classes; None for all others."""
     if module == "datetime":
         return encode_time(value, name, side) if is_standard(kind, module, name) else None
@@ -68,7 +70,7 @@ def encode_standard(value: Value, kind: type, module: str, name: str, side: Side
     return None
 
 
-def _time(body: Value, side: Side) -> Any:
+def _time(body: Parts, side: Side) -> Any:
     import datetime
 
     name, fields, *zone = body
@@ -78,7 +80,7 @@ def _time(body: Value, side: Side) -> Any:
     return made.replace(tzinfo=side(zone[0]), fold=zone[1]) if zone else made
 
 
-def _timezone(body: Value, _: Side) -> Any:
+def _timezone(body: Parts, _: Side) -> Any:
     import datetime
 
     days, seconds, micros, name = body
@@ -87,37 +89,37 @@ def _timezone(body: Value, _: Side) -> Any:
     return plain if plain.tzname(None) == name else datetime.timezone(offset, name)
 
 
-def _zone(body: Value, _: Side) -> Any:
+def _zone(body: str, _: Side) -> Any:
     import zoneinfo
 
     return zoneinfo.ZoneInfo(body)
 
 
-def _namespace(body: Value, side: Side) -> Any:
+def _namespace(body: Parts, side: Side) -> Any:
     import types
 
     return types.SimpleNamespace(**{k: side(v) for k, v in body})
 
 
-def _view(body: Value, side: Side) -> Any:
+def _view(body: Fields, side: Side) -> Any:
     import types
 
     return types.MappingProxyType(side(body))
 
 
-def _chain(body: Value, side: Side) -> Any:
+def _chain(body: Parts, side: Side) -> Any:
     import collections
 
     return collections.ChainMap(*[side(m) for m in body])
 
 
-def _array(body: Value, side: Side) -> Any:
+def _array(body: Parts, side: Side) -> Any:
     import array
 
     return array.array(body[0], [side(v) for v in body[1]])
 
 
-def _pattern(body: Value, side: Side) -> Any:
+def _pattern(body: Parts, side: Side) -> Any:
     import re
 
     text, flags = side(body[0]), body[1]
@@ -126,7 +128,7 @@ def _pattern(body: Value, side: Side) -> Any:
     return re.compile(text, flags & ~DEBUG)
 
 
-def _address(body: Value, _: Side) -> Any:
+def _address(body: Parts, _: Side) -> Any:
     import ipaddress
 
     name, text = body

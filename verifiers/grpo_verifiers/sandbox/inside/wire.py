@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import standard
-from .standard import Value as Value
+from .standard import Fields as Fields
+from .standard import Parts as Parts
 
 ATOMS = frozenset({type(None), bool, str, float})
 SMALL = 1 << 63
@@ -39,10 +40,10 @@ class Coder:
     known: dict[int, Any] = {}  # noqa: RUF012 - never filled here
     """The messages for containers that the other side has as well, by identity."""
 
-    def subclass(self, value: Value, kind: type) -> Any:
+    def subclass(self, value: object, kind: type) -> Any:
         """The message for an object of a subclass of a plain type, None if it goes as the plain value it holds."""
 
-    def other(self, value: Value) -> Any:
+    def other(self, value: object) -> Any:
         """The message for anything else.
 
         Raises:
@@ -54,7 +55,7 @@ class Coder:
 PLAIN = Coder()
 
 
-def encode(value: Value, other: Coder = PLAIN) -> Any:
+def encode(value: Any, other: Coder = PLAIN) -> Any:
     """The value with tags, ready for json.dumps. A tagged value is a dict with exactly one key."""
     kind = type(value)
     if kind in ATOMS:
@@ -74,7 +75,7 @@ def encode(value: Value, other: Coder = PLAIN) -> Any:
     return _encode_rare(value, kind, other)
 
 
-def _encode_rare(value: Value, kind: type, other: Coder) -> Any:
+def _encode_rare(value: Any, kind: type, other: Coder) -> Any:
     if kind is frozenset:
         return {"f": [encode(v, other) for v in value]}
     if kind is bytes:
@@ -113,7 +114,7 @@ def _encode_rare(value: Value, kind: type, other: Coder) -> Any:
     return _encode_subclass(value, kind, other) if made is None else made
 
 
-def _encode_numpy(value: Value, kind: type, other: Coder) -> Any:
+def _encode_numpy(value: Any, kind: type, other: Coder) -> Any:
     numpy = sys.modules["numpy"]
     if issubclass(kind, numpy.ndarray) and value.dtype.kind in ARRAY_KINDS:
         plain = numpy.asarray(value)
@@ -123,7 +124,7 @@ def _encode_numpy(value: Value, kind: type, other: Coder) -> Any:
     return other.other(value)
 
 
-def _encode_subclass(value: Value, kind: type, other: Coder) -> Any:
+def _encode_subclass(value: Any, kind: type, other: Coder) -> Any:
     special = other.subclass(value, kind)
     if special is not None:
         return special
@@ -184,15 +185,15 @@ def decode(message: object, other: Callable[[str, Any], Any] = unknown) -> Any:
         raise BadWire(f"{tag}: {type(err).__name__}") from err
 
 
-def _pairs(body: Value, other: Callable[[str, Any], Any]) -> dict[Any, Any]:
+def _pairs(body: Parts, other: Callable[[str, Any], Any]) -> dict[Any, Any]:
     return {decode(k, other): decode(v, other) for k, v in body}
 
 
-def _integer(body: Value, _: Any) -> int:
+def _integer(body: str, _: object) -> int:
     return int(body, 16)
 
 
-def _mapping(body: Value, other: Callable[[str, Any], Any]) -> Any:
+def _mapping(body: Parts, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     name, pairs = body
@@ -210,14 +211,14 @@ def _mapping(body: Value, other: Callable[[str, Any], Any]) -> Any:
     return collections.defaultdict(factory, plain)
 
 
-def _queue(body: Value, other: Callable[[str, Any], Any]) -> Any:
+def _queue(body: Parts, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     items, most = body
     return collections.deque((decode(v, other) for v in items), most)
 
 
-def _named(body: Value, other: Callable[[str, Any], Any]) -> Any:
+def _named(body: Parts, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     name, fields, items = body
@@ -226,7 +227,7 @@ def _named(body: Value, other: Callable[[str, Any], Any]) -> Any:
     return collections.namedtuple(name, fields, rename=True)(*[decode(v, other) for v in items])
 
 
-def _fraction(body: Value, other: Callable[[str, Any], Any]) -> Any:
+def _fraction(body: Parts, other: Callable[[str, Any], Any]) -> Any:
     from fractions import Fraction
 
     if any(type(v) is dict and len(str(v.get("i", ""))) > MOST_HEX for v in body):
@@ -245,7 +246,7 @@ def _decimal(body: object, _: object) -> Any:
     return Decimal(body)
 
 
-def _array(body: Value, _: Any) -> Any:
+def _array(body: Parts, _: object) -> Any:
     import numpy
 
     kind, shape, items = body
@@ -254,7 +255,7 @@ def _array(body: Value, _: Any) -> Any:
     return numpy.array([decode(v) for v in items], dtype=kind).reshape(shape)
 
 
-def _scalar(body: Value, _: Any) -> Any:
+def _scalar(body: Parts, _: object) -> Any:
     kind, item = body
     import numpy
 
@@ -263,7 +264,7 @@ def _scalar(body: Value, _: Any) -> Any:
     return numpy.dtype(kind).type(decode(item))
 
 
-def _path(body: Value, _: Any) -> Any:
+def _path(body: Parts, _: object) -> Any:
     import pathlib
 
     name, text = body
@@ -272,7 +273,7 @@ def _path(body: Value, _: Any) -> Any:
     return getattr(pathlib, name)(text)
 
 
-def _uuid(body: Value, _: Any) -> Any:
+def _uuid(body: str, _: object) -> Any:
     import uuid
 
     return uuid.UUID(hex=body)

@@ -10,8 +10,6 @@ import types
 from collections import ChainMap, deque
 from typing import Any
 
-from .wire import Value
-
 
 def hides(cls: type, name: str) -> bool:
     """Whether an attribute of that name would stand before what the class itself does: its methods and properties."""
@@ -19,13 +17,14 @@ def hides(cls: type, name: str) -> bool:
     return callable(found) or (hasattr(type(found), "__get__") and not inspect.ismemberdescriptor(found))
 
 
-def write_back(target: Value, value: Value) -> None:
+def write_back(target: object, value: object) -> None:
     """Make a mutable argument equal to what the call left of it, keeping the identity of what is inside."""
     if isinstance(target, io.StringIO | io.BytesIO):
         target.seek(0)
         target.truncate()
-        target.write(value.getvalue())
-        target.seek(value.tell())
+        stream: Any = value  # of the same kind: the sender's own
+        target.write(stream.getvalue())
+        target.seek(stream.tell())
     elif type(target) is random.Random and type(value) is random.Random:
         target.setstate(value.getstate())
     elif type(target) is types.SimpleNamespace and type(value) is types.SimpleNamespace:
@@ -56,8 +55,11 @@ def write_back(target: Value, value: Value) -> None:
     elif type(target) is tuple and type(value) is tuple:
         for old, new in zip(target, value, strict=False):
             _merge(old, new)
-    elif type(target).__module__ == "numpy" and type(value) is type(target) and target.shape == value.shape:
-        target[...] = value
+    elif type(target).__module__ == "numpy" and type(value) is type(target):
+        array_here: Any = target
+        array_there: Any = value
+        if array_here.shape == array_there.shape:
+            array_here[...] = array_there
     elif (
         type(target) is type(value) and type(target).__module__ == "__main__" and hasattr(target, "__dict__")
     ):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
-from ..wire import Value
 from .ends import PeerEnd
 
 
@@ -33,8 +33,8 @@ def _beside(peer: PeerEnd, number: int, name: str, parents: list[Any], members: 
     return found
 
 
-def _method(lent: Value) -> Any:
-    def method(*args: Value, **kwargs: Value) -> Any:
+def _method(lent: Callable[..., Any]) -> Any:
+    def method(*args: object, **kwargs: object) -> Any:
         return lent(*args, **kwargs)
 
     return method

@@ -10,10 +10,10 @@ import enum
 import inspect
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from .. import wire
-from ..wire import Value
 from .ends import PeerEnd
 
 PROTOCOLS = """
@@ -56,7 +56,7 @@ class Describer:
         """Whether a class is one that the solution (or its own code) defines."""
         return kind.__module__ in ("solution", "__main__") or standard_name(kind) is None
 
-    def value(self, value: Value, kind: type) -> Any:
+    def value(self, value: object, kind: type) -> Any:
         """The message for an object of a subclass of a plain type that keeps its class; None for all others."""
         if isinstance(value, type) or not self.is_own(kind):
             return None
@@ -70,7 +70,7 @@ class Describer:
             return {"np": [self.peer.number(value), about, self.peer.kept.own(value)]}
         return None
 
-    def other(self, value: Value, kind: type) -> Any:
+    def other(self, value: object, kind: type) -> Any:
         """The message for what is no plain value."""
         if isinstance(value, type):
             name = standard_name(value)
@@ -80,8 +80,8 @@ class Describer:
             return made
         if isinstance(value, BaseException):
             return {"x": self.exception(value)}
-        if kind is types.CoroutineType or kind is types.GeneratorType:
-            tag = "co" if kind is types.CoroutineType else "ge"
+        if isinstance(value, types.CoroutineType | types.GeneratorType):
+            tag = "co" if isinstance(value, types.CoroutineType) else "ge"
             return {tag: [self.peer.number(value), value.__name__, value.__qualname__]}
         alias = _alias(value)
         if alias is not None:
@@ -139,7 +139,7 @@ class Describer:
             return {**about, "kind": "plain", "base": base.__name__, "r": _members(kind)}
         return about
 
-    def _enum(self, kind: Value) -> dict[str, Any]:
+    def _enum(self, kind: type[enum.Enum]) -> dict[str, Any]:
         try:
             members = [[name, wire.encode(m.value)] for name, m in kind.__members__.items()]
         except wire.NotPlain:
@@ -147,7 +147,7 @@ class Describer:
         base = next(b.__name__ for b in ENUM_BASES if issubclass(kind, b))
         return {"kind": "enum", "base": base, "members": members, "r": _members(kind)}
 
-    def _dataclass(self, kind: Value) -> dict[str, Any]:
+    def _dataclass(self, kind: type[Any]) -> dict[str, Any]:
         made = []
         for f in dataclasses.fields(kind):
             default = f.default if f.default is not dataclasses.MISSING else None
@@ -177,9 +177,9 @@ class Describer:
             "hashed": bool(params.eq and (params.frozen or params.unsafe_hash)),
         }
 
-    def fields(self, value: Value) -> list[Any] | None:
+    def fields(self, value: object) -> list[Any] | None:
         """The values of a dataclass object's fields, as they are now."""
-        kind = type(value)
+        kind: type[Any] = type(value)
         if isinstance(value, type) or not self.is_own(kind) or "__dataclass_fields__" not in dir(kind):
             return None
         if isinstance(value, BaseException):
@@ -189,7 +189,7 @@ class Describer:
         except (AttributeError, RecursionError):
             return None
 
-    def _function(self, value: Value) -> dict[str, Any]:
+    def _function(self, value: Callable[..., Any]) -> dict[str, Any]:
         try:
             notes = {k: self.peer.encode(v) for k, v in getattr(value, "__annotations__", {}).items()}
         except RecursionError:
@@ -267,7 +267,7 @@ def bases(kind: type) -> list[str]:
     return [".".join(name) for c in kind.__mro__ if (name := standard_name(c)) is not None]
 
 
-def _is_named(kind: Value) -> bool:
+def _is_named(kind: object) -> bool:
     fields = getattr(kind, "_fields", None)
     return isinstance(fields, tuple) and all(type(f) is str for f in fields) and hasattr(kind, "_make")
 
@@ -286,7 +286,7 @@ def plain_base(kind: type) -> type | None:
     return next((b for b in kind.__mro__ if b in PLAIN_BASES), None)
 
 
-def plain_content(value: Value, base: type) -> Any:
+def plain_content(value: Any, base: type) -> Any:
     """The plain value in an object of a subclass, read by the base's own methods."""
     if base in (list, tuple, set):
         return base(base.__iter__(value))
@@ -301,7 +301,7 @@ def _doc(value: object) -> str | None:
     return text if type(text) is str else None
 
 
-def _alias(value: Value) -> tuple[str, tuple[Any, ...]] | None:
+def _alias(value: Any) -> tuple[str, tuple[Any, ...]] | None:
     """`list[int]`, `List[int]`, `int | None`, `Optional[int]`: what is subscripted and by what."""
     import typing
 

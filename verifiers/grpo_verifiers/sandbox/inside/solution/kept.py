@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from .. import wire
-from ..wire import Value
+from ..wire import Parts
 from ..writing import write_back
 from .describe import plain_base, plain_content
 from .ends import PeerEnd
@@ -24,7 +24,7 @@ RESULT_REFERENCES = 4  # the caller's name, and the names and the argument on th
 MOST = 200
 
 
-def encode_kept(value: Value, peer: Any) -> Any:
+def encode_kept(value: Any, peer: Any) -> Any:
     """The content of a container, or of a stream or source of chance as it stands."""
     kind = type(value)
     if kind is io.StringIO:
@@ -38,7 +38,7 @@ def encode_kept(value: Value, peer: Any) -> Any:
     return wire.encode(value if base is None else plain_content(value, base), peer)
 
 
-def is_held(value: Value) -> bool:
+def is_held(value: object) -> bool:
     """Whether anybody but the two functions that hand a result on refers to it."""
     return sys.getrefcount(value) > RESULT_REFERENCES
 
@@ -50,7 +50,7 @@ class Kept:
         self.peer = peer
         self.told: dict[int, Any] = {}
 
-    def shown(self, value: Value) -> Any:
+    def shown(self, value: object) -> Any:
         """The message for a container that an object of the solution holds."""
         if len(self.told) >= MOST and id(value) not in self.peer.numbers:
             return self.peer.encode(value)
@@ -63,7 +63,7 @@ class Kept:
         """Whether the test program knows a container by its number."""
         return self.peer.numbers.get(id(value)) in self.told
 
-    def own(self, value: Value) -> Any:
+    def own(self, value: object) -> Any:
         """What is in an object of a solution's class that is a kind of plain value; of a container the changes are told."""
         number = self.peer.number(value)
         made = self.content(number)
@@ -75,7 +75,7 @@ class Kept:
         """What is in it now."""
         return encode_kept(self.peer.objects[number], self.peer)
 
-    def held(self, given: list[Any], named: dict[str, Any], result: Value) -> list[list[Any]]:
+    def held(self, given: list[Any], named: dict[str, Any], result: object) -> list[list[Any]]:
         """Place and number of each argument that somebody still holds behind the call."""
         found: list[list[Any]] = []
         for place, value in [*enumerate(given), *named.items()]:
@@ -88,7 +88,7 @@ class Kept:
                     found.append([place, number])
         return found
 
-    def take(self, changed: Value) -> None:
+    def take(self, changed: Parts) -> None:
         """What the test program has changed in them."""
         for number, value in changed:
             write_back(self.peer.objects[number], self.peer.decode(value))

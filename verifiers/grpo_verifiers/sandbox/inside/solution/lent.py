@@ -4,9 +4,10 @@ ones as can be: functions are functions, classes classes, and exceptions can be 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
-from ..wire import Value
+from ..wire import Parts
 from .ends import PeerEnd
 from .loop import LOOP
 
@@ -79,21 +80,21 @@ class LentCallable(FromTest):
         return call(self._peer, self._number, args, kwargs)
 
 
-def call(peer: PeerEnd, number: int, args: Value, kwargs: dict[str, Any]) -> Any:
+def call(peer: PeerEnd, number: int, args: Iterable[object], kwargs: dict[str, Any]) -> Any:
     """Call something of the test."""
     return peer.ask(["call", number, [peer.encode(a) for a in args], peer.encode(kwargs)])
 
 
-def lent_function(peer: PeerEnd, body: Value) -> Any:
+def lent_function(peer: PeerEnd, body: Parts) -> Any:
     """A function that calls one of the test, with its name, notes and signature."""
     number, name, qualname, doc, flags, parameters, notes = body
     if flags & inspect.CO_COROUTINE:
 
-        async def function(*args: Value, **kwargs: Value) -> Any:
+        async def function(*args: object, **kwargs: object) -> Any:
             return await call(peer, number, args, kwargs)
     else:
 
-        def function(*args: Value, **kwargs: Value) -> Any:  # type: ignore[misc]
+        def function(*args: object, **kwargs: object) -> Any:  # type: ignore[misc]
             return call(peer, number, args, kwargs)
 
     function.__name__, function.__qualname__, function.__doc__ = name, qualname, doc
@@ -114,7 +115,7 @@ def lent_function(peer: PeerEnd, body: Value) -> Any:
     return made
 
 
-def lent_coroutine(peer: PeerEnd, body: Value) -> Any:
+def lent_coroutine(peer: PeerEnd, body: Parts) -> Any:
     """A coroutine that waits for one of the test."""
 
     async def wait() -> Any:
@@ -151,11 +152,11 @@ def _asking(dunder: str) -> Any:
     )
 
 
-def _blank(cls: Value, *args: object) -> Any:
+def _blank(cls: type[Any], *args: object) -> Any:
     return cls.__new__(cls, *args)
 
 
-def lent_object(peer: PeerEnd, body: Value) -> Any:
+def lent_object(peer: PeerEnd, body: Parts) -> Any:
     """An object of the test: of a class that stands for its own, or of the library's."""
     number, about, dunders = body
     cls = peer.decode(about)
@@ -170,7 +171,7 @@ def lent_object(peer: PeerEnd, body: Value) -> Any:
     return made
 
 
-def lent_class(peer: PeerEnd, body: Value) -> Any:
+def lent_class(peer: PeerEnd, body: Parts) -> Any:
     """A class of the test. Of an exception class a real one, that can be raised and caught."""
     number, name, doc, parents, dunders = body
     bases = tuple(peer.decode(p) for p in parents)
@@ -182,13 +183,13 @@ def lent_class(peer: PeerEnd, body: Value) -> Any:
     return LentClass(name, tuple(b for b in bases if isinstance(b, LentClass)) or (FromTest,), space)
 
 
-def _error_attribute(self: Value, name: str) -> Any:
+def _error_attribute(self: Any, name: str) -> Any:
     if name.startswith("__") or "_number" not in vars(self):
         raise AttributeError(name)
     return type(self)._peer.ask(["get", self._number, name])
 
 
-def lent_error(peer: PeerEnd, body: Value) -> Any:
+def lent_error(peer: PeerEnd, body: Parts) -> Any:
     """An exception that the test has made."""
     number, about, args, notes = body
     cls, values = peer.decode(about), [peer.decode(a) for a in args]

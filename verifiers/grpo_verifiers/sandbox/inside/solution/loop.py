@@ -5,10 +5,10 @@ What the solution awaits of the test is not waited for here: the test's own loop
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from typing import Any
 
-from ..wire import Value
+from ..wire import Parts
 
 STEP_S = 0.005
 LAST_S = 0.2
@@ -23,7 +23,7 @@ class SolutionLoop:
         self.wanted: list[int] = []
         self.waiting: dict[int, list[Any]] = {}
 
-    def step(self, coroutine: Value, settled: Value) -> list[Any]:
+    def step(self, coroutine: Coroutine[Any, Any, Any], settled: Parts) -> list[Any]:
         """[True, value] once a coroutine has ended, before [False, what it began to await of the test]; raises what it raised.
 
         `settled`: of what has been awaited, number, whether it returned, and the value or exception.
@@ -46,7 +46,7 @@ class SolutionLoop:
             return [False, wanted]
         return [True, task.result()]
 
-    def cancel(self, coroutine: Value) -> None:
+    def cancel(self, coroutine: object) -> None:
         """Cancel its task and let it see that."""
         import asyncio
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import frames, wire
-from ..wire import Value
+from ..wire import Fields
 from .derived import made_class
 from .describe import Describer
 from .kept import CONTAINERS, Kept, encode_kept, is_held
@@ -51,11 +51,11 @@ class Peer(wire.Coder):
         """A value as the test program gets it."""
         return wire.encode(value, self)
 
-    def subclass(self, value: Value, kind: type) -> Any:
+    def subclass(self, value: object, kind: type) -> Any:
         """Values of the solution's own subclasses of plain types that keep their class."""
         return self.describer.value(value, kind)
 
-    def other(self, value: Value) -> Any:
+    def other(self, value: object) -> Any:
         """What is no plain value: by its number."""
         kind = type(value)
         back = self.back.get(id(value))
@@ -141,7 +141,7 @@ class Peer(wire.Coder):
         function: Callable[..., Any],
         args: list[Any],
         kwargs: dict[str, Any],
-        world: Value,
+        world: Fields | None,
         skip: int = 0,
     ) -> list[Any]:
         given = [self.decode(a) for a in args]
@@ -228,7 +228,7 @@ def _places(
     return places
 
 
-def _find(value: Value, path: list[Any], places: dict[int, Any], depth: int) -> None:
+def _find(value: object, path: list[Any], places: dict[int, Any], depth: int) -> None:
     if type(value) not in CONTAINERS or id(value) in places or depth > 20 or len(places) > 5000:
         return
     places[id(value)] = {"a": path}
@@ -247,7 +247,7 @@ def serve(
     module: types.ModuleType,
     define: Callable[[], None],
     entry: str | None,
-    find_entry: Value,
+    find_entry: Callable[[types.ModuleType, str], Callable[[], Any] | None],
     shared: tuple[str, ...],
 ) -> int:
     """Define the solution, then answer until the test program hangs up."""

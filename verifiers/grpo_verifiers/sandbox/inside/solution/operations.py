@@ -5,22 +5,22 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
-from ..wire import Value
 from .loop import LOOP
 
 
-def _exit(value: Value, error: Any = None) -> Any:
+def _exit(value: AbstractContextManager[Any], error: BaseException | None = None) -> Any:
     return value.__exit__(type(error) if error is not None else None, error, None)
 
 
-async def _awaited(awaitable: Value) -> Any:
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def _async_exit(value: Value, error: Any = None) -> Any:
+def _async_exit(value: AbstractAsyncContextManager[Any], error: BaseException | None = None) -> Any:
     return _awaited(value.__aexit__(type(error) if error is not None else None, error, None))
 
 

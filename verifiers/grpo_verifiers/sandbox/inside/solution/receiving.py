@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import wire
-from ..wire import Value
+from ..wire import Parts
 from .ends import PeerEnd
 from .lent import FromTest, LentCallable, lent_class, lent_coroutine, lent_error, lent_function, lent_object
 
@@ -20,7 +20,7 @@ def named(module: str, name: str) -> Any:
     return found
 
 
-def _text_file(peer: PeerEnd, body: Value) -> Any:
+def _text_file(peer: PeerEnd, body: Parts) -> Any:
     import io
 
     kind, content, at = body
@@ -29,7 +29,7 @@ def _text_file(peer: PeerEnd, body: Value) -> Any:
     return made
 
 
-def _chance(peer: PeerEnd, body: Value) -> Any:
+def _chance(peer: PeerEnd, body: Parts) -> Any:
     import random
 
     made = random.Random()
@@ -37,7 +37,7 @@ def _chance(peer: PeerEnd, body: Value) -> Any:
     return made
 
 
-def _shared(peer: PeerEnd, body: Value) -> Any:
+def _shared(peer: PeerEnd, body: Parts) -> Any:
     name, attributes = body
     cls: Any = peer.module.__dict__[name]
     made = cls.__new__(cls)
@@ -46,7 +46,7 @@ def _shared(peer: PeerEnd, body: Value) -> Any:
     return made
 
 
-def _callable(peer: PeerEnd, body: Value) -> Any:
+def _callable(peer: PeerEnd, body: Parts) -> Any:
     made = LentCallable(peer, "cb", body[0])
     for name, value in zip(("__name__", "__qualname__", "__doc__"), body[1:], strict=True):
         object.__setattr__(made, name, value)
@@ -77,7 +77,7 @@ LENT: dict[str, Callable[[PeerEnd, Any], Any]] = {
 }
 
 
-def received(peer: PeerEnd, tag: str, body: Value) -> Any:
+def received(peer: PeerEnd, tag: str, body: Parts) -> Any:
     """The thing behind a message that is no plain value; the same one for a number that is known.
 
     Raises:

@@ -14,7 +14,6 @@ from typing import Any, SupportsIndex
 
 from .. import frames
 from ..scratch import read_files, write_files
-from ..wire import Value
 from .describe import bases
 from .ends import PeerEnd
 
@@ -66,7 +65,7 @@ class Printed(io.RawIOBase):
         """Always."""
         return True
 
-    def write(self, data: Value) -> int:
+    def write(self, data: Any) -> int:
         """Keep it until the next message."""
         self.data += data
         return len(data)
@@ -101,7 +100,9 @@ class Console:
         self.sleep(seconds)
         self.slept += float(seconds)
 
-    def _warn(self, message: Value, category: Value = None, *_: Value, **__: Value) -> None:
+    def _warn(
+        self, message: Warning | str, category: type[Warning] | None = None, *_: object, **__: object
+    ) -> None:
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
         self.peer.ask(["warn", bases(kind), str(message)])
 

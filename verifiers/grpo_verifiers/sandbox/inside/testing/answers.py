@@ -9,7 +9,7 @@ import threading
 import types
 from typing import Any
 
-from ..wire import Value
+from ..wire import Parts
 from ..writing import hides
 from .ends import Connection, Stopped, TimeIsUp
 from .lendable import SPECIAL, is_lendable
@@ -21,7 +21,7 @@ class Answers:
     def __init__(self, link: Connection) -> None:
         self.link = link
 
-    def attribute(self, target: Value, name: str) -> Any:
+    def attribute(self, target: object, name: str) -> Any:
         """What a solution may see of a test's object: its own data and what its class defines, but for the library's mocks."""
         kind = type(target)
         is_own = kind.__module__ == "__main__" or (
@@ -48,13 +48,13 @@ class Answers:
             return found
         raise AttributeError(name)
 
-    def set_attribute(self, target: Value, name: str, value: object) -> None:
+    def set_attribute(self, target: object, name: str, value: object) -> None:
         """Set data of a test's object, never what its class defines."""
         if type(target).__module__ != "__main__" or name.startswith("__") or hides(type(target), name):
             raise AttributeError(name)
         setattr(target, name, value)
 
-    def answer(self, request: Value) -> list[Any]:
+    def answer(self, request: Parts) -> list[Any]:
         """What the solution asked of a function, iterator or stream of the test."""
         try:
             if request[0] == "input":
@@ -75,7 +75,7 @@ class Answers:
             self.link.checks.take(err, request)
             return ["exc", self.link.lender.error(err)]
 
-    def _asked_of(self, kind: str, target: Value, rest: list[Any]) -> Any:
+    def _asked_of(self, kind: str, target: Any, rest: list[Any]) -> Any:
         if kind == "next":
             return next(target)
         if kind == "get":
@@ -89,7 +89,7 @@ class Answers:
         args = [self.link.decode(a) for a in rest[0]]
         return target(*args, **self.link.decode(rest[1]))
 
-    def run(self, coroutine: Value) -> Any:
+    def run(self, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
         """The outcome of a coroutine of the test that the solution awaits: run beside the loop that waits for the solution."""
         import asyncio
 
@@ -110,7 +110,7 @@ class Answers:
         return value
 
 
-def special(target: Value, name: str, args: list[Any]) -> Any:
+def special(target: object, name: str, args: list[Any]) -> Any:
     """A special method of an object of the test."""
     if name not in SPECIAL:
         raise AttributeError(name)
@@ -118,7 +118,7 @@ def special(target: Value, name: str, args: list[Any]) -> Any:
     return found(target, *args)
 
 
-def warn(names: Value, message: str) -> None:
+def warn(names: Parts, message: str) -> None:
     """A warning of the solution, under the filters of the test."""
     import warnings
 

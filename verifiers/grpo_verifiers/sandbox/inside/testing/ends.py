@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ..wire import Value
-
 
 class Stopped(BaseException):
     """The solution is gone, or raised what is no Exception: no test can pass any more."""
@@ -40,12 +38,12 @@ class Connection(Protocol):
     def abilities(self, cls: type) -> frozenset[str]:
         """The special methods that a class of the solution has."""
 
-    def set_field(self, handle: Value, name: str, value: Value) -> None:
+    def set_field(self, handle: object, name: str, value: object) -> None:
         """The test has set a field of a dataclass object."""
 
     def derive(
         self,
-        meta: Value,
+        meta: type[Any],
         name: str,
         parents: tuple[type, ...],
         space: dict[str, Any],
@@ -63,14 +61,14 @@ class Connection(Protocol):
         self,
         number: int,
         name: str,
-        stub: Value,
-        target: Value,
+        stub: object,
+        target: object,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """Call a method of an object of the solution."""
 
-    def construct(self, cls: Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def construct(self, cls: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make an object of a class of the solution."""
 
     def encode(self, value: object) -> Any:

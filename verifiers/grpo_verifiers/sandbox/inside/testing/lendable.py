@@ -7,7 +7,7 @@ import random
 import types
 from typing import Any
 
-from ..wire import Value
+from ..wire import Parts
 
 ITERATORS: tuple[type, ...] = (
     types.GeneratorType,
@@ -49,7 +49,7 @@ def special_names(kind: type) -> list[str]:
     return [n for n in found if n != "__hash__" or kind.__hash__ is not None]
 
 
-def stream_message(value: Value) -> Any:
+def stream_message(value: object) -> Any:
     """A stream in memory or a source of chance as it stands; None for anything else."""
     if type(value) is io.StringIO:
         return {"io": ["text", value.getvalue(), value.tell()]}
@@ -61,7 +61,7 @@ def stream_message(value: Value) -> Any:
     return None
 
 
-def stream(body: Value) -> Any:
+def stream(body: Parts) -> Any:
     """The stream behind a message."""
     kind, content, at = body
     made: Any = io.StringIO(content) if kind == "text" else io.BytesIO(bytes.fromhex(content))
@@ -69,7 +69,7 @@ def stream(body: Value) -> Any:
     return made
 
 
-def chance(body: Value) -> random.Random:
+def chance(body: Parts) -> random.Random:
     """The source of chance behind a message."""
     made = random.Random()
     made.setstate((body[0], tuple(body[1]), body[2]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import wire
 from ..scratch import read_files, write_files
-from ..wire import Value
+from ..wire import Fields
 from .ends import Connection
 from .lendable import ITERATORS, is_lendable, special_names, stream_message
 
@@ -55,12 +55,12 @@ class Lender:
             world["random"] = [state[0], list(state[1]), state[2]]
         return world or None
 
-    def take_files(self, files: Value) -> None:
+    def take_files(self, files: Fields) -> None:
         """Files that the solution has written into its scratch folder."""
         if self.has_files:
             write_files({str(k): v for k, v in files.items()})
 
-    def lend(self, value: Value) -> Any:
+    def lend(self, value: object) -> Any:
         """The message for something of the test.
 
         Raises:
@@ -113,7 +113,7 @@ class Lender:
         notes = [str(n) for n in getattr(value, "__notes__", ())]
         return {"tx": [self.number(value), about, [self.link.encode(a) for a in value.args], notes]}
 
-    def _class(self, cls: Value) -> Any:
+    def _class(self, cls: type[Any]) -> Any:
         """A class of the test: by name where the prompt defines it, else with its bases and special methods."""
         name: str = cls.__name__
         if name in self.link.shared and self.link.namespace.get(name) is cls:
@@ -131,7 +131,7 @@ class Lender:
         about = [value.__name__, value.__qualname__, value.__doc__, value.__code__.co_flags]
         return [*about, parameters, notes]
 
-    def lent_class(self, body: Value) -> type:
+    def lent_class(self, body: int) -> type:
         """A class of the test that has been lent.
 
         Raises:
@@ -142,7 +142,7 @@ class Lender:
             raise wire.BadWire("no class")
         return found
 
-    def _named(self, value: Value) -> list[str] | None:
+    def _named(self, value: object) -> list[str] | None:
         module = getattr(value, "__module__", None) if isinstance(value, type | types.FunctionType) else None
         if isinstance(value, types.BuiltinFunctionType):
             module = getattr(value, "__module__", None) or "builtins"
@@ -154,17 +154,15 @@ class Lender:
     def number(self, value: object) -> int:
         """The number of something lent."""
         for number, lent in enumerate(self.lent):
-            if lent is value or (
-                type(value) in BOUND and type(lent) is type(value) and _same_method(lent, value)
-            ):
+            if lent is value or _is_same_method(lent, value):
                 return number
         self.lent.append(value)
         return len(self.lent) - 1
 
 
-BOUND = (types.MethodType, types.BuiltinMethodType)
-
-
-def _same_method(first: Value, second: Value) -> bool:
+def _is_same_method(first: object, second: object) -> bool:
     """Whether two bound methods, made anew at each look, are one."""
-    return first.__self__ is second.__self__ and first.__name__ == second.__name__
+    for kind in (types.MethodType, types.BuiltinMethodType):
+        if isinstance(first, kind) and isinstance(second, kind):
+            return first.__self__ is second.__self__ and first.__name__ == second.__name__
+    return False

@@ -13,14 +13,15 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..wire import Value
 from .plans import BrokenTests
+
+Expected = type[BaseException] | tuple[type[BaseException], ...]
 
 
 class raises:
     """`with raises(ValueError, match="…") as info:` fails unless the block raises it; also `raises(E, function, …)`."""
 
-    def __new__(cls, expected: Value, *call: Value, match: str | None = None, **kwargs: Value) -> Any:
+    def __new__(cls, expected: Expected, *call: Any, match: str | None = None, **kwargs: object) -> Any:
         made = super().__new__(cls)
         made.__init__(expected, match=match)  # type: ignore[misc]
         if not call:
@@ -29,13 +30,14 @@ class raises:
             call[0](*call[1:], **kwargs)
         return ExceptionInfo(made.value)
 
-    def __init__(self, expected: Value, *, match: str | None = None) -> None:
-        self.expected, self.pattern, self.value = expected, match, None
+    def __init__(self, expected: Expected, *, match: str | None = None) -> None:
+        self.expected, self.pattern = expected, match
+        self.value: BaseException | None = None
 
     def __enter__(self) -> raises:
         return self
 
-    def __exit__(self, kind: Value, value: Value, trace: Value) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> bool:
         if kind is None:
             raise AssertionError("did not raise")
         if not issubclass(kind, self.expected):
@@ -60,7 +62,7 @@ class raises:
 class ExceptionInfo:
     """What the call form of `raises` gives back."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: object) -> None:
         self.value, self.type = value, type(value)
 
 
@@ -68,18 +70,18 @@ class approx:
     """Equal to numbers, or to sequences of them, within a tolerance; a handle of the solution is no number."""
 
     def __init__(
-        self, expected: Value, rel: float | None = None, abs: float | None = None, nan_ok: bool = False
+        self, expected: object, rel: float | None = None, abs: float | None = None, nan_ok: bool = False
     ) -> None:
         self.expected = expected
         self.rel = (0.0 if abs is not None else 1e-6) if rel is None else rel
         self.abs, self.nan_ok = 1e-12 if abs is None else abs, nan_ok
 
-    def __eq__(self, other: Value) -> bool:
+    def __eq__(self, other: object) -> bool:
         return self._near(self.expected, other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _near(self, expected: Value, other: Value) -> bool:
+    def _near(self, expected: Any, other: Any) -> bool:
         if isinstance(expected, (list, tuple)) or hasattr(expected, "tolist"):
             if not (isinstance(other, (list, tuple)) or hasattr(other, "tolist")):
                 return False
@@ -108,7 +110,7 @@ class Mark:
     """`pytest.mark`: parametrize is heeded, skip leaves the test out, anything else does nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        def mark(*args: Value, **kwargs: Value) -> Any:
+        def mark(*args: object, **kwargs: object) -> Any:
             if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)):
                 return _marked(args[0], name, (), {})  # used bare, as a decorator
             return lambda test: _marked(test, name, args, kwargs)
@@ -116,7 +118,7 @@ class Mark:
         return mark
 
 
-def _marked(test: Value, name: str, args: Value, kwargs: Value) -> Any:
+def _marked(test: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "parametrize":
         names = (
             [n.strip() for n in args[0].split(",") if n.strip()]
@@ -134,16 +136,15 @@ def _marked(test: Value, name: str, args: Value, kwargs: Value) -> Any:
 class Param:
     """`pytest.param(…)`."""
 
-    def __init__(self, *values: Value, **_: Value) -> None:
+    def __init__(self, *values: object, **_: object) -> None:
         self.values = values
 
 
-def fixture(function: Any = None, **kwargs: Value) -> Any:
+def fixture(function: Callable[..., Any] | None = None, **kwargs: object) -> Any:
     """`@pytest.fixture`, with or without arguments."""
     if function is None:
         return lambda f: fixture(f, **kwargs)
-    function._is_fixture = True
-    function._is_autouse = bool(kwargs.get("autouse"))
+    vars(function).update(_is_fixture=True, _is_autouse=bool(kwargs.get("autouse")))
     return function
 
 
@@ -181,7 +182,7 @@ class MonkeyPatch:
     def __init__(self) -> None:
         self.patches: list[Any] = []
 
-    def setattr(self, target: Value, name: Value, value: Any = ..., raising: bool = True) -> None:
+    def setattr(self, target: object, name: str, value: Any = ..., raising: bool = True) -> None:
         """Patch an attribute, of an object or by its dotted name."""
         from unittest import mock
 
@@ -192,7 +193,7 @@ class MonkeyPatch:
         patch.start()
         self.patches.append(patch)
 
-    def setitem(self, mapping: Value, name: Value, value: Value) -> None:
+    def setitem(self, mapping: object, name: object, value: object) -> None:
         """Patch an item of a mapping."""
         from unittest import mock
 
@@ -246,7 +247,9 @@ def _collect_class(cls: type, namespace: dict[str, Any]) -> Iterator[Callable[[]
             yield from _runs(member, namespace, cls)
 
 
-def _runs(test: Value, namespace: dict[str, Any], owner: type | None) -> Iterator[Callable[[], None]]:
+def _runs(
+    test: types.FunctionType, namespace: dict[str, Any], owner: type | None
+) -> Iterator[Callable[[], None]]:
     if inspect.iscoroutinefunction(test):
         raise BrokenTests(f"`{test.__name__}` is asynchronous: pytest would not run it without a plug-in")
     if getattr(test, "_is_skipped", False) or getattr(owner, "_is_skipped", False):
@@ -257,7 +260,9 @@ def _runs(test: Value, namespace: dict[str, Any], owner: type | None) -> Iterato
         yield lambda given=given: _run(test, namespace, owner, given)  # type: ignore[misc]
 
 
-def _run(test: Value, namespace: dict[str, Any], owner: type | None, given: dict[str, Any]) -> None:
+def _run(
+    test: types.FunctionType, namespace: dict[str, Any], owner: type | None, given: dict[str, Any]
+) -> None:
     target = owner() if owner is not None else None
     made = dict[str, Any]()
     undo: list[Callable[[], None]] = []
@@ -283,14 +288,14 @@ def _run(test: Value, namespace: dict[str, Any], owner: type | None, given: dict
         _hook(namespace, target, hook.replace("setup", "teardown"), test)
 
 
-def _hook(namespace: dict[str, Any], target: Value, name: str, argument: Value) -> None:
+def _hook(namespace: dict[str, Any], target: object, name: str, argument: object) -> None:
     hook = getattr(target, name, None) if target is not None else namespace.get(name)
     if isinstance(hook, types.FunctionType | types.MethodType):
         hook(*([argument] if len(inspect.signature(hook).parameters) else []))
 
 
 def _fixture(
-    name: str, namespace: dict[str, Any], target: Value, made: dict[str, Any], undo: list[Callable[[], None]]
+    name: str, namespace: dict[str, Any], target: object, made: dict[str, Any], undo: list[Callable[[], None]]
 ) -> Any:
     if name in made:
         return made[name]
@@ -315,11 +320,11 @@ def _fixture(
     return value
 
 
-def _skip(reason: str = "", **_: Value) -> None:
+def _skip(reason: str = "", **_: object) -> None:
     raise Skipped(reason)
 
 
-def _fail(reason: str = "", **_: Value) -> None:
+def _fail(reason: str = "", **_: object) -> None:
     raise AssertionError(reason)
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import frames, wire
-from ..wire import Value
 from ..writing import write_back
 from .answers import Answers
 from .checks import Checks
@@ -79,8 +78,8 @@ class Link(wire.Coder):
         self,
         number: int,
         name: str,
-        stub: Value,
-        target: Value,
+        stub: object,
+        target: object,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
@@ -93,7 +92,7 @@ class Link(wire.Coder):
         request = ["method", {"k": number}, name, sent, named, by_class, self.lender.world()]
         return self._ask(request, (target, *args), kwargs)
 
-    def construct(self, cls: Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def construct(self, cls: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make an object of a class. It is trusted to be what was asked for only as far as the test can tell."""
         before = set(self.handles)
         made = self.call(vars(cls)["_class_number"], args, kwargs)
@@ -108,7 +107,7 @@ class Link(wire.Coder):
 
     def derive(
         self,
-        meta: Value,
+        meta: type[Any],
         name: str,
         parents: tuple[type, ...],
         space: dict[str, Any],
@@ -121,13 +120,13 @@ class Link(wire.Coder):
         """The special methods that a class of the solution has, with those of its bases."""
         return self.mirrors.abilities(cls)
 
-    def set_field(self, handle: Value, name: str, value: Value) -> None:
+    def set_field(self, handle: object, name: str, value: object) -> None:
         """The test has set a field of a dataclass object."""
         place = self.mirrors.field_place(type(handle), name)
-        if place is not None and handle._fields is not None:
+        if place is not None and isinstance(handle, Handle) and handle._fields is not None:
             handle._fields[place] = value
 
-    def _ask(self, request: list[Any], args: Value, kwargs: dict[str, Any]) -> Any:
+    def _ask(self, request: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.is_dead:
             raise Stopped
         with self.lock, PACE.work():
@@ -172,7 +171,7 @@ class Link(wire.Coder):
                     said = self.answers.answer(reply)
                 frames.send(self.fd, said)
 
-    def _keep(self, changed: list[Any], args: Value, kwargs: dict[str, Any]) -> None:
+    def _keep(self, changed: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         for place, value in changed[0] if changed else ():
             target = kwargs[place] if type(place) is str else args[place]
             if isinstance(target, Handle):
@@ -200,7 +199,7 @@ class Link(wire.Coder):
         """A value as the solution gets it."""
         return wire.encode(value, self)
 
-    def subclass(self, value: Value, kind: type) -> Any:
+    def subclass(self, value: object, kind: type) -> Any:
         """Values of classes that stand for the solution's enumerations and named tuples."""
         number = self.mirrors.natives.get(kind)
         if number is None:
@@ -209,9 +208,9 @@ class Link(wire.Coder):
             return {"k": vars(value)["_number"]}
         if isinstance(value, tuple):
             return {"nt": [number, [self.encode(v) for v in value]]}
-        return {"en": [number, value.name]}
+        return {"en": [number, vars(value)["_name_"]]}
 
-    def other(self, value: Value) -> Any:
+    def other(self, value: object) -> Any:
         """What is no plain value."""
         if isinstance(value, Handle):
             return {"k": value._number}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import wire
-from ..wire import Value
+from ..wire import Parts
 from ..writing import write_back
 from .ends import Connection
 
@@ -31,6 +31,13 @@ class Entry:
     is_due: bool = False
 
 
+def _plain(value: object) -> object:
+    """What is in an object of a class of the solution that is a kind of container."""
+    if isinstance(value, list):
+        return list(value)
+    return dict(value) if isinstance(value, dict) else set(value) if isinstance(value, set) else value
+
+
 class Live:
     """The containers by their numbers there, each with what was last known of it on both sides."""
 
@@ -39,14 +46,11 @@ class Live:
         self.entries: dict[int, Entry] = {}
         self.known: dict[int, Any] = {}
 
-    def content(self, value: Value) -> Any:
+    def content(self, value: object) -> Any:
         """What is in a container, as a message."""
         known = self.known.pop(id(value), None)
         try:
-            base = next((b for b in (list, dict, set) if isinstance(value, b)), None)
-            return self.link.encode(
-                value if base is None or type(value).__module__ != "solution" else base(value)
-            )
+            return self.link.encode(_plain(value) if type(value).__module__ == "solution" else value)
         finally:
             if known is not None:
                 self.known[id(value)] = known
@@ -62,7 +66,7 @@ class Live:
             self.entries[number].told = now
         return changed
 
-    def _enter(self, number: Value, value: Value, is_own: bool) -> Entry:
+    def _enter(self, number: object, value: object, is_own: bool) -> Entry:
         if type(number) is not int:
             raise wire.BadWire("no container")
         entry = self.entries[number] = Entry(value, None, is_own)
@@ -70,7 +74,7 @@ class Live:
         entry.told = self.content(value)
         return entry
 
-    def found(self, number: Value, message: Value) -> Any:
+    def found(self, number: int, message: Parts) -> Any:
         """The container of a number, with what is in it now."""
         value = self.link.decode(message)
         if type(value) not in (list, dict, set, bytearray):
@@ -86,27 +90,27 @@ class Live:
             self._delay(entry, value)
         return entry.value
 
-    def _delay(self, entry: Entry, value: Value) -> None:
+    def _delay(self, entry: Entry, value: object) -> None:
         entry.is_due = True
         self.link.pending.append((entry, value))
 
-    def own(self, number: int, value: Value, content: Value) -> None:
+    def own(self, number: int, value: object, content: object) -> None:
         """An object of the solution that is a kind of container, and what is in it now."""
         entry = self.entries.get(number) or self._enter(number, value, True)
         if not entry.is_own:
             raise wire.BadWire("a container of the test")
         self._write(entry, content)
 
-    def _write(self, entry: Entry, content: Value) -> None:
+    def _write(self, entry: Entry, content: object) -> None:
         write_back(entry.value, content)
         entry.told = self.content(entry.value)
 
-    def adopt(self, number: Value, value: Value) -> None:
+    def adopt(self, number: object, value: object) -> None:
         """A container of the test that the solution has kept."""
         if number not in self.entries and type(value) in KEPT and id(value) not in self.known:
             self._enter(number, value, False)
 
-    def take(self, changed: Value) -> None:
+    def take(self, changed: Parts) -> None:
         """What the solution has changed: written at once in its own containers; of the test's it is for the commit."""
         for number, message in changed:
             entry, value = self.entries.get(number), self.link.decode(message)
@@ -117,7 +121,7 @@ class Live:
             else:
                 self._delay(entry, value)
 
-    def settle(self, entry: Entry, value: Value) -> None:
+    def settle(self, entry: Entry, value: object) -> None:
         """Write what was waiting for the commit."""
         self._write(entry, value)
         entry.is_due = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import wire
-from ..wire import Value
+from ..wire import Parts
 from ..writing import hides
 from .ends import Connection
 from .lendable import chance, stream
@@ -22,7 +22,7 @@ MEANINGS = {
 }
 
 
-def resolved(link: Connection, tag: str, body: Value) -> Any:
+def resolved(link: Connection, tag: str, body: Any) -> Any:
     """What a message of the solution stands for, where it is no plain value.
 
     Raises:
@@ -49,7 +49,7 @@ def resolved(link: Connection, tag: str, body: Value) -> Any:
     raise wire.BadWire(tag)
 
 
-def _alias(link: Connection, path: Value) -> Any:
+def _alias(link: Connection, path: Parts) -> Any:
     """A container of an argument of the running call, or inside one."""
     args, kwargs = link.arguments[-1]
     found = kwargs[path[0]] if type(path[0]) is str else args[path[0]]
@@ -60,7 +60,7 @@ def _alias(link: Connection, path: Value) -> Any:
     return found
 
 
-def shared_object(link: Connection, name: str, attributes: Value) -> Any:
+def shared_object(link: Connection, name: str, attributes: Parts) -> Any:
     """An object of a class that the prompt defines: rebuilt from its attributes with the trusted class.
 
     Raises:

@@ -6,7 +6,7 @@ import builtins
 import sys
 from typing import Any
 
-from ..wire import BadWire, Value
+from ..wire import BadWire, Fields, Parts
 from .ends import Connection, SolutionExit, Stopped
 
 # StopIteration would end a test's own loop early, SystemExit the test itself, SkipTest would pass it
@@ -69,7 +69,7 @@ STD_EXCEPTIONS = frozenset(
 class ExceptionMeta(type):
     """The class of classes that stand for the solution's exceptions: calling one makes an exception there."""
 
-    def __call__(cls, *args: Value, **kwargs: Value) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         if "_class_number" not in vars(cls):
             return super().__call__(*args, **kwargs)
         return vars(cls)["_class_link"].construct(cls, args, kwargs)
@@ -93,7 +93,7 @@ class RaisedErrors:
             seen = seen.__cause__ or seen.__context__
         return False
 
-    def exception(self, about: Value, request: str) -> BaseException:
+    def exception(self, about: Fields, request: str) -> BaseException:
         """The exception behind a message."""
         if "tx" in about:
             return self._own(about["tx"])
@@ -116,7 +116,7 @@ class RaisedErrors:
         self.made.append(made)
         return made
 
-    def _own(self, number: Value) -> BaseException:
+    def _own(self, number: object) -> BaseException:
         """An exception that the test has made, back from the solution: that one, but for those that would end the test."""
         err: object = self.link.lender.lent[number]
         if not isinstance(err, BaseException):
@@ -127,7 +127,7 @@ class RaisedErrors:
         self.link.checks.give_back(err)
         return err
 
-    def _plain(self, about: Value, names: list[str], values: list[Any]) -> BaseException:
+    def _plain(self, about: Fields, names: list[str], values: list[Any]) -> BaseException:
         if self.expects_stop and names[:1] == ["StopIteration"]:
             return StopIteration(*values)
         cls: Any = self.link.mirrors.cls(about["c"]) if "c" in about else standard(about["e"])
@@ -157,7 +157,7 @@ class RaisedErrors:
             made.__context__ = self.exception(about["context"], "value")
         return made
 
-    def cls(self, about: Value) -> type[BaseException]:
+    def cls(self, about: Fields) -> type[BaseException]:
         """The class that stands for an exception class of the solution."""
         own = [self.link.mirrors.cls(b) for b in about["b"]]
         parents = [b for b in own if isinstance(b, type) and issubclass(b, BaseException)]
@@ -166,12 +166,12 @@ class RaisedErrors:
             parents.append(base)
         link = self.link
 
-        def __getattr__(self: Value, name: str) -> Any:
+        def __getattr__(self: BaseException, name: str) -> Any:
             if name.startswith("_") or "_number" not in self.__dict__:
                 raise AttributeError(name)
             return link.ask("get", {"k": self.__dict__["_number"]}, name)
 
-        def __str__(self: Value) -> str:
+        def __str__(self: BaseException) -> str:
             said = self.__dict__.get("_said")
             return said if type(said) is str else _text(self)
 
@@ -195,7 +195,7 @@ def _text(err: BaseException) -> str:
     return "" if not err.args else str(err.args[0]) if len(err.args) == 1 else str(err.args)
 
 
-def standard(names: Value) -> type[BaseException]:
+def standard(names: Parts) -> type[BaseException]:
     """The nearest standard exception class of these names that a test may see raised."""
     for full in names:
         module, _, name = full.rpartition(".")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..wire import Value
 from .ends import Connection
 
 
@@ -15,7 +15,7 @@ class ReturnedArguments:
         self.link = link
         self.originals: dict[int, tuple[Any, Any]] = {}
 
-    def value(self, reply: list[Any], args: Value, kwargs: dict[str, Any]) -> Any:
+    def value(self, reply: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """What a call returned; of a changed argument, what that one will be at the commit, so that it cannot be another."""
         message = reply[1]
         if type(message) is not dict or "tw" not in message:

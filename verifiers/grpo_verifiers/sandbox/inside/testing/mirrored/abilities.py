@@ -8,43 +8,43 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from ...wire import Value
 from ..ends import Connection
 from .handles import MADE, MIXED, Handle, derived, iterated
 
 SCALARS = (int, float, bool, complex, str, Fraction, Decimal)
 
 
-def _call(self: Value, *args: object, **kwargs: object) -> Any:
+def _call(self: Handle, *args: object, **kwargs: object) -> Any:
     return self._link.call(self._number, args, kwargs)
 
 
-def _contains(self: Value, item: object) -> bool:
+def _contains(self: Handle, item: object) -> bool:
     """By walking; an object that cannot be walked is asked, where the test has made it itself."""
     if self._origin == MADE and "__iter__" not in self._link.abilities(type(self)):
         return bool(self._link.ask("contains", {"k": self._number}, self._link.encode(item)))
-    return any(item is found or item == found for found in self)
+    walked: Any = self
+    return any(item is found or item == found for found in walked)
 
 
-def _exit(self: Value, kind: object, value: Value, trace: object) -> Any:
+def _exit(self: Handle, kind: object, value: BaseException | None, trace: object) -> Any:
     sent = [] if value is None else [self._link.encode(value)]
     return _swallows(self._link, bool(self._link.ask("exit", {"k": self._number}, *sent)), value)
 
 
-async def _async_exit(self: Value, kind: object, value: Value, trace: object) -> bool:
+async def _async_exit(self: Handle, kind: object, value: BaseException | None, trace: object) -> bool:
     sent = [] if value is None else [self._link.encode(value)]
     found = await self._link.ask("aexit", {"k": self._number}, *sent)
     return _swallows(self._link, bool(found), value)
 
 
-def _swallows(link: Connection, swallows: bool, err: BaseException) -> bool:
-    if swallows:
+def _swallows(link: Connection, swallows: bool, err: BaseException | None) -> bool:
+    if swallows and err is not None:
         link.checks.take(err)
     return swallows
 
 
 def _asking(operation: str, kind: type | None = None) -> Callable[..., Any]:
-    def ask(self: Value, *others: object) -> Any:
+    def ask(self: Handle, *others: object) -> Any:
         found = self._link.ask(operation, {"k": self._number}, *[self._link.encode(o) for o in others])
         if kind is not None and type(found) is not kind:
             raise TypeError(f"no {kind.__name__}")
@@ -57,7 +57,7 @@ def _with_handles(operation: str, is_reflected: bool = False) -> Callable[..., A
     """An operator between two objects of the solution. With a value of the test it could answer what the test expects
     (`f(x) - 3 == 0`), so there one side is an object that the test has made, and the answer an object again."""
 
-    def ask(self: Value, other: Value) -> Any:
+    def ask(self: Handle, other: object) -> Any:
         is_plain = not isinstance(other, Handle)
         if is_plain and not self._link.trusted and not (self._origin and type(other) in SCALARS):
             self._link.untrusted = True
@@ -67,7 +67,8 @@ def _with_handles(operation: str, is_reflected: bool = False) -> Callable[..., A
         if is_plain and not self._link.trusted and not isinstance(found, Handle):
             self._link.untrusted = True
             return NotImplemented
-        return derived(found, MIXED if is_plain or MIXED in (self._origin, other._origin) else self._origin)
+        is_mixed = not isinstance(other, Handle) or MIXED in (self._origin, other._origin)
+        return derived(found, MIXED if is_mixed else self._origin)
 
     return ask
 
@@ -76,7 +77,7 @@ def _number_of(operation: str, kind: type | None = None) -> Callable[..., Any]:
     """A number made of an object; not of one that is an object and a value of the test taken together."""
     asked = _asking(operation, kind)
 
-    def ask(self: Value, *others: object) -> Any:
+    def ask(self: Handle, *others: object) -> Any:
         if self._origin == MIXED and not self._link.trusted:
             self._link.untrusted = True
             raise TypeError("an object of the solution and a value of the test make no number")
@@ -86,7 +87,7 @@ def _number_of(operation: str, kind: type | None = None) -> Callable[..., Any]:
 
 
 def _compared(operation: str) -> Callable[..., Any]:
-    def ask(self: Value, other: object) -> Any:
+    def ask(self: Handle, other: object) -> Any:
         if not self._link.trusted:
             self._link.untrusted = True
             return NotImplemented
@@ -100,11 +101,11 @@ def _alone(operation: str) -> Callable[..., Any]:
     return lambda self: derived(asked(self), self._origin)
 
 
-def _awaited(self: Value) -> Any:
+def _awaited(self: Handle) -> Any:
     return self._link.ask("await", {"k": self._number}).__await__()
 
 
-def _bound(self: Value, instance: Value, owner: Value = None) -> Any:
+def _bound(self: Handle, instance: object, owner: object = None) -> Any:
     """A function of the solution as a method of a class of the test, or a descriptor's answer."""
     if isinstance(self, types.FunctionType):
         return self if instance is None else types.MethodType(self, instance)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ...wire import Value
+from ...wire import Fields
 from ..ends import Connection
 from .handles import text
 
@@ -25,7 +25,7 @@ async def _async_generator() -> Any:
     yield
 
 
-def function_local(link: Connection, about: Value) -> dict[str, Any]:
+def function_local(link: Connection, about: Fields) -> dict[str, Any]:
     """What is known of a function of the solution besides that it can be called: name, signature, notes."""
     flags = about["flags"]
     if flags & inspect.CO_COROUTINE:

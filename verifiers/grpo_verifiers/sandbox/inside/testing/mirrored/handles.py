@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...wire import Value
 from ..ends import Connection
 
 SLOTS = ("_link", "_number", "_fields", "_doubted", "_local", "_origin")
@@ -30,18 +29,20 @@ class HandleMeta(type):
     _class_link: Connection
     _class_number: int
 
-    def __new__(mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: Value) -> Any:
+    def __new__(
+        mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
+    ) -> Any:
         link = next((vars(p)["_class_link"] for p in parents if "_class_number" in vars(p)), None)
         if link is None or "_class_number" in space:
             return super().__new__(mcs, name, parents, space)
         return link.derive(mcs, name, parents, space, options)
 
     def __init__(
-        cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: Value
+        cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
     ) -> None:
         super().__init__(name, parents, space)
 
-    def __call__(cls, *args: Value, **kwargs: Value) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         return cls._class_link.construct(cls, args, kwargs)
 
     def __getattr__(cls, name: str) -> Any:
@@ -52,7 +53,7 @@ class HandleMeta(type):
             raise AttributeError(name)
         return found
 
-    def __setattr__(cls, name: str, value: Value) -> None:
+    def __setattr__(cls, name: str, value: object) -> None:
         if not name.startswith("__"):
             cls._class_link.ask("set", {"k": cls._class_number}, name, cls._class_link.encode(value))
         if name.startswith("__") or name in vars(cls):
@@ -72,7 +73,7 @@ class HandleMeta(type):
     def __iter__(cls) -> Any:
         return walk(cls._class_link.ask("iter", {"k": cls._class_number}))
 
-    def __getitem__(cls, key: Value) -> Any:
+    def __getitem__(cls, key: object) -> Any:
         return cls  # Stack[int]
 
 
@@ -81,10 +82,10 @@ class Handle(metaclass=HandleMeta):
 
     __slots__ = SLOTS
 
-    def __init__(self, *args: Value, **kwargs: Value) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         """Reached from a subclass in the test by `super().__init__()`: there is nothing to do."""
 
-    def __init_subclass__(cls, **kwargs: Value) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         pass
 
     def __getattr__(self, name: str) -> Any:
@@ -94,7 +95,7 @@ class Handle(metaclass=HandleMeta):
             raise AttributeError(name)
         return self._link.ask("get", {"k": self._number}, name)
 
-    def __setattr__(self, name: str, value: Value) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self._link.ask("set", {"k": self._number}, name, self._link.encode(value))
         if self._fields is not None:
             self._link.set_field(self, name, value)
@@ -133,14 +134,14 @@ class Handle(metaclass=HandleMeta):
     def __copy__(self) -> Any:
         return self._link.ask("copy", {"k": self._number})
 
-    def __deepcopy__(self, memo: Value) -> Any:
+    def __deepcopy__(self, memo: object) -> Any:
         return self._link.ask("deepcopy", {"k": self._number})
 
-    def __reduce_ex__(self, protocol: Value) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return unpickled, (id(self._link), self._link.ask("pickled", {"k": self._number}))
 
 
-def compared_fields(handle: Value) -> list[Any] | None:
+def compared_fields(handle: object) -> list[Any] | None:
     """The values of the fields by which a dataclass object is compared; None where nothing is known of them."""
     compared = getattr(type(handle), "_compared", None)
     fields = handle._fields if isinstance(handle, Handle) else None
@@ -163,7 +164,7 @@ def make(cls: type, link: Connection, number: int, fields: list[Any] | None, loc
     return made
 
 
-def derived(handle: Value, origin: str) -> Any:
+def derived(handle: object, origin: str) -> Any:
     """The same, with its origin noted where it is a handle."""
     if isinstance(handle, Handle):
         object.__setattr__(handle, "_origin", origin)
@@ -176,7 +177,7 @@ def doubt(handle: Handle) -> None:
     object.__setattr__(handle, "_fields", None)
 
 
-def walk(iterator: Value) -> Iterator[Any]:
+def walk(iterator: Iterator[Any]) -> Iterator[Any]:
     """The items of an iterator of the solution; also of the plain copy of one."""
     while True:
         try:
@@ -186,7 +187,7 @@ def walk(iterator: Value) -> Iterator[Any]:
         yield item
 
 
-def iterated(found: Value) -> Any:
+def iterated(found: Handle | Iterator[Any]) -> Any:
     """What an object of the solution gave as its iterator: itself perhaps, and then it is that."""
     return found if isinstance(found, Handle) else walk(found)
 
@@ -201,7 +202,7 @@ def text(value: object) -> str:
 def stub(link: Connection, number: int, name: str, doc: str | None) -> Callable[..., Any]:
     """A method of the solution's class, as it stands in the class here."""
 
-    def method(self: Value, *args: Value, **kwargs: Value) -> Any:
+    def method(self: object, *args: object, **kwargs: object) -> Any:
         return link.method(number, name, method, self, args, kwargs)
 
     method.__name__ = method.__qualname__ = name
@@ -215,6 +216,6 @@ class DocText:
     def __init__(self, own: str | None) -> None:
         self.own = own
 
-    def __get__(self, instance: Value, owner: Value) -> str | None:
-        found = self.own if instance is None else instance._local.get("__doc__", self.own)
+    def __get__(self, instance: object, owner: object) -> str | None:
+        found = self.own if not isinstance(instance, Handle) else instance._local.get("__doc__", self.own)
         return found if type(found) is str else None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import wire
-from ...wire import Value
+from ...wire import Fields, Parts
 from ..ends import Connection
 from .abilities import ABILITIES, KINDS, TRUSTED
 from .driving import drive, generate
@@ -68,7 +68,7 @@ class Mirrors:
         self.driven: dict[int, int] = {}
         self.kept: dict[int, Any] = {}
 
-    def cls(self, about: Value) -> Any:
+    def cls(self, about: Fields) -> Any:
         """The class of a description or of a number (BadWire: it is none) that was described; or one of the test's own."""
         if "tc" in about:
             return self.link.lender.lent_class(about["tc"])
@@ -84,7 +84,7 @@ class Mirrors:
         self.about[made] = about
         return made
 
-    def _class(self, about: Value) -> Any:
+    def _class(self, about: Fields) -> Any:
         parents = tuple(p for p in (self.cls(b) for b in about["b"]) if type(p) is HandleMeta)
         able = dict(ABILITIES)
         if self.link.trusted:
@@ -111,7 +111,7 @@ class Mirrors:
             body |= data_body(self.link, about)
         return _made(text(about["t"])[:200], parents or (Handle,), body)
 
-    def _native(self, about: Value) -> Any:
+    def _native(self, about: Fields) -> Any:
         """A real class with the solution's methods and properties; special ones stay its own."""
         made = {"enum": enum_class, "named": tuple_class, "plain": self._plain}[about["kind"]](
             self.link, about
@@ -121,20 +121,20 @@ class Mirrors:
         add_members(self.link, made, about)
         return made
 
-    def _plain(self, link: Connection, about: Value) -> Any:
+    def _plain(self, link: Connection, about: Fields) -> Any:
         base = BASES[about["base"]]
         parents = [p for p in map(self.cls, about["b"]) if issubclass(p, base)]
         return plain_class(link, about, tuple(parents) or (base,))
 
-    def member(self, body: Value) -> Any:
+    def member(self, body: Parts) -> Any:
         """A member of an enumeration."""
         return self.cls(body[0])[body[1]]
 
-    def named(self, body: Value) -> Any:
+    def named(self, body: Parts) -> Any:
         """A named tuple of the solution's class."""
         return self.cls(body[0])(*[self.link.decode(v) for v in body[1]])
 
-    def standard(self, body: Value) -> Any:
+    def standard(self, body: Parts) -> Any:
         """A class of the standard library, by name; raises BadWire for one of a module that may not be named."""
         module, name = body
         if module not in CLASSES_OF:
@@ -146,7 +146,7 @@ class Mirrors:
             raise wire.BadWire("no class")
         return found
 
-    def alias(self, body: Value) -> Any:
+    def alias(self, body: Parts) -> Any:
         """`list[int]` and the like."""
         name, given = body
         args = tuple(self.link.decode(a) for a in given)
@@ -159,7 +159,7 @@ class Mirrors:
             return found[args] if args else found
         return types.GenericAlias(self.standard(["builtins", name]), args)
 
-    def handle(self, about: Value) -> Any:
+    def handle(self, about: Fields) -> Any:
         """The handle of a number; what is told of one that is known already is not listened to.
 
         Raises:
@@ -178,7 +178,7 @@ class Mirrors:
             found = self.link.handles[number] = make(cls, self.link, number, fields, local)
         return derived(found, "")
 
-    def plain(self, body: Value) -> Any:
+    def plain(self, body: Parts) -> Any:
         """An object that is a kind of plain value: the same one for a number, with what is in it now.
 
         Raises:
@@ -198,15 +198,15 @@ class Mirrors:
             self.link.live.own(number, found, value)
         return found
 
-    def coroutine(self, body: Value) -> Any:
+    def coroutine(self, body: Parts) -> Any:
         """A coroutine that drives one of the solution."""
         return self._driven(body, drive)
 
-    def generator(self, body: Value) -> Any:
+    def generator(self, body: Parts) -> Any:
         """A generator that drives one of the solution."""
         return self._driven(body, generate)
 
-    def _driven(self, body: Value, maker: Callable[[Connection, int], Any]) -> Any:
+    def _driven(self, body: Parts, maker: Callable[[Connection, int], Any]) -> Any:
         number, name, qualname = body
         found: Any = self.kept.get(number)
         if found is None:
@@ -227,7 +227,7 @@ class Mirrors:
 
     def derive(
         self,
-        meta: Value,
+        meta: type[Any],
         name: str,
         parents: tuple[type, ...],
         space: dict[str, Any],

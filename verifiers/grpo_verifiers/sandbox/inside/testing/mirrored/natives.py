@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import collections
 import enum
+from collections.abc import Callable
 from typing import Any
 
 from ... import wire
-from ...wire import Value
+from ...wire import Fields
 from ..ends import Connection
 from .handles import stub, text
 
@@ -38,7 +39,7 @@ class Member:
     def __init__(self, link: Connection, number: int, name: str, is_property: bool) -> None:
         self.link, self.number, self.name, self.is_property = link, number, name, is_property
 
-    def __get__(self, instance: Value, owner: Value) -> Any:
+    def __get__(self, instance: object, owner: object) -> Any:
         if self.is_property and instance is not None:
             return self.link.ask("get", self.link.encode(instance), self.name)
         return self.link.ask("get", {"k": self.number}, self.name)
@@ -47,26 +48,28 @@ class Member:
 class PlainMeta(type):
     """The class of these classes: calling one makes an object there."""
 
-    def __new__(mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: Value) -> Any:
+    def __new__(
+        mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
+    ) -> Any:
         link = next((vars(p)["_class_link"] for p in parents if "_class_number" in vars(p)), None)
         if link is None or "_class_number" in space:
             return super().__new__(mcs, name, parents, space)
         return link.derive(mcs, name, parents, space, options)
 
-    def __call__(cls, *args: Value, **kwargs: Value) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         return vars(cls)["_class_link"].construct(cls, args, kwargs)
 
 
-def plain_class(link: Connection, about: Value, parents: tuple[type, ...]) -> Any:
+def plain_class(link: Connection, about: Fields, parents: tuple[type, ...]) -> Any:
     """The class of a description, below the plain type or other such classes."""
     base = BASES[about["base"]]
 
-    def get(self: Value, name: str) -> Any:
+    def get(self: object, name: str) -> Any:
         if name.startswith("__") or "_number" not in vars(self):
             raise AttributeError(name)
         return link.ask("get", {"k": vars(self)["_number"]}, name)
 
-    def put(self: Value, name: str, value: Value) -> None:
+    def put(self: object, name: str, value: object) -> None:
         link.ask("set", {"k": vars(self)["_number"]}, name, link.encode(value))
 
     body: dict[str, Any] = {
@@ -95,7 +98,7 @@ def plain_class(link: Connection, about: Value, parents: tuple[type, ...]) -> An
 
 
 def _asking(link: Connection, operation: str, kind: type | None = None) -> Any:
-    def ask(self: Value, *others: object) -> Any:
+    def ask(self: object, *others: object) -> Any:
         found = link.ask(operation, {"k": vars(self)["_number"]}, *[link.encode(o) for o in others])
         if kind is not None and type(found) is not kind:
             raise TypeError(f"no {kind.__name__}")
@@ -104,17 +107,17 @@ def _asking(link: Connection, operation: str, kind: type | None = None) -> Any:
     return ask
 
 
-def _doubted(link: Connection, plain: Any) -> Any:
+def _doubted(link: Connection, plain: Callable[..., Any] | None) -> Any:
     """What the solution's class would decide, decided by the plain value."""
 
-    def decide(self: Value, *others: object) -> Any:
+    def decide(self: object, *others: object) -> Any:
         link.untrusted = True
         return NotImplemented if plain is None else plain(self, *others)
 
     return decide
 
 
-def plain_value(cls: Any, number: int, value: Value) -> Any:
+def plain_value(cls: type[Any], number: int, value: object) -> Any:
     """An object of such a class, without asking anybody."""
     base = vars(cls)["_base"]
     made = base.__new__(cls) if base in (list, dict, set) else base.__new__(cls, value)
@@ -122,12 +125,12 @@ def plain_value(cls: Any, number: int, value: Value) -> Any:
     return made
 
 
-def enum_class(link: Connection, about: Value) -> Any:
+def enum_class(link: Connection, about: Fields) -> Any:
     """The enumeration of a description."""
     members = [(text(n), wire.decode(v)) for n, v in about["members"]]
     made: Any = ENUMS[about["base"]](text(about["t"]), members, module="solution")
 
-    def get(self: Value, name: str) -> Any:
+    def get(self: object, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return link.ask("get", link.encode(self), name)
@@ -136,7 +139,7 @@ def enum_class(link: Connection, about: Value) -> Any:
     return made
 
 
-def tuple_class(link: Connection, about: Value) -> Any:
+def tuple_class(link: Connection, about: Fields) -> Any:
     """The named tuple of a description."""
     names = [text(n) for n in about["fields"]]
     made: Any = collections.namedtuple(text(about["t"]), names, rename=True, module="solution")  # type: ignore[misc]
@@ -147,7 +150,7 @@ def tuple_class(link: Connection, about: Value) -> Any:
     return made
 
 
-def add_members(link: Connection, made: Value, about: Value) -> None:
+def add_members(link: Connection, made: object, about: Fields) -> None:
     """Methods, properties and the like; those that the class has itself stay."""
     if type(about["d"]) is str:
         made.__doc__ = about["d"]

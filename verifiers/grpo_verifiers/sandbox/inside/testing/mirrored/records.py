@@ -7,12 +7,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ...wire import Value
+from ...wire import Fields
 from ..ends import Connection
-from .handles import compared_fields, text
+from .handles import Handle, compared_fields, text
 
 
-def data_body(link: Connection, about: Value) -> dict[str, Any]:
+def data_body(link: Connection, about: Fields) -> dict[str, Any]:
     specs = []
     for name, kind, has_default, default, is_init, kw_only, is_compared in about["fields"]:
         value = link.decode(default)
@@ -36,7 +36,7 @@ def data_body(link: Connection, about: Value) -> dict[str, Any]:
     }
 
 
-def _deciding(about: Value) -> dict[str, Any]:
+def _deciding(about: Fields) -> dict[str, Any]:
     """Hash and order as the library makes them of the fields; where the class has its own, they are not taken."""
     compared = [i for i, f in enumerate(about["fields"]) if f[6]]
     body: dict[str, Any] = {"_compared": compared if about.get("equal") else None}
@@ -49,7 +49,7 @@ def _deciding(about: Value) -> dict[str, Any]:
 
 
 def _ordered(decide: Callable[[Any, Any], bool]) -> Any:
-    def method(self: Value, other: Value) -> Any:
+    def method(self: object, other: object) -> Any:
         mine, others = compared_fields(self), compared_fields(other)
         if type(other) is not type(self) or mine is None or others is None:
             return NotImplemented
@@ -59,12 +59,17 @@ def _ordered(decide: Callable[[Any, Any], bool]) -> Any:
 
 
 def is_as_made(
-    link: Connection, about: Value, made: Value, cls: Value, args: tuple[Any, ...], kwargs: dict[str, Any]
+    link: Connection,
+    about: Fields | None,
+    made: Handle,
+    cls: type[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> bool:
     """Whether a new dataclass object holds what the test made it from; only then may it be equal to another."""
     if about is None or type(made) is not cls or not about.get("plain"):
         return False
-    fields = about["fields"]
+    now, fields = made._fields or [], about["fields"]
     places = [i for i, f in enumerate(fields) if f[4] and not f[5]]
     if len(args) > len(places):
         return False
@@ -78,7 +83,7 @@ def is_as_made(
         if i not in given and not field[2]:
             return False
         expected = given[i] if i in given else link.decode(field[3])
-        if made._fields[i] != expected and made._fields[i] is not expected:
+        if now[i] != expected and now[i] is not expected:
             return False
-    made._fields[:] = [given.get(i, now) for i, now in enumerate(made._fields)]
+    now[:] = [given.get(i, value) for i, value in enumerate(now)]
     return True

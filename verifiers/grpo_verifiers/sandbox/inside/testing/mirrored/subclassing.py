@@ -5,7 +5,6 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ...wire import Value
 from ..ends import Connection
 
 STAYING = ("__module__", "__qualname__", "__doc__", "__classcell__", "__slots__", "__annotations__")
@@ -32,7 +31,7 @@ def parted(link: Connection, space: dict[str, Any]) -> tuple[list[list[Any]], di
     return members, kept
 
 
-def beside(link: Connection, cls: Value) -> Any:
+def beside(link: Connection, cls: type[Any]) -> Any:
     """A base of such a class: the solution's by number, the library's by name, the test's with its functions."""
     if "_class_number" in vars(cls):
         return {"k": vars(cls)["_class_number"]}
