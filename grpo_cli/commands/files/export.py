@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,6 +18,16 @@ def export(
     push: Annotated[
         str | None, typer.Option(metavar="REPO", help="Also push to this hub repository.")
     ] = None,
+    form: Annotated[
+        Literal["folder", "gguf"],
+        typer.Option(
+            "--format", help="folder, or gguf: also one file for llama.cpp, and Ollama's Modelfile."
+        ),
+    ] = "folder",
+    precision: Annotated[
+        Literal["auto", "f32", "f16", "bf16", "q8_0"],
+        typer.Option(help="Of the matrices in the .gguf file; auto: as the weights, float32 as f16."),
+    ] = "auto",
     force: Annotated[bool, typer.Option(help="Write into a folder that exists.")] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Push into a repository that exists without asking.")
@@ -25,13 +35,17 @@ def export(
 ) -> None:
     """Write a plain Hugging Face folder, LoRA merged into its base.
 
-    Tokenizer, recipe and a model card lie beside the weights.
+    Tokenizer, recipe and a model card lie beside the weights; with `--format gguf` also one file for llama.cpp and
+    Ollama.
 
     \b
     Examples:
       grpo export last my-model
       grpo export runs/1127-my-k3f9 my-model --push me/my-model
+      grpo export last mine --format gguf && ollama create mine -f mine/Modelfile
     """
+    if precision != "auto" and form != "gguf":
+        raise UsageError("`--precision` is of the .gguf file", hint="say `--format gguf` as well")
     if out.exists() and not force:
         raise UsageError(f"`{out}` exists", hint="give another folder, or `--force`")
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
@@ -46,7 +60,7 @@ def export(
         if not typer.confirm(f"`{push}` exists on the hub; overwrite its files?"):
             print("nothing was exported")
             return
-    write_folder(checkpoint, out)
+    write_folder(checkpoint, out, precision if form == "gguf" else None)
     print(out)
     if push:
         push_folder(out, push)

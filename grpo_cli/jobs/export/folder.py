@@ -9,6 +9,8 @@ import torch
 
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.export.card import card_of
+from grpo_cli.jobs.export.gguf.modelfile import modelfile
+from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.resilience.model_source import find_model_source, open_model
@@ -16,21 +18,29 @@ from grpo_cli.resilience.model_source import find_model_source, open_model
 HUB_HINT = "is `hf auth login` done and the hub reachable?"
 
 
-def write_folder(checkpoint: str, out: Path) -> Policy:
+def write_folder(checkpoint: str, out: Path, gguf: str | None = None) -> Policy:
     """Write the model of a checkpoint or run, LoRA merged into its base, with tokenizer, recipe and model card; return what was written.
 
+    With `gguf`, a precision of `writing.PRECISIONS`, also `OUT.gguf` for llama.cpp and a `Modelfile` for Ollama.
+
     Raises:
-        SetupError: no such checkpoint, or the folder cannot be written.
+        SetupError: no such checkpoint, the folder cannot be written, or no GGUF of this model.
     """
     source = find_model_source(checkpoint, None, [])
     policy = open_model(source, torch.device("cpu"))
     if hasattr(policy.model, "peft_config"):
         policy = replace(policy, model=policy.model.merge_and_unload())
+    if gguf is not None:
+        check_gguf(policy)
     try:
         policy.model.save_pretrained(out)
         policy.tokenizer.save_pretrained(out)
         (out / "recipe.yaml").write_text(to_yaml(source.recipe), encoding="utf-8")
         (out / "README.md").write_text(card_of(source.recipe, source.folder), encoding="utf-8")
+        if gguf is not None:
+            file = out / f"{out.resolve().name}.gguf"
+            write_gguf(policy, file, gguf)
+            (out / "Modelfile").write_text(modelfile(policy, source.recipe, file.name), encoding="utf-8")
     except OSError as err:
         raise SetupError(f"cannot write `{out}`: {err.strerror}") from err
     return policy

@@ -39,7 +39,7 @@ def test_a_repository_that_exists_is_written_to_when_asked_for(
 ) -> None:
     pushed: list[str] = []
     monkeypatch.setattr(exporting, "is_there", lambda repository: True)
-    monkeypatch.setattr(exporting, "write_folder", lambda checkpoint, out: out.mkdir())
+    monkeypatch.setattr(exporting, "write_folder", lambda checkpoint, out, gguf: out.mkdir())
     monkeypatch.setattr(exporting, "push_folder", lambda out, repository: pushed.append(repository))
     done = CliRunner().invoke(app, ["export", "last", str(tmp_path / "out"), "--push", "me/model", *words])
     assert pushed == (["me/model"] if words else [])
