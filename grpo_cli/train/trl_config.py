@@ -14,7 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 from grpo_cli.distributed.sharding import set_precision, trainer_fields
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.rollout.vllm.engine import stop_and_ban
+from grpo_cli.rollout.vllm.calls import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
 
 GPU_TOKENS_A_FORWARD = (

@@ -111,7 +111,8 @@ def own(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
             "group": settings["group"],
             "max_tokens": settings["budget"],
             "micro_batch": settings["micro"],
-            "engine": "graph",
+            "engine": settings["engine"],
+            "vllm": settings["vllm"],
         },
         "train": {"steps": settings["steps"] + settings["warm"] + 1, "lr": 1e-6},
         "monitor": {"kl": "off"},
@@ -230,6 +231,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="timed steps of our side")
     parser.add_argument("--trl-steps", type=int, default=1, help="timed steps of TRL's side")
     parser.add_argument("--warm", type=int, default=1)
+    parser.add_argument("--engine", choices=["graph", "vllm"], default="graph", help="of our side")
     parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES))
     parser.add_argument("--side", choices=list(SIDES), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -252,7 +254,8 @@ def main() -> None:
         "turn_tokens": turn_tokens,
         "budget": args.budget or args.turns * (turn_tokens + 96),
         "micro": args.micro or (64 if on_cuda else None),
-        **{key: getattr(args, key) for key in ("turns", "dtype", "warm")},
+        "vllm": {"gpu_memory_utilization": 0.3, "max_model_length": 2048} if args.engine == "vllm" else {},
+        **{key: getattr(args, key) for key in ("turns", "dtype", "warm", "engine")},
     }
     SHAPES["quickstart"]["vocab_size"] = 4096  # schemas and prompts in bytes would be most of a tiny step
     with tempfile.TemporaryDirectory() as name:

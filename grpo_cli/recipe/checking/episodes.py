@@ -9,6 +9,17 @@ from grpo_cli.recipe.paths import Path
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 
+VLLM = (
+    ("mode", "colocate", "a vLLM server takes no seed and no limit for each turn of an episode"),
+    ("tensor_parallel_size", 1, "a vLLM shared by processes would need all of them to be at the same turn"),
+    (
+        "enable_sleep_mode",
+        False,
+        "vLLM would be woken, and be sent the weights, for each turn of the episodes",
+    ),
+)
+"""Settings of `sample.vllm`: the only value that plays episodes, and why."""
+
 
 def check_episodes(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[RecipeFinding]:
     """Sections that have no meaning for episodes of many turns, and the other way round."""
@@ -96,11 +107,11 @@ def _generation(recipe: Recipe) -> Iterator[RecipeFinding]:
             "say `engine: auto`, or leave it out",
         )
     if sample.engine == "vllm":
-        yield RecipeFinding(
-            ("sample", "engine"),
-            "vLLM is started with one budget for all completions, and takes no seed and no limit for each turn of an episode",
-            "say `engine: auto`, or leave it out",
-        )
+        for key, allowed, why in VLLM:
+            if sample.vllm.get(key, allowed) != allowed:
+                yield RecipeFinding(
+                    ("sample", "vllm", key), why, f"say `{key}: {str(allowed).lower()}`, or `engine: auto`"
+                )
     if sample.reuse is not None:
         yield RecipeFinding(
             ("sample", "reuse"),

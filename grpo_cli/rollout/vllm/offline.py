@@ -11,19 +11,17 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.rollout.bounds import check_requests, check_settings
 from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, SamplingSettings
-from grpo_cli.rollout.graph.uniforms import sample_keys
-from grpo_cli.rollout.stop_words import finisher, stop_words
-from grpo_cli.rollout.vllm.engine import first_line, is_installed, stop_and_ban, without_flashinfer
+from grpo_cli.rollout.vllm.calls import sample_from
+from grpo_cli.rollout.vllm.engine import first_line, is_installed, without_flashinfer
 
 if TYPE_CHECKING:
     from vllm import LLM
-    from vllm.outputs import CompletionOutput
 
     from grpo_cli.policy.contract import Tokenizer
     from grpo_cli.recipe.sections.method import Sample
@@ -80,28 +78,9 @@ class OfflineVllm:
         check_settings(settings)
         check_requests(requests, settings, context=self.context, vocabulary=self.vocabulary)
         assert self.llm is not None, "released"
-        assert not any(request.prefix for request in requests), "vLLM begins after the prompt"
-        places = [(r, s) for r, request in enumerate(requests) for s in range(request.n)]
-        if not places:
-            return [[] for _ in requests]
-        keys: Sequence[int | None] = [None] * len(places)
-        if settings.seed is not None or all(request.seed is not None for request in requests):
-            keys = [key >> 1 for key in sample_keys(requests, settings.seed or 0)]  # vLLM's seeds are signed
-        answers = self.llm.generate(
-            [{"prompt_token_ids": requests[request].prompt_ids} for request, _ in places],
-            [self._params(settings, key) for key in keys],
-            use_tqdm=False,
+        return sample_from(
+            self.llm, requests, settings, self.end_ids, self.banned, self.tokenizer, on_finish, on_progress
         )
-        finished = finisher(stop_words(settings.stop, self.tokenizer), self.end_ids)
-        done: list[list[Completion]] = [[] for _ in requests]
-        for (request, sample), answer in zip(places, answers, strict=True):
-            completion = finished(*_drawn(answer.outputs[0]))
-            done[request].append(completion)
-            if on_finish:
-                on_finish(request, sample, completion)
-        if on_progress:
-            on_progress(len(places), len(places))
-        return done
 
     def release(self) -> None:
         """Ends vLLM; its memory is free afterwards."""
@@ -111,23 +90,6 @@ class OfflineVllm:
 
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-    def _params(self, settings: SamplingSettings, seed: int | None) -> Any:
-        from vllm import SamplingParams
-
-        return SamplingParams(
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-            min_p=settings.min_p,
-            repetition_penalty=settings.repetition_penalty,
-            seed=seed,
-            stop_token_ids=self.end_ids,
-            logprobs=0,
-            detokenize=bool(settings.stop),
-            **stop_and_ban(settings.stop, self.banned),
-        )
 
 
 def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
@@ -188,9 +150,3 @@ def _save(policy: Policy, folder: str) -> None:
 def _dtype(policy: Policy) -> str:
     kind = policy.autocast or next(p.dtype for p in policy.model.parameters() if p.is_floating_point())
     return str(kind).removeprefix("torch.")
-
-
-def _drawn(answer: CompletionOutput) -> tuple[list[int], list[float]]:
-    ids = list(answer.token_ids)
-    logps = [float(at[token].logprob) for at, token in zip(answer.logprobs, ids, strict=True)]
-    return ids, logps

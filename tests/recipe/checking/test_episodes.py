@@ -91,7 +91,9 @@ def test_a_recipe_without_either_still_lacks_a_verifier(tmp_path: Path) -> None:
         (["environment.turn_tokens=600"], "`sample.max_tokens` of the whole episode only 512"),
         (["data.plain=true"], "has no turns"),
         (["sample.engine=transformers"], "from one stream"),
-        (["sample.engine=vllm"], "takes no seed and no limit for each turn"),
+        (["sample.engine=vllm", "sample.vllm.mode=server"], "takes no seed and no limit for each turn"),
+        (["sample.engine=vllm", "sample.vllm.tensor_parallel_size=2"], "to be at the same turn"),
+        (["sample.engine=vllm", "sample.vllm.enable_sleep_mode=true"], "be sent the weights, for each turn"),
         (["sample.reuse={}"], "may answer an episode otherwise"),
         (["train.select=screen"], "goes on with it later"),
         (["environment.max_turn=3"], "unknown key `max_turn`"),
@@ -109,3 +111,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, sets: list[str], part: 
     with pytest.raises(RecipeError) as err:
         read(tmp_path, *sets)
     assert part in str(err.value)
+
+
+def test_vllm_in_the_same_process_plays_episodes(tmp_path: Path) -> None:
+    assert read(tmp_path, "sample.engine=vllm", "sample.vllm.mode=colocate").sample.engine == "vllm"
