@@ -181,6 +181,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     steps = [line for line in lines if "reward/total/mean" in line]
     phases = json.loads((folder / "run.json").read_text())["phases"]
     variance = [line["critic/explained_variance"] for line in steps if line.get("critic/explained_variance")]
+    waited = [line["critic/explained_variance"] for line in steps if line.get("critic/warmup")]
     return {
         "before": scores[0]["eval/pass@1"],
         "after": scores[-1]["eval/pass@1"],
@@ -190,6 +191,7 @@ def outcome(folder: Path) -> dict[str, Any]:
         "tokens": sum(line["tokens/drawn"] for line in steps),
         "critic_mib": max((line.get("critic/mib", 0.0) for line in steps), default=0.0),
         "explained": variance[-1] if variance else None,
+        "explained_warm": waited[-1] if waited else None,
         "cpu": {name: said["cpu_s"] for name, said in phases.items()},
     }
 
@@ -261,13 +263,15 @@ def of_arm(arm: str, ended: list[dict[str, Any]], equal: dict[str, dict[int, flo
     )
     phases = "  ".join(f"{n} {middle([one['cpu'].get(n, 0.0) for one in runs])}" for n in PHASES)
     explained = [one["explained"] for one in runs if one["explained"] is not None]
+    warm_ends = [one["explained_warm"] for one in runs if one.get("explained_warm") is not None]
     return [
         f"{arm}, n {len(runs)}: pass@1 {curve}",
         f"    at equal tokens {middle(list(equal[arm].values()))}{less}",
         f"    most of a warm-up {warm:.1f} CPU-s; CPU-s {phases}",
         f"    seconds {middle([one['wall_s'] for one in runs])}  peak MiB {middle([one['peak_mib'] for one in runs])}"
         f"  of the critic {max(one['critic_mib'] for one in runs):.1f}"
-        + (f"  explained variance at the end {middle(explained)}" if explained else ""),
+        + (f"  explained variance at the end {middle(explained)}" if explained else "")
+        + (f", of the warm-up {middle(warm_ends)} (n {len(warm_ends)})" if warm_ends else ""),
     ]
 
 
