@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.files import BrokenFile, Record, plain
+from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_verifiers.names import near_or_known
 
@@ -71,10 +70,7 @@ def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:
 
 
 def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
-    if not _reachable():
-        os.environ.setdefault(
-            "HF_HUB_OFFLINE", "1"
-        )  # else every request is tried six times before the cache is
+    leave_hub()
     import datasets
     from datasets.exceptions import DatasetNotFoundError
 
@@ -98,16 +94,3 @@ def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
             place=key,
             hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
         ) from err
-
-
-def _reachable() -> bool:
-    """False only where the hub's name does not resolve and no proxy could do it for us."""
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies
-
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
-    try:
-        socket.getaddrinfo(host, 443)
-    except OSError:
-        return bool(getproxies())
-    return True

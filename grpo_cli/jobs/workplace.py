@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
@@ -181,7 +182,7 @@ def open_workplace(
     Raises:
         RecipeError, DataError, SetupError: as `open_rows`, `load` and `furnish`.
     """
-    from grpo_cli.policy.model import load_model, pick_device
+    from grpo_cli.policy.model import load_model, names_hub, pick_device
 
     set_threads(recipe.run.threads)
     with open_rows(recipe, base, display, splits or splits_of(recipe)) as rows:
@@ -192,6 +193,8 @@ def open_workplace(
         device = pick_device()
         display.progress("load model", 0, 1)
         accept = takes_rows(recipe, rows.splits)
+        if names_hub(recipe.model) and (why := leave_hub()) is not None:
+            display.note("info", f"{why}: `{recipe.model.path}` is looked for in its cache")
         if load is None:
             policy = load_model(recipe.model, device=device, seed=recipe.train.seed, accept=accept)
         else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of, check_lora
@@ -61,6 +62,7 @@ def load_model(
     if folder is not None and training:
         check_lora(spec.lora, folder)
     dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None or folder is not None)
+    _ask_hub(whole)
     refuse_flaws(spec)
     with loading_failures(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
         tokenizer = load_tokenizer(spec)
@@ -88,6 +90,7 @@ def load_tokenizer(spec: Model) -> Tokenizer:
     Raises:
         SetupError: there is none, or it cannot be read.
     """
+    _ask_hub(spec)
     folder = adapter_folder(spec)
     is_alone = folder is not None and not any((folder / name).is_file() for name in TOKENIZER_FILES)
     with loading_failures(f"cannot load the tokenizer of `{spec.path}`"):
@@ -113,6 +116,7 @@ def load_config(spec: Model) -> PretrainedConfig:
         SetupError: there is none, or transformers does not know it.
     """
     spec = base_of(spec, 0).model
+    _ask_hub(spec)
     with loading_failures(f"cannot read the configuration of `{spec.path}`"):
         if gguf := gguf_path(spec):
             return AutoConfig.from_pretrained(str(gguf.parent), gguf_file=gguf.name, trust_remote_code=False)
@@ -186,6 +190,17 @@ def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch
         return torch.float32
     # full fine-tuning keeps float32 master weights: bfloat16 swallows updates of relative size below 1/256
     return torch.float32 if training and not lora else torch.bfloat16
+
+
+def names_hub(spec: Model) -> bool:
+    """Whether something of the model is named by a repository of the hub."""
+    return _is_hub(spec) or (spec.tokenizer is not None and _is_hub(Model(path=spec.tokenizer)))
+
+
+def _ask_hub(spec: Model) -> None:
+    """Before a library does: it would wait long for a hub that does not answer."""
+    if names_hub(spec):
+        leave_hub()
 
 
 def _is_hub(spec: Model) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.export.card import card_of
 from grpo_cli.jobs.export.gguf.modelfile import modelfile
@@ -52,6 +53,8 @@ def is_there(repository: str) -> bool:
     Raises:
         SetupError: the hub cannot be asked.
     """
+    if (why := leave_hub()) is not None:
+        raise SetupError(f"cannot ask for `{repository}`: {why}", hint=HUB_HINT)
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.data.hub_access import why_offline
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of
 from grpo_cli.policy.loading.files import ModelFiles, model_files, smollm2_file, tokenizer_files
@@ -91,16 +91,13 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
         )
     elif model_files(model).path("config.json") is None:
-        offline = any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE)
+        offline = why_offline()
         yield ModelFlaw(
             f"the model `{path}` is not here: no folder of that name, and nothing in the hub's cache"
-            + ("; this machine is told to stay offline" if offline else ""),
+            + (f"; {offline}" if offline else ""),
             f"`hf download {path}` fetches it, or name a folder, a .gguf file or builtin:NAME",
-            is_fatal=offline,
+            is_fatal=offline is not None,
         )
-
-
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 def _folder(folder: Path) -> Iterator[ModelFlaw]:
