@@ -12,6 +12,8 @@ from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES
 _QUALITIES = names("odd even prime composite positive negative nonnegative integer real rational irrational")
 """What is said of a number rather than counted by it: `n >= 3 odd` is not `n >= 3`."""
 
+_ENDS = names("least most minimum maximum")
+
 
 def _counts_letters(words: list[str]) -> bool:
     """Whether words behind a letter can be its unit: `n coins` and `x cm`, not `n must be prime`."""
@@ -38,7 +40,9 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
                 return _with_unit(node, words)
             if low in CARDINALS:
                 raise Unreadable("a second number")
-            if low in HEDGES or low in NOT_NOUNS or (low in ("squared", "cubed") and not words):
+            if _is_bound(cursor) or low in HEDGES or low in NOT_NOUNS:
+                raise Unreadable("a hedge")
+            if low in ("squared", "cubed") and not words:
                 raise Unreadable("a hedge")
             cursor.at += 1
             if value == "$":
@@ -79,6 +83,12 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             cursor.at += 1
         else:
             return _with_unit(node, words)
+
+
+def _is_bound(cursor: Cursor) -> bool:
+    """Whether `at most` or the like follows, which makes a bound of the number."""
+    ahead = 2 if cursor.peek(1).value.lower() in ("the", "a") else 1
+    return cursor.peek().value.lower() == "at" and cursor.peek(ahead).value.lower() in _ENDS
 
 
 def _with_unit(node: Node, words: list[str]) -> Node:

@@ -127,7 +127,7 @@ GENERIC = frozenset(
 SCALES: dict[str, Fraction | int] = {
     "dozen": 12, "tens": 10, "tenths": Fraction(1, 10), "hundredths": Fraction(1, 100), "thousandths": Fraction(1, 1000),
     "hundred": 10**2, "hundreds": 10**2, "thousand": 10**3, "thousands": 10**3, "million": 10**6, "millions": 10**6,
-    "billion": 10**9, "billions": 10**9, "trillion": 10**12, "trillions": 10**12,
+    "billion": 10**9, "billions": 10**9, "bn": 10**9, "trillion": 10**12, "trillions": 10**12,
 }  # fmt: skip
 LETTERS = frozenset("mgshLlNJWVA")
 """One-letter units; read as units only in upright text or apart from the number."""

@@ -215,7 +215,7 @@ HEDGES = frozenset(
 _NOT_NOUNS = (
     "wrong incorrect false impossible correct right true answer gold reference result grade score reward expected plus minus divided "
     "multiplied over point than factorial no none never cannot nor neither except excluding but also another else given any some every "
-    "when whenever for where while versus vs because denied rejected is isnt ish"
+    "when whenever for where while versus vs because denied rejected is isnt ish nearly almost upward upwards onward onwards tops"
 )
 NOT_NOUNS = frozenset(_NOT_NOUNS.split())
 """Words that do not name what a number counts."""

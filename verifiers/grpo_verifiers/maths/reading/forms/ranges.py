@@ -35,6 +35,8 @@ def read_range(text: str, words: str) -> Node | None:
         return _signed(parts[0])
     if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], Formula):
         return _compared(parts[0], parts[1])
+    if len(parts) == 2 and isinstance(parts[0], Formula) and parts[1] in ("at least", "at most"):
+        return _compared(parts[1], parts[0])
     return _between(parts)
 
 
