@@ -57,7 +57,7 @@ class Forgetting:
         self.engine, self.one_stream = engine, engine.one_stream
 
     def generate(self, requests: Sequence[Request], *more: Any, **named: Any) -> list[list[Completion]]:
-        return self.engine.generate([replace(one, keep=None) for one in requests], *more, **named)
+        return self.engine.generate([replace(one, slot=None) for one in requests], *more, **named)
 
 
 def measure(

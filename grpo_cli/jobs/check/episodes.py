@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
+from grpo_cli.environments.step import Step
 from grpo_cli.environments.tools.calls import as_action
-from grpo_cli.errors import UserError
+from grpo_cli.errors import DataError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.jobs.check.reading import spread_parts
@@ -27,10 +28,10 @@ from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
 
 @dataclass(frozen=True, slots=True)
 class Beginnings:
-    """What is known once the worlds were begun: the schemas of their tools, which stand in every prompt, and the prompts'
-    tokens with what `reset` says."""
+    """What is known once the worlds were begun: the first row with their tools and what `reset` says, and the tokens of all that
+    were."""
 
-    tools: list[dict[str, Any]] = field(default_factory=list)
+    first: Row | None = None
     lengths: PromptLengths | None = None
 
 
@@ -46,16 +47,21 @@ def check_episodes(
     try:
         suffixes = _suffixes(maker, world, recipe.model.path)
         worlds.start()
-        lengths = _begin(maker, worlds, rows, budget_s)
-        seen = _act(worlds, rows[0])
-        between = max((len(suffixes(text, suffixes.closing)) for text in seen), default=0)
+        begun = _begin(maker, worlds, rows, budget_s)
+        step = _act(worlds, rows[0])
+        between = 0 if isinstance(step, Fault) else len(suffixes(step.observation, suffixes.closing))
     except UserError as err:
         yield failed("episodes", err)
-        return Beginnings(worlds.tools)
+        return Beginnings()
     finally:
         worlds.close()
-    yield _finding(world, worlds.tools, lengths, between, recipe.sample.max_tokens)
-    return Beginnings(worlds.tools, lengths)
+    assert begun.lengths is not None
+    if isinstance(step, Fault):
+        hint = "episodes that act so have no verdict: `step` answers every text"
+        yield CheckFinding("episodes", Level.WARN, f"on the first row, {step.text}", hint=hint)
+    else:
+        yield _finding(world, worlds.tools, begun.lengths, between, recipe.sample.max_tokens)
+    return begun
 
 
 def _finding(
@@ -104,13 +110,14 @@ def _suffixes(maker: PromptMaker, world: Environment, name: str) -> TurnSuffixes
     )
 
 
-def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: float | None) -> PromptLengths:
-    """Tokens of the rows' prompts, with what their worlds say at the start.
+def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: float | None) -> Beginnings:
+    """The rows' prompts with what their worlds say at the start.
 
     Raises:
         DataError: a world cannot begin with its row.
     """
     alone, counts = list[int](), list[int]()
+    first: Row | None = None
     began = 0.0
     # the first by itself: most mistakes are in all rows, and it may load a lot
     for part in (rows[:1], *(spread_parts(rows[1:]) if rows[1:] else ())):
@@ -119,19 +126,25 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
         begun = [
             with_observation(row, begun_alike(row, [text])) for row, text in zip(shown, said, strict=True)
         ]
+        first = first or begun[0]
         counts += maker.counts(begun)
         alone += counts[-len(part) :] if begun == shown else maker.counts(shown)
         began = began or time.perf_counter()
         if budget_s is not None and time.perf_counter() - began > budget_s:
             break
-    return PromptLengths.of(counts, len(rows), alone)
+    return Beginnings(first, PromptLengths.of(counts, len(rows), alone))
 
 
-def _act(worlds: Worlds, row: Row) -> list[str]:
-    """What the world says after one action on a row, if it says anything."""
+def _act(worlds: Worlds, row: Row) -> Step | Fault:
+    """What the world makes of one action on a row: one that it demonstrates, else of an empty one.
+
+    Raises:
+        DataError: it cannot demonstrate any.
+    """
     ((world, begun),) = worlds.open([(row.fields, 0)])
     assert not isinstance(begun, Fault), begun  # it has begun with this row before
     nothing = as_action([]) if worlds.tools else ""
     action = worlds.demonstrate([world])[0] if worlds.demonstrates else nothing
-    step = worlds.step([(world, action)])[0] if isinstance(action, str) else action
-    return [] if isinstance(step, Fault) else [step.observation]
+    if isinstance(action, Fault):
+        raise DataError(action.text, place=row.place, hint="mend the environment's `demonstrate`")
+    return worlds.step([(world, action)])[0]

@@ -25,7 +25,6 @@ from grpo_cli.jobs.check.prompts import check_prompts
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
-from grpo_cli.jobs.rows import offered
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
@@ -183,8 +182,7 @@ class RecipeCheck:
             most_s = None if self.is_full else TOKENS_S
             rows = self._rows_read
             self._begun = yield from check_episodes(self.maker, rows, self.recipe, self.base, most_s)
-            if self.sample_row is not None:
-                self.sample_row = offered([self.sample_row], self._begun.tools)[0]
+            self.sample_row = self._begun.first or self.sample_row
         except UnknownTokens:
             return  # `tokens` says so
         except UserError as err:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from grpo_cli.data.rows import load_rows
 from grpo_cli.jobs.check.episodes import check_episodes
 from grpo_cli.jobs.check.findings import CheckFinding
@@ -155,3 +157,36 @@ def test_a_later_row_that_the_world_cannot_begin_with_is_found(tmp_path: Path) -
     assert found["episodes"].level == "fail"
     assert "raised ValueError: no way there" in found["episodes"].message
     assert "tokens" not in found
+
+
+def test_the_row_that_is_shown_is_what_the_model_sees(tmp_path: Path) -> None:
+    (tmp_path / "world.py").write_text(WORLD)
+    rows = [{"question": "go", "answer": "5", "goal": 3}]
+    check = RecipeCheck(
+        tiny_recipe(tmp_path, rows, environment={"python": "world.py:World", "workers": 1}, verify={}),
+        tmp_path,
+    )
+    list(check.findings())
+    assert check.sample_row is not None
+    assert "go!!!" in check.maker.prompts.text(check.sample_row)
+
+
+@pytest.mark.parametrize(
+    ("slip", "said"),
+    [
+        ("raise ValueError(action)", "`step` of `World` raised ValueError"),
+        ("return b'done'", "returned a bytes"),
+        ("return 'x' * 1_000_000", "returned 1,000,000 characters"),
+        ("while True: pass", "took longer than `environment.timeout_s`"),
+    ],
+)
+def test_a_step_without_an_answer_is_a_warning_with_its_reason(tmp_path: Path, slip: str, said: str) -> None:
+    (tmp_path / "world.py").write_text(WORLD.replace('return {"done": True}', slip))
+    rows = [{"question": "go", "answer": "5", "goal": 3}]
+    world = {"python": "world.py:World", "workers": 1, "timeout_s": 0.5}
+    recipe = tiny_recipe(tmp_path, rows, environment=world, verify={})
+    found = {finding.check: finding for finding in RecipeCheck(recipe, tmp_path).findings()}
+    assert found["episodes"].level == "warn"
+    assert said in found["episodes"].message
+    assert "\n" not in found["episodes"].message
+    assert found["tokens"].level == "ok"
