@@ -40,7 +40,7 @@ def train(
       grpo train my.yaml --resume
       grpo train --resume runs/1127-my-k3f9
     """
-    from grpo_cli.recipe.reading.load import find, load
+    from grpo_cli.recipe.reading.load import find, label_of, load
     from grpo_cli.resilience.starts import pinned
 
     if recipe is None:
@@ -52,7 +52,7 @@ def train(
     else:
         checked = pinned(load(recipe, sets or []))
         base = Path() if recipe == "-" else find(recipe).parent
-        label = "stdin" if recipe == "-" else Path(recipe).stem
+        label = label_of(recipe)
     quiet_libraries()
     if dry_run:
         raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError, SetupError, UsageError
-from grpo_cli.recipe.reading.load import find, load
+from grpo_cli.recipe.reading.load import find, label_of, load
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
 
@@ -87,7 +87,7 @@ def make_plan(
         raise UsageError(f"{len(arms)} combinations × {seeds} seeds are more than {MOST_RUNS} runs")
     first = load(recipe, [*fixed, *(arms[0] if arms else ())])
     folder = dir or first.run.dir
-    sweep = name or new_name(Path(recipe).stem)
+    sweep = name or new_name(label_of(recipe))
     if not re.fullmatch(r"[\w.+-]+", sweep):
         raise UsageError(f"`{sweep}` cannot name a sweep", place="--name", hint="letters, digits, - _ . +")
     runs = []

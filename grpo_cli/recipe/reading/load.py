@@ -121,6 +121,14 @@ def find(name: str) -> FilePath:
     raise RecipeError(f"no recipe `{name}`", hint=f"{did}shipped: {', '.join(sorted(shipped))}")
 
 
+def label_of(name: str) -> str:
+    """What runs of a recipe are named after: its file, or the folder of a file that is only called `recipe`."""
+    if name == "-":
+        return "stdin"
+    path = FilePath(name)
+    return (path.stem if path.stem != "recipe" else path.resolve().parent.name) or path.stem
+
+
 def shipped_recipes() -> dict[str, FilePath]:
     """Recipes that come with the package, by name."""
     package = FilePath(__file__).resolve().parents[2]

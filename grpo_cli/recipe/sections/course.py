@@ -123,7 +123,7 @@ class Run(Section):
     dir: Words = "runs"
     """Folder of run folders."""
     name: Words | None = None
-    """Name of the run folder; left out, date, recipe and four letters."""
+    """Name of the run folder; left out, date, recipe (its folder, where the file is called `recipe`) and four letters."""
     save_every: Whole | None = None
     """Steps between checkpoints; left out, every five minutes. The last step is always saved."""
     keep: Whole = 2

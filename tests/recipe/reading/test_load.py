@@ -6,7 +6,7 @@ import pytest
 
 from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.reading.dump import to_yaml
-from grpo_cli.recipe.reading.load import find, load, shipped_recipes
+from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
 
 SHIPPED = sorted(shipped_recipes())
 OFFLINE = ["countdown", "quickstart", "smollm2-arithmetic"]
@@ -136,3 +136,24 @@ def test_a_key_without_effect_is_a_mistake_in_the_recipe_of_a_run_too(
         load(tmp_path / "recipe.yaml", [key])
     (mistake,) = refused.value.mistakes
     assert key.partition("=")[0] in mistake.message
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("quickstart", "quickstart"),
+        ("a/gsm8k.v2.yaml", "gsm8k.v2"),
+        ("mine/recipe.yaml", "mine"),
+        ("-", "stdin"),
+    ],
+)
+def test_runs_are_named_after_the_recipe_or_its_folder(name: str, label: str) -> None:
+    assert label_of(name) == label
+
+
+def test_a_recipe_in_this_folder_is_named_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chess").mkdir()
+    monkeypatch.chdir(tmp_path / "chess")
+    assert label_of("recipe.yaml") == label_of("../chess/recipe.yml") == "chess"
+    monkeypatch.chdir("/")
+    assert label_of("recipe.yaml") == "recipe"
