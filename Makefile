@@ -57,6 +57,10 @@ test-newcomer: setup  ## the commands of the README and of docs/your-own-task.md
 frames: setup  ## what real terminals show of a run, as text and pictures: RUN=runs/NAME, into build/frames; needs tmux
 	$(BIN)/python -m tests.display.terminal.photograph $(RUN) build/frames
 
+pictures: setup  ## draw the pictures of README and docs from a run that learned: RUN=runs/NAME; needs chromium
+	PYTHONPATH=.:verifiers $(BIN)/python docs/draw_live.py $(RUN) 24 > build/live.svg && mv build/live.svg docs/live.svg
+	PYTHONPATH=.:verifiers $(BIN)/python docs/draw_report.py $(RUN)
+
 test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
 	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \
 	  $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y -qq --no-install-recommends chromium; }
@@ -123,4 +127,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf check check-package bench bench-update golden trl-table clean

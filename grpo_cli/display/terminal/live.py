@@ -30,10 +30,12 @@ from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
 
 FRAME_S = 0.4
-SHARE = 0.01
-"""Of a core at most, whatever a frame of this size costs to draw."""
+SHARE = 0.008
+"""Of the process's own CPU time at most, whatever a frame of this size costs to draw and others leave of the machine."""
 STILL_S = 1.0
 """With nothing new, a frame a second keeps the clocks going."""
+LONGEST_S = 5.0
+"""A frame at least so often, also of a process that waits for another and hardly computes itself."""
 
 SHOWN_ALWAYS: tuple[Level, ...] = ("error",)
 KEPT_LEVELS: tuple[Level, ...] = ("warn",)
@@ -162,18 +164,19 @@ class LiveDisplay:
             self._thread.start()
 
     def _run(self) -> None:
-        seen, painted_at, size, cost = -1, 0.0, (0, 0), 0.0
-        while not self._stop.wait(max(FRAME_S, cost / SHARE)):
-            version, size_now, clock = (
+        seen, painted_at, size, due = -1, 0.0, (0, 0), 0.0
+        while not self._stop.wait(FRAME_S):
+            version, size_now, since = (
                 self._state.version,
                 screen_size(self._quiet.terminal),
-                time.monotonic(),
+                time.monotonic() - painted_at,
             )
-            if version != seen or size_now != size or clock - painted_at >= STILL_S:
-                seen, painted_at, size = version, clock, size_now
+            is_due = time.process_time() >= due or since >= LONGEST_S
+            if size_now != size or (is_due and (version != seen or since >= STILL_S)):
+                seen, painted_at, size = version, time.monotonic(), size_now
                 before = time.thread_time()
                 self._paint()
-                cost = time.thread_time() - before
+                due = time.process_time() + (time.thread_time() - before) / SHARE
 
     def _paint(self) -> None:
         if self._painter is None:

@@ -175,21 +175,36 @@ def test_the_locale_says_whether_glyphs_are_plain(
     assert ("- reward ---" in out, "─ reward" in out) == (is_plain, not is_plain)
 
 
-def test_frames_that_cost_much_come_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("works", "longest_s", "least", "most"), [(True, 60.0, 2, 4), (False, 60.0, 1, 1), (False, 0.5, 2, 6)]
+)
+def test_frames_take_their_share_of_what_the_process_computes(
+    monkeypatch: pytest.MonkeyPatch, works: bool, longest_s: float, least: int, most: int
+) -> None:
     drawn: list[float] = []
 
-    def costly(*args: object, **options: object) -> list[object]:
-        until = time.thread_time() + 0.01
+    def spin(seconds: float) -> None:
+        until = time.thread_time() + seconds
         while time.thread_time() < until:
             pass
+
+    def costly(*args: object, **options: object) -> list[object]:
+        spin(0.01)
         drawn.append(time.monotonic())
         return []
 
     monkeypatch.setattr(live, "frame_lines", costly)
-    monkeypatch.setattr(live, "FRAME_S", 0.05)
+    monkeypatch.setattr(live, "FRAME_S", 0.02)
+    monkeypatch.setattr(live, "SHARE", 0.02)
+    monkeypatch.setattr(live, "LONGEST_S", longest_s)
     display = live.LiveDisplay(io.StringIO(), keys=False)
-    for step in range(30):
+    until = time.monotonic() + 1.5
+    for step in range(15):
         display.phase("generate", step, 30)
-        time.sleep(0.1)
+        if works:
+            spin(0.1)
+    while not works and time.monotonic() < until:
+        display.phase("generate", 1, 30)
+        time.sleep(0.05)
     display.close()
-    assert 2 <= len(drawn) <= 4  # a hundredth of three seconds is three frames of 0.01 s
+    assert least <= len(drawn) <= most  # 1.5 s of computing are three frames of 0.01 s, at a fiftieth
