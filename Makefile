@@ -57,9 +57,11 @@ test-newcomer: setup  ## the commands of the README and of docs/your-own-task.md
 frames: setup  ## what real terminals show of a run, as text and pictures: RUN=runs/NAME, into build/frames; needs tmux
 	$(BIN)/python -m tests.display.terminal.photograph $(RUN) build/frames
 
-pictures: setup  ## draw the pictures of README and docs from a run that learned: RUN=runs/NAME; needs chromium
+pictures: setup  ## draw the pictures of README and docs from a run that learned: RUN=runs/NAME; needs chromium and tmux
+	@mkdir -p build
 	PYTHONPATH=.:verifiers $(BIN)/python docs/draw_live.py $(RUN) 24 > build/live.svg && mv build/live.svg docs/live.svg
 	PYTHONPATH=.:verifiers $(BIN)/python docs/draw_report.py $(RUN)
+	$(BIN)/python -m tests.display.terminal.photograph $(RUN) build/frames && mkdir -p docs/frames && cp build/frames/*.txt docs/frames/
 
 test-browser: setup  ## open the report in headless Chromium; installs Debian's where there is none
 	@command -v chromium > /dev/null || { $(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq && \

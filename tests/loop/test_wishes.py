@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
-from tests.loop.recipes import small_recipe
+from tests.loop.recipes import environment, small_recipe
 
 TIMES = ("time/", "eta_s", "tokens_per_s", "at", "eval/seconds")
 
@@ -74,3 +76,37 @@ def test_pause_save_and_evaluate_leave_the_numbers_of_the_run(
     assert saved["asked"] == saved["plain"] | {"step-000002"}
     after = next(m for m in runs["asked"].metrics() if m["step"] == 3 and "time/step" in m)
     assert after["time/step"] < 3 * callbacks.PAUSED_S, "paused time was counted to a step"
+
+
+RANK = """
+import os, sys
+from tests.loop.test_wishes import callbacks, Job, Path, Pressing, load
+callbacks.PAUSED_S = 2.0
+recipe, runs, keys = sys.argv[1:]
+display = Pressing(keys if os.environ["RANK"] == "0" else "")
+sets = [f"run.dir={runs}", "run.name=" + (keys or "plain"), "launch.cpu_ranks=2"]
+Job(load(recipe, sets), label="r", base=Path(recipe).parent, display=display).run()
+assert display.paused == (3 if display.keys else 0), display.paused
+"""
+
+
+def test_two_ranks_pause_save_and_evaluate_together(tmp_path: Path) -> None:
+    recipe, script = small_recipe(tmp_path, save_every=100), tmp_path / "rank.py"
+    script.write_text(RANK)
+    runs: dict[str, RunFolder] = {}
+    for keys in ("", "pse"):
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        words = [*torchrun, str(script), str(recipe), str(tmp_path / "runs"), keys]
+        done = subprocess.run(
+            words, env=environment(tmp_path / "runs"), capture_output=True, text=True, timeout=540
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        runs[keys] = RunFolder.open(tmp_path / "runs" / (keys or "plain"))
+    plain, asked = lines_of(runs[""]), lines_of(runs["pse"])
+    extra = [m for m in asked if m["step"] == 2 and "eval/pass@1" in m]
+    assert len(extra) == 1
+    without = [{k: v for k, v in m.items() if k != "eval/best"} for m in asked if m is not extra[0]]
+    assert without == [{k: v for k, v in m.items() if k != "eval/best"} for m in plain]
+    assert (runs["pse"].path / "checkpoints" / "step-000002").is_dir()
+    after = next(m for m in runs["pse"].metrics() if m["step"] == 3 and "time/step" in m)
+    assert after["time/step"] < 6.0, "paused time was counted to a step"

@@ -93,15 +93,16 @@ def replay(run: str, ends: bool) -> None:
 class Terminal:
     """A session of tmux on a server of its own."""
 
-    def __init__(self, shot: Shot, run: str) -> None:
+    def __init__(self, shot: Shot, run: Path) -> None:
         self.socket = f"grpo-{os.getpid()}"
+        here = run.parents[1]  # paths on the screen are as a person reads them there
         environ = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}", **shot.environ}
         words = [
             sys.executable,
             "-m",
             "tests.display.terminal.photograph",
             "--replay",
-            run,
+            str(run.relative_to(here)),
             *(["--end"] if shot.ends else []),
         ]
         given = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
@@ -115,7 +116,7 @@ class Terminal:
             width,
             "-y",
             height,
-            f"cd {ROOT}; env {given} {shlex.join(words)}",
+            f"cd {shlex.quote(str(here))}; env {given} {shlex.join(words)}",
         )
         self.tmux("set", "-g", "status", "off")
 
@@ -143,7 +144,7 @@ class Terminal:
         self.tmux("kill-server")
 
 
-def photograph(shot: Shot, run: str, out: Path) -> None:
+def photograph(shot: Shot, run: Path, out: Path) -> None:
     """One picture."""
     terminal = Terminal(shot, run)
     try:
@@ -177,7 +178,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     for shot in SHOTS:
         if len(words) < 3 or shot.name in words[2:]:
-            photograph(shot, str(Path(words[0]).resolve()), out)
+            photograph(shot, Path(words[0]).resolve(), out)
 
 
 if __name__ == "__main__":
