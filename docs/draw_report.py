@@ -1,4 +1,4 @@
-"""The pictures of docs/report.md, taken of a run's own report in headless Chromium: `python -m docs.draw_report RUN` (`make pictures`).
+"""The pictures of docs/report.md, taken of a run's own report in headless Chromium: `python docs/draw_report.py RUN` (`make pictures`).
 
 The report is written anew; nothing in the pictures is made up. Run where `runs/` lies, so that the page names the run as a reader would.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
 
-from chromium import Chromium
+from chromium import Chromium  # noqa: E402
 
-from grpo_cli.findings.run_data import arms_of, collect
-from grpo_cli.jobs.report import write_report
-from grpo_cli.run.find import find_run
+from grpo_cli.findings.run_data import arms_of, collect  # noqa: E402
+from grpo_cli.jobs.report import write_report  # noqa: E402
+from grpo_cli.run.find import find_run  # noqa: E402
 
 WIDTH, MARGIN = 1000, 12
 TOP = "document.querySelector('figure').getBoundingClientRect().bottom + scrollY"
