@@ -1,16 +1,20 @@
 """What `grpo init` writes: a commented recipe and sample rows for each task, kept as the files themselves.
 
-They are copied byte for byte except for the line `model:`, so what is tested here is what people get.
+They are copied byte for byte except for the line `model:`, and `max_tokens` where that model has room for less; so what is
+tested here is what people get.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from grpo_cli.errors import SetupError, UsageError
 
 TASKS = ("math", "code", "regex", "json", "custom", "environment")
 DEFAULT_MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
+MOST_TOKENS = {"builtin:tiny": 160}
+"""Of an answer, of models whose context is small: a letter is a token there, and the prompt comes first."""
 
 
 def files(task: str) -> dict[str, Path]:
@@ -53,8 +57,15 @@ def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool =
         for target, source in targets.items():
             text = source.read_text(encoding="utf-8")
             if target.suffix == ".yaml":
-                text = text.replace(f"model: {DEFAULT_MODEL}\n", f"model: {model}\n", 1)
+                text = _with_model(text, model)
             target.write_text(text, encoding="utf-8")
     except OSError as err:
         raise SetupError(f"cannot write: {(err.strerror or str(err)).lower()}", place=str(folder)) from err
     return sorted(targets)
+
+
+def _with_model(text: str, model: str) -> str:
+    text = text.replace(f"model: {DEFAULT_MODEL}\n", f"model: {model}\n", 1)
+    if (most := MOST_TOKENS.get(model)) is None:
+        return text
+    return re.sub(r"(?<=  max_tokens: )\d+", lambda found: str(min(int(found[0]), most)), text)

@@ -37,6 +37,13 @@ def test_check_passes_on_what_init_writes(tmp_path: Path, task: str) -> None:
     assert {name: level for name, level in levels.items() if level != "ok"} == noted
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_what_init_writes_for_a_model_of_small_context_fits_into_it(tmp_path: Path, task: str) -> None:
+    assert grpo(tmp_path, "init", "mine", "--task", task, "--model", "builtin:tiny").returncode == 0
+    done = grpo(tmp_path, "check", "mine/recipe.yaml", "--json")
+    assert done.returncode == 0, done.stdout
+
+
 def test_init_names_its_files_and_the_next_command(tmp_path: Path) -> None:
     done = grpo(tmp_path, "init", "--task", "custom")
     assert done.stdout.splitlines() == [

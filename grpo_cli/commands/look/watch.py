@@ -18,7 +18,12 @@ def watch(
             help="A run folder, a run's name under --dir, or `last`.", autocompletion=completing.runs
         ),
     ] = "last",
-    once: Annotated[bool, typer.Option("--once", help="Print the frame once and stop; for pipes.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Print the frame once and stop, or the lines so far with --display plain or json."
+        ),
+    ] = False,
     display: Annotated[Face, typer.Option(help="auto: live on a terminal, else one line a step.")] = "auto",
     dir: Annotated[str, typer.Option(help="Where names are looked up.")] = "runs",
     ascii: Annotated[bool, typer.Option("--ascii", help="Plain glyphs only.")] = False,
@@ -41,7 +46,9 @@ def watch(
     watching = RunWatcher(find_run(run, dir))
     out = sys.stdout
     plain_glyphs = ascii or needs_ascii(out)
-    if once:
+    if once and display in ("plain", "json"):
+        follow_lines(watching, out, as_json=display == "json", ascii=plain_glyphs, once=True)
+    elif once:
         print_once(watching, out, ascii=plain_glyphs, color=wants_color(out))
     elif display == "live" or (display == "auto" and can_animate(out) and not in_notebook()):
         follow_live(watching, out, ascii=plain_glyphs, color=wants_color(out))

@@ -67,8 +67,10 @@ def follow_live(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) 
         _write_card(watching, out, screen_size(out)[0], ascii)
 
 
-def follow_lines(watching: RunWatcher, out: TextIO, *, as_json: bool, ascii: bool) -> None:
-    """What was written so far, then every new line until the run is over; each line carries its own time."""
+def follow_lines(
+    watching: RunWatcher, out: TextIO, *, as_json: bool, ascii: bool, once: bool = False
+) -> None:
+    """What was written so far, then every new line until the run is over (unless `once`); each line carries its own time."""
     clock = [watching.began]
     plain = PlainDisplay(out, ascii=ascii, now=lambda: clock[0])
     if not as_json:
@@ -84,10 +86,10 @@ def follow_lines(watching: RunWatcher, out: TextIO, *, as_json: bool, ascii: boo
             if is_evaluation(metrics):
                 plain.evaluated(metrics)
         out.flush()
-        if watching.is_over:
+        if watching.is_over or once:
             break
         time.sleep(LOOK_S)
-    if not as_json:
+    if watching.is_over and not as_json:
         _write_card(watching, out, 100, ascii)
 
 

@@ -124,11 +124,14 @@ def _sandbox_lines(chosen: str | None, tried: Mapping[str, tiers.Tier | str], wh
     rows = list(dict.fromkeys(check.name for tier in found.values() for check in tier.checks))
     if not found:
         return lines
-    width = max(map(len, rows)) + 2
-    lines += ["", "tried inside a run (asked / got)", " " * width + "".join(f"{name:<28}" for name in found)]
-    for row in rows:
-        cells = [_cell(next((c for c in tier.checks if c.name == row), None)) for tier in found.values()]
-        lines.append((f"{row:<{width}}" + "".join(f"{cell:<28}" for cell in cells)).rstrip())
+    columns = [["", *rows]] + [
+        [name, *(_cell(next((c for c in tier.checks if c.name == row), None)) for row in rows)]
+        for name, tier in found.items()
+    ]
+    widths = [max(map(len, column)) + 2 for column in columns]
+    lines += ["", "tried inside a run (asked / got)"]
+    for cells in zip(*columns, strict=True):
+        lines.append("".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
     for name, tier in found.items():
         lines += [f"{name}: {warning}" for warning in tier.warnings]
     return lines

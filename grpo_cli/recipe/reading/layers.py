@@ -15,6 +15,9 @@ from grpo_cli.recipe.reading.source import Document, SourceSpan, parse
 from grpo_cli.recipe.sections.at_path import takes_text
 from grpo_cli.recipe.sections.shorthand import widen
 
+REMOVABLE = ("verify", "shaping")
+"""Sections of named parts: null takes out one that a lower layer has. In the lowest, a name alone is a part with its defaults."""
+
 
 @dataclass(frozen=True, slots=True)
 class SetFlag:
@@ -34,8 +37,16 @@ class Layers:
     def add(self, doc: Document) -> None:
         """Lay a document on top."""
         self.mistakes += doc.mistakes
-        if isinstance(doc.data, dict):
-            self._merge(self.data, widen(doc.data), (), doc)
+        if not isinstance(doc.data, dict):
+            return
+        over = widen(doc.data)
+        for section in REMOVABLE:
+            said, known = doc.data.get(section), self.data.get(section)
+            if isinstance(said, dict) and isinstance(known, dict):
+                for name in [name for name, value in said.items() if value is None and name in known]:
+                    self._forget((section, name))
+                    del known[name], over[section][name]
+        self._merge(self.data, over, (), doc)
 
     def set(self, text: str) -> None:
         """Lay one `key.path=value` on top. The value is YAML, or as typed where the key takes only text (`{answer}`)."""
@@ -106,6 +117,9 @@ class Layers:
             below = holder.get(key) if isinstance(holder, dict) else holder[key]
             if isinstance(below, dict) and isinstance(value, dict) and value:
                 self._merge(below, widen({"x": value})["x"], here, flag)
+            elif value is None and below is not None and len(here) == 2 and here[0] in REMOVABLE:
+                self._forget(here)
+                del holder[key]
             else:
                 self._forget(here)
                 holder[key] = value

@@ -189,6 +189,10 @@ def test_once_prints_the_frame_into_a_pipe(tmp_path: Path) -> None:
     assert "step 3/500" in done.stdout
     assert "\x1b" not in done.stdout
     assert grpo("watch", "first", "--once", "--ascii", cwd=tmp_path).stdout.isascii()
+    lines = grpo("watch", "first", "--once", "--display", "json", cwd=tmp_path).stdout.splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [
+        m["step"] for m in RunFolder.open(tmp_path / "runs" / "first").metrics()
+    ]
 
 
 def test_no_run_is_one_message_and_exit_code_three(tmp_path: Path) -> None:

@@ -176,3 +176,19 @@ def test_a_function_may_stand_under_the_name_of_its_verifier(base: Path, said: s
     file = base.with_name("short.yaml")
     file.write_text(f"extends: {base.name}\nverify: {{mine: {said}}}\n")
     assert load(file).verify["mine"].options["path"] == [str(base.parent.resolve())]
+
+
+@pytest.mark.parametrize("said", ["verify: {math: {}}", "verify: {math: }", "verify: {math: {weight: 2}}"])
+def test_null_takes_out_a_verifier_of_a_layer_below(tmp_path: Path, said: str) -> None:
+    base, over = tmp_path / "base.yaml", tmp_path / "over.yaml"
+    base.write_text(BASE.replace("verify: {math: {}}", said))
+    assert list(load(base, ["verify.math=null", "verify.exact={}"]).verify) == ["exact"]
+    over.write_text("extends: base.yaml\nverify: {math: null, exact: {}}\n")
+    assert list(load(over).verify) == ["exact"]
+    assert list(load(base).verify) == ["math"]
+    assert "`verify`" in str(refused(base, "verify.math=null").render())
+
+
+def test_null_takes_out_a_shaping_term(base: Path) -> None:
+    recipe = load(base, ["shaping.length={target: 3}", "shaping.length=null"])
+    assert not recipe.shaping
