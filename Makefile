@@ -103,6 +103,12 @@ test-gguf: setup  ## llama.cpp (PyPI's xllamacpp, built) in .venv-gguf loads exp
 	.venv-gguf/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) xllamacpp
 	LLAMA_PYTHON=.venv-gguf/bin/python $(PYTEST) tests/gguf/check_gguf.py $(ARGS)
 
+test-mlflow: setup  ## a run tracked by the real mlflow-skinny, in .venv-mlflow, which sees .venv below its own packages
+	$(PYTHON) -m venv .venv-mlflow
+	$(BIN)/python -c "import site; print(site.getsitepackages()[0])" > "$$(.venv-mlflow/bin/python -c 'import site; print(site.getsitepackages()[0])')/below.pth"
+	.venv-mlflow/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'mlflow-skinny>=3'
+	.venv-mlflow/bin/python -m pytest tests/mlflow/check_mlflow.py $(ARGS)
+
 check: setup  ## format, lint, types, the contracts between rooms, and the links of the pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -127,6 +133,6 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 	$(if $(BEFORE),$(BIN)/python tests/golden/compare.py $(BEFORE) $(or $(GOLDEN),build/golden))
 
 clean:  ## remove the environment and build products
-	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package bench bench-update golden trl-table clean

@@ -12,7 +12,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -42,12 +42,40 @@ def check_trackers(names: Sequence[str]) -> None:
             )
 
 
+class MlflowNames:
+    """Our names as mlflow's store of files can hold them: a metric is a file there, and those below it a folder of that name.
+
+    What lies below a name that has a number gets a point in place of its slash: `eval/greedy.low`. Once given, a name stays.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+
+    def of(self, names: Iterable[str]) -> dict[str, str]:
+        """Of each name what is sent in its place; the names of one line together."""
+        for name in sorted(names, key=len):  # a name before those below it
+            if name not in self._given:
+                self._given[name] = self._free(name)
+        return self._given
+
+    def _free(self, name: str) -> str:
+        given = set(self._given.values())
+        parts = name.split("/")
+        for length in range(1, len(parts)):
+            above = "/".join(parts[:length])
+            if above in given:
+                name = f"{above}.{'.'.join(parts[length:])}"
+                break
+        return f"{name}.value" if any(other.startswith(f"{name}/") for other in given) else name
+
+
 class Tracker(TrainerCallback):  # type: ignore[misc]
     """One integration. What is sent before it begins waits; it is closed by the job, after the last evaluation."""
 
     def __init__(self, inner: TrainerCallback, folder: Path) -> None:
         self.inner, self.folder = inner, folder
         self._waiting: list[Metrics] = []
+        self._names = MlflowNames() if type(inner).__name__ == "MLflowCallback" else None
         self._begun: tuple[TrainingArguments, TrainerState, TrainerControl, nn.Module | None] | None = None
 
     def on_train_begin(
@@ -88,6 +116,9 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
         at = copy.copy(state)
         at.global_step = int(metrics.get("step") or 0)
         numbers = {key: value for key, value in metrics.items() if key != "step" and _is_number(value)}
+        if self._names is not None:
+            sent = self._names.of(numbers)
+            numbers = {sent[key]: value for key, value in numbers.items()}
         with _stdout_to_stderr(), _names_kept(), self._mlflow():
             self.inner.on_log(args, at, control, logs=numbers, model=model)
 

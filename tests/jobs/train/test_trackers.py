@@ -98,6 +98,23 @@ def test_a_tracker_that_is_not_installed_is_refused_with_its_extra(monkeypatch: 
     assert "wandb" not in sys.modules
 
 
+def test_no_metric_of_mlflow_lies_where_another_has_its_folder(tmp_path: Path) -> None:
+    class MLflowCallback(Inner):
+        pass
+
+    inner = MLflowCallback()
+    tracker = Tracker(inner, tmp_path)
+    tracker.on_train_begin(None, SimpleNamespace(global_step=0), None, model=None)
+    tracker.send({"step": 1, "eval/greedy/low": 0.1, "eval/greedy": 0.2, "entropy/sampled": 3.0})
+    tracker.send({"step": 2, "entropy": 2.0, "eval/greedy": 0.3, "group/hist/0": 4})
+    tracker.send({"step": 3, "entropy": 1.0, "entropy/sampled": 1.5, "eval/greedy/low/x": 1})
+    assert [set(sent) for _, sent in inner.sent] == [
+        {"eval/greedy", "eval/greedy.low", "entropy/sampled"},
+        {"entropy.value", "eval/greedy", "group/hist/0"},
+        {"entropy.value", "entropy/sampled", "eval/greedy.low.x"},
+    ]
+
+
 def test_mlflow_finds_its_store_at_every_call_and_none_is_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
