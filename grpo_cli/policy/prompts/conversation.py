@@ -24,6 +24,8 @@ Results = tuple[tuple[str, str], ...]
 WORDS, THOUGHT = "sure", "maybe"
 ANSWERS = (WORDS, f"<think>\n{THOUGHT}\n</think>\n\n{WORDS}")
 """What the model may have said in a turn: plainly, and after a thought."""
+MOST_KEPT = 1024
+"""Turns whose ids are remembered."""
 
 
 class Conversation:
@@ -41,6 +43,7 @@ class Conversation:
         """`name` is the model's, for messages; `form` how it writes calls, where observations are results of tools."""
         self.render, self.encode, self.ends = render, encode, frozenset(end_ids)
         self.role, self.name, self.form = role, name, form
+        self._turns: dict[tuple[str, tuple[str, ...]], tuple[list[int], list[int]]] = {}
 
     def check(self) -> None:
         """Whether the template closes turns, keeps what was said, also a thought, and when a second turn follows; and shows what
@@ -74,13 +77,7 @@ class Conversation:
         Raises:
             SetupError: the turn does not stand before it as it was said.
         """
-        after = self._after(observation, answer)
-        return after[len(self.said(answer, observation)) :]
-
-    def _after(self, observation: str | Results, answer: str) -> list[int]:
-        return self.encode(
-            self._rendered(self._turn(answer, observation), *self._messages(observation), opens=True)
-        )
+        return self._parted(observation, answer)[1]
 
     def said(self, answer: str, observation: str | Results) -> list[int]:
         """The ids up to the end of a turn that says `answer`, as they stand in the conversation that goes on with the observation.
@@ -88,10 +85,21 @@ class Conversation:
         Raises:
             SetupError: they do not stand there.
         """
-        before, after = self._rendered(self._turn(answer, observation)), self._after(observation, answer)
-        for said in (self._closed(before), self._as_said(before, answer)):
-            if said and after[: len(said)] == said:
-                return said
+        return self._parted(observation, answer)[0]
+
+    def _parted(self, observation: str | Results, answer: str) -> tuple[list[int], list[int]]:
+        turn = self._turn(answer, observation)
+        ids = self.encode(self._rendered(turn, *self._messages(observation), opens=True))
+        called = () if isinstance(observation, str) else tuple(name for name, _ in observation)
+        found = self._turns.get((answer, called))
+        if found is None:
+            before = self._rendered(turn)
+            found = self._closed(before), self._as_said(before, answer)
+            if len(self._turns) < MOST_KEPT:  # a model may make up names of tools without end
+                self._turns[answer, called] = found
+        for said in found:
+            if said and ids[: len(said)] == said:
+                return said, ids[len(said) :]
         raise self._forgets(answer)
 
     def _as_said(self, before: str, answer: str) -> list[int]:
