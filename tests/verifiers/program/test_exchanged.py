@@ -182,13 +182,17 @@ def wait_for(e, most):
     return e.is_set()
 """
 SLEEPS = "import time\ndef wait_for(e, most):\n    time.sleep(.06)\n    return e.is_set()\n"
+BY_NAME = "from time import sleep\ndef wait_for(e, most):\n    sleep(.06)\n    return e.is_set()\n"
+OWN_EVENT = (
+    "import threading\ndef wait_for(e, most):\n    threading.Event().wait(.06)\n    return e.is_set()\n"
+)
 POLLS = "import time\ndef wait_for(e, most):\n    while not e.is_set():\n        time.sleep(.01)\n    return True\n"
 
 
 @pytest.mark.parametrize("tests", [TIMER, LATER])
 def test_a_timer_of_the_test_waits_for_a_solution_that_is_at_work(verifier: CodeVerifier, tests: str) -> None:
     assert score(verifier, "wait_for", WORKS, tests) == 0.0
-    for code in (SLEEPS, POLLS, "def wait_for(e, most):\n    return e.wait(most)\n"):
+    for code in (SLEEPS, POLLS, BY_NAME, OWN_EVENT, "def wait_for(e, most):\n    return e.wait(most)\n"):
         assert score(verifier, "wait_for", code, tests) == 1.0, code
 
 

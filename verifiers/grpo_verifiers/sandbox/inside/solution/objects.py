@@ -17,6 +17,7 @@ from .describe import Describer
 from .kept import CONTAINERS, Kept, encode_kept, is_held
 from .operations import OPERATIONS
 from .receiving import received
+from .waiting import WAITED
 from .world import Console, applied
 
 NO_ENTRY = 97
@@ -251,6 +252,7 @@ def serve(
     shared: tuple[str, ...],
 ) -> int:
     """Define the solution, then answer until the test program hangs up."""
+    WAITED.watch()
     define()
     peer = Peer(fd, module, shared)
     if entry:

@@ -7,15 +7,15 @@ import contextlib
 import io
 import os
 import sys
-import time
 import warnings
 from collections.abc import Iterator
-from typing import Any, SupportsIndex
+from typing import Any
 
 from .. import frames
 from ..scratch import read_files, write_files
 from .describe import bases
 from .ends import PeerEnd
+from .waiting import WAITED
 
 
 @contextlib.contextmanager
@@ -80,8 +80,6 @@ class Console:
         self.peer = peer
         self.raw = {"stdout": Printed(), "stderr": Printed()}
         self.streams: dict[str, Any] = {}
-        self.slept = 0.0
-        self.sleep = time.sleep
 
     def take_over(self) -> None:
         """Replace the standard streams and `input`."""
@@ -93,12 +91,7 @@ class Console:
             setattr(sys, name, stream)
         sys.stdin = Typed(self.peer)
         warnings.warn = self._warn
-        time.sleep = self._sleep
         builtins.input = lambda prompt="", /: self.peer.ask(["input", str(prompt)])
-
-    def _sleep(self, seconds: float | SupportsIndex, /) -> None:
-        self.sleep(seconds)
-        self.slept += float(seconds)
 
     def _warn(
         self, message: Warning | str, category: type[Warning] | None = None, *_: object, **__: object
@@ -107,10 +100,9 @@ class Console:
         self.peer.ask(["warn", bases(kind), str(message)])
 
     def send(self) -> None:
-        """Say what has been printed since the last message, and how long the solution has slept."""
-        if self.slept:
-            slept, self.slept = self.slept, 0.0
-            frames.send(self.peer.fd, ["slept", slept])
+        """Say what has been printed since the last message, and how long the solution has waited."""
+        if WAITED.seconds:
+            frames.send(self.peer.fd, ["slept", WAITED.take()])
         for name, stream in self.streams.items():
             with contextlib.suppress(ValueError, OSError):
                 stream.flush()
