@@ -18,7 +18,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -137,8 +138,16 @@ def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
     return world
 
 
-def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
-    """Run `grpo ARGV` as `world` ranks on this machine and return the exit code of the whole."""
+def launch(
+    world: int,
+    argv: Sequence[str],
+    nodes: Nodes,
+    beside: Callable[[Path], AbstractContextManager[None]] | None = None,
+) -> int:
+    """Run `grpo ARGV` as `world` ranks on this machine and return the exit code of the whole.
+
+    `beside` lasts as long, and is given the folder that parent and ranks share.
+    """
     from grpo_verifiers.processes.cores import allowed_cores  # every command imports this module
 
     with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
@@ -160,7 +169,8 @@ def launch(world: int, argv: Sequence[str], nodes: Nodes) -> int:
                 start_new_session=True,
                 preexec_fn=_become_torchrun,
             )
-            with _forwarded(control, process, is_quiet=nodes.rank > 0) as signals:
+            around = nullcontext() if beside is None else beside(control)
+            with _forwarded(control, process, is_quiet=nodes.rank > 0) as signals, around:
                 code = _waited(process, control, nodes)
         _catch_up()
         return _verdict(control, code, signals.code)

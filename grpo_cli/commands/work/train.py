@@ -136,4 +136,6 @@ def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
             raise UsageError(
                 "a recipe on stdin runs in one process", hint="save it to a file, or set `launch.gpus=1`"
             )
-        raise typer.Exit(launch(world, sys.argv[1:], nodes))
+        from grpo_cli.display.terminal.relay import relayed_keys
+
+        raise typer.Exit(launch(world, sys.argv[1:], nodes, relayed_keys))

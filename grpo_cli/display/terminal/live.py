@@ -20,9 +20,9 @@ from grpo_cli.display.frame.header import NOTE_MARKS
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.stream import put
-from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.terminal.quiet import StderrSilencer
+from grpo_cli.display.terminal.relay import key_reader
 from grpo_cli.display.terminal.suspend import Suspended
 from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.follow import is_evaluation, is_step
@@ -57,7 +57,7 @@ class LiveDisplay:
         self._stream, self._ascii, self._now, self._color = stream, ascii, now, color
         self._state = RunState(now())
         self._quiet = StderrSilencer(stream)
-        self._keys = KeyReader(self._pressed) if keys else None
+        self._keys = key_reader(self._pressed) if keys else None
         self._wishes: KeyRequests | None = None
         self._suspended: Suspended | None = None
         self._painter: Painter | None = None
