@@ -210,9 +210,16 @@ def open_workplace(
 
 @contextmanager
 def open_start(
-    recipe: Recipe, base: Path | None, display: Display, *, splits: Sequence[Which] | None = None
+    recipe: Recipe,
+    base: Path | None,
+    display: Display,
+    *,
+    splits: Sequence[Which] | None = None,
+    trains: bool = False,
 ) -> Iterator[Workplace]:
     """The workplace whose policy is the one that training would start from, warmed up where the recipe says so.
+
+    `trains`: loaded as for training, whatever the recipe says.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
@@ -221,8 +228,8 @@ def open_start(
 
     def load(device: torch.device, accept: Accept) -> Policy:
         # one that is warmed up is loaded as for training, so that the cached weights fit and are the same
-        trains = bool(recipe.warmup)
-        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=trains, accept=accept)
+        loads = trains or bool(recipe.warmup)
+        return load_model(recipe.model, device=device, seed=recipe.train.seed, training=loads, accept=accept)
 
     with open_workplace(recipe, base, display, splits=splits, load=load) as place:
         place.warm_up()

@@ -31,10 +31,24 @@ FIXED = 0.13
 WIDER = 1.15
 """Update of float32 weights under an autocast over one in bfloat16; 0.92 against 0.81 s at 135M."""
 START = 60.0
-"""Seconds until the first step: loading, self-checks, captures."""
+"""Seconds until the first step: loading, self-checks."""
+CAPTURES = 12 * 4
+"""Passes over a micro-batch that the first steps make beside their own: graphs of about a dozen lengths, three passes before each
+and the capture. At 1.5B with uneven samples steps 3 to 6 took 0.9 s more than their arithmetic, each (one H200)."""
 MEASURED = ("H100", "H200")
 ERROR, UNMEASURED_ERROR = 0.3, 0.6
 """Half the width of the interval said, as a share: on cards that the shares were measured on, and on others."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What was measured of a step on this machine: seconds of its rollout, and of one forward and backward pass over all of its
+    rows; bytes that a pass of a full-length micro-batch takes beside gradients; tokens of a completion in the mean."""
+
+    generate: float
+    update: float
+    pass_bytes: int | None
+    completion: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +67,21 @@ class Duration:
         return self.generate + self.update + self.other
 
 
-def duration(work: Work, card: Gpu, cache_rows: int, held_out: int = 0) -> Duration:
-    """Seconds of a step on `card` with so many rows of cache, and of the run with `held_out` rows to evaluate."""
+def duration(
+    work: Work, card: Gpu, cache_rows: int, held_out: int = 0, cost: StepCost | None = None
+) -> Duration:
+    """Seconds of a step on `card` with so many rows of cache, and of the run with `held_out` rows to evaluate; by what was
+    measured on such a card, where it was."""
     generate, update = generate_seconds(work, card, cache_rows), update_seconds(work, card)
+    if cost is not None:
+        generate, update = cost.generate, cost.update * work.learned * update_passes(work)
     evaluation = evaluation_seconds(work, card, cache_rows, held_out)
     every = work.recipe.eval.every
     evaluations = (2 + (work.plan.steps // every if every else 0)) if held_out else 0
     step = generate + update + FIXED
-    run = START + work.plan.steps * step + evaluations * evaluation
-    error = ERROR if card.name in MEASURED else UNMEASURED_ERROR
+    captures = CAPTURES * update * work.micro / work.rows if work.is_packed else 0.0
+    run = START + captures + work.plan.steps * step + evaluations * evaluation
+    error = ERROR if card.name in MEASURED or cost is not None else UNMEASURED_ERROR
     return Duration(generate, update, FIXED, run, error)
 
 
@@ -115,14 +135,24 @@ def forward_flops(work: Work) -> float:
 
 def update_seconds(work: Work, card: Gpu) -> float:
     """Seconds of a step's passes: forward and backward, and those of old log-probs and of the reference where they are made."""
-    train, own = work.recipe.train, trained(work.recipe.model, work.sizes)
-    backward = 2.0 if own.rank is None else 1.05  # frozen weights have no gradient of their own
-    passes = (1 + backward + (1 if work.recomputes else 0)) * train.inner_epochs
-    passes += (1 if train.updates > 1 else 0) + (1 if train.kl.beta > 0 else 0)
+    own = trained(work.recipe.model, work.sizes)
     rate = card.tflops * 1e12 * share(work.sizes.hidden)
-    critic = 2.0 if train.critic is not None and not train.critic.share else 1.0
     slower = (1.0 if own.is_half else WIDER) * (1.0 if own.rank is None else ADAPTED)
-    return passes * critic * slower * forward_flops(work) / rate
+    return update_passes(work) * _forwards(work) * slower * forward_flops(work) / rate
+
+
+def update_passes(work: Work) -> float:
+    """Everything a step computes with gradients or without, in forward and backward passes over its rows."""
+    train = work.recipe.train
+    alone = (1 if train.updates > 1 else 0) + (1 if train.kl.beta > 0 else 0)
+    critic = 2.0 if train.critic is not None and not train.critic.share else 1.0
+    return critic * (train.inner_epochs + alone / _forwards(work))
+
+
+def _forwards(work: Work) -> float:
+    """A forward and backward pass in forward passes; frozen weights have no gradient of their own."""
+    backward = 2.0 if trained(work.recipe.model, work.sizes).rank is None else 1.05
+    return 1 + backward + (1 if work.recomputes else 0)
 
 
 def share(width: int) -> float:

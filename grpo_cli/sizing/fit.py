@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing import duration as time
 from grpo_cli.sizing import memory as room
 from grpo_cli.sizing.cards import Gpus, cards_here, read_cards
-from grpo_cli.sizing.duration import Duration, duration
+from grpo_cli.sizing.duration import Duration, StepCost, duration
 from grpo_cli.sizing.memory import GIB, Memory, memory, micro_that_fits
 from grpo_cli.sizing.work import TokenLengths, Work
 from grpo_cli.text import Json
@@ -40,6 +40,8 @@ class Fit:
     duration: Duration
     micro: int | None
     """The largest smaller micro-batch that would fit, where this one does not."""
+    held_out: int = 0
+    step_cost: StepCost | None = None
 
     @property
     def answer(self) -> Answer:
@@ -127,6 +129,8 @@ class Fit:
             if full
             else f"completions of {lengths.completion:.0f} tokens in the mean; memory for full-length ones"
         )
+        if self.step_cost is not None:
+            return f"{said}; a rollout and a pass were measured here"
         speed = (
             ""
             if self.ask.cards.card.name in time.MEASURED
@@ -143,6 +147,8 @@ class Fit:
             and not self.memory.parts["critic"]
         ):
             found.append(f"the critic `{critic.source}`, whose size is not known here")
+        if recipe.data.eval is not None and not self.held_out:
+            found.append("evaluations")
         if self.world > 1:
             found.append("the traffic between cards")
         if recipe.environment is not None:
@@ -165,6 +171,7 @@ class Fit:
             "wanted_bytes": round(self.memory.wanted),
             "card_bytes": round(self.ask.cards.card.memory * GIB),
             "memory_error": room.ERROR,
+            "measured": self.step_cost is not None,
             "micro_batch": self.work.micro,
             "micro_batch_that_fits": self.micro,
             "step_seconds": {
@@ -187,6 +194,7 @@ def fit(
     lengths: TokenLengths,
     ask: CardQuestion,
     held_out: int = 0,
+    measure: Callable[[Work], StepCost | None] | None = None,
 ) -> Fit:
     """The answer for a recipe.
 
@@ -197,6 +205,7 @@ def fit(
         lengths: tokens of prompts and completions.
         ask: cards and price.
         held_out: rows that each evaluation measures.
+        measure: a step on such a card, where there is one.
 
     Raises:
         UsageError: another number of cards is asked about than the recipe launches.
@@ -204,9 +213,10 @@ def fit(
     world = cards_of(recipe, ask.cards)
     work = Work(recipe, sizes, plan, lengths, world)
     has = ask.cards.card.memory * GIB
-    needs = memory(work, has)
-    took = duration(work, ask.cards.card, needs.cache_rows, -(-held_out // world))
-    found = Fit(ask, world, work, needs, took, None)
+    cost = measure(work) if measure is not None else None
+    needs = memory(work, has, cost.pass_bytes if cost is not None else None)
+    took = duration(work, ask.cards.card, needs.cache_rows, -(-held_out // world), cost)
+    found = Fit(ask, world, work, needs, took, None, held_out, cost)
     if found.answer in ("does not fit", "tight"):
         found = replace(found, micro=micro_that_fits(work, has / (1 + room.ERROR)))
     return found

@@ -57,8 +57,8 @@ class Memory:
         return self.needed + self.pool
 
 
-def memory(work: Work, card_bytes: float) -> Memory:
-    """The peak of a step on a card of `card_bytes`."""
+def memory(work: Work, card_bytes: float, measured: int | None = None) -> Memory:
+    """The peak of a step on a card of `card_bytes`; `measured` are the bytes of a pass, where one was made."""
     found = held(work.recipe, work.sizes, work.world)
     free = max(0.0, card_bytes - OUTSIDE - sum(found.values()))
     rows = 0
@@ -69,7 +69,7 @@ def memory(work: Work, card_bytes: float) -> Memory:
     else:
         rows = work.cache_rows(free * CACHE_SHARE)
         found["cache of a rollout"] = rows * work.row_bytes
-    own = pass_bytes(work, work.micro)
+    own = pass_bytes(work, work.micro) if measured is None else {"a pass, measured here": float(measured)}
     return Memory(found | own, sum(own.values()) if work.is_packed else 0.0, rows)
 
 

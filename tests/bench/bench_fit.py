@@ -88,6 +88,7 @@ def said_before(folder: Path, settings: dict[str, Any], card: str) -> dict[str, 
     from grpo_cli.recipe.sections.recipe import Recipe
     from grpo_cli.sizing.cards import read_cards
     from grpo_cli.sizing.fit import CardQuestion, fit, lengths_of
+    from grpo_cli.sizing.memory import pass_bytes
 
     keys = model_keys(settings["shape"], settings["dtype"])
     recipe = Recipe.model_validate(own_recipe(folder, settings, 10, **keys))
@@ -102,9 +103,14 @@ def said_before(folder: Path, settings: dict[str, Any], card: str) -> dict[str, 
         recipe, sizes, batches, lengths_of(prompts, new), ask
     )  # the engine draws all, the update learns from less
     kept = fit(recipe, sizes, batches, lengths_of(prompts, new, mean, new), ask)
+    # no micro-batch is of full-length samples only: its pass at the lengths that it has
+    short = recipe.model_copy(update={"sample": recipe.sample.model_copy(update={"max_tokens": round(mean)})})
+    micro = settings["micro"]
+    own = sum(pass_bytes(replace(kept.work, recipe=short), micro).values())
+    peak = kept.memory.peak - sum(pass_bytes(kept.work, micro).values()) + own
     return {
-        "peak": kept.memory.peak,
-        "wanted": kept.memory.peak + kept.memory.pool,
+        "peak": peak,
+        "wanted": peak + own,
         "generate": drawn.duration.generate,
         "rest": kept.duration.update + kept.duration.other,
     }

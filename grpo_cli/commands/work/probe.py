@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from grpo_cli.commands import options
 from grpo_cli.errors import Exit, SetupError
+
+if TYPE_CHECKING:
+    from grpo_cli.run.records import SampleRecord
 
 
 def probe(
@@ -17,18 +22,22 @@ def probe(
     samples: options.Samples = None,
     seed: options.ProbeSeed = None,
     out: options.ProbeOut = None,
+    gpu: options.Gpu = None,
+    price: options.Price = None,
     display: options.Face = "auto",
     as_json: options.AsJson = False,
 ) -> None:
     """Sample the model before training: what would it learn from?
 
     Pass rates, outcomes, what is cut off, how many groups would be dead at each group size, the size that would pay,
-    and examples of each failure. With a `gate` in the recipe: go or no-go. Exit 1: no-go.
+    and examples of each failure. With `--gpu` also whether the run fits that card, how long it takes and what it costs, by the
+    lengths that were drawn; a step is measured where such a card is here. With a `gate` in the recipe: go or no-go. Exit 1: no-go.
 
     \b
     Examples:
       grpo probe quickstart
       grpo probe my.yaml -n 32 --samples 16
+      grpo probe my.yaml --gpu h100 --price 2.5
       grpo probe my.yaml --set 'gate.pass@1=[0.05, 0.9]' --json | jq .go
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
@@ -36,35 +45,40 @@ def probe(
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.starts import pinned
+    from grpo_cli.sizing.fit import ask_of
 
+    ask = ask_of(gpu, price) if gpu is not None or price is not None else None
     checked = pinned(load(recipe, sets or []))
     base = Path() if recipe == "-" else find(recipe).parent
     quiet_libraries()
     pin_one_gpu()
     with loading("probe"):
-        from grpo_cli.jobs.probe.run import probe_recipe
+        from grpo_cli.jobs.probe.run import run_probe
         from grpo_cli.jobs.probe.text import lines_of
         from grpo_cli.measure.gate import bars, probe_object
         from grpo_cli.measure.probe import ProbeSize
     from grpo_cli.display.choose import make_display
-    from grpo_cli.run.lines import write_records
     from grpo_cli.run.records import dump_line
 
     usual = ProbeSize.of(checked.gate or Gate())
     size = ProbeSize(prompts or usual.prompts, samples or usual.samples)
-    shown = make_display(display)
-    try:
-        found = probe_recipe(checked, base, shown, size, seed)
-    finally:
-        shown.close()
+    with closing(make_display(display)) as shown:
+        probed = run_probe(checked, base, shown, size, seed, ask)
+    found = probed.run
     if out is not None:
-        try:
-            write_records(out, found.records)
-        except OSError as err:
-            raise SetupError(f"cannot write the samples: {err.strerror}", place=str(out)) from err
+        _write(out, found.records)
     if as_json:
-        print(dump_line(probe_object(found, checked.gate)), end="")
+        print(dump_line(probe_object(found, checked.gate) | probed.asked_json()), end="")
     else:
-        print("\n".join(lines_of(found, checked.gate, checked.model.path, checked.sample.temperature)))
+        print("\n".join(lines_of(probed, checked.gate, checked.model.path, checked.sample.temperature)))
     missed = checked.gate is not None and not all(bar.is_met for bar in bars(found.probe, checked.gate))
     raise typer.Exit(int(Exit.BAR_MISSED if missed else Exit.OK))
+
+
+def _write(out: Path, records: list[SampleRecord]) -> None:
+    from grpo_cli.run.lines import write_records
+
+    try:
+        write_records(out, records)
+    except OSError as err:
+        raise SetupError(f"cannot write the samples: {err.strerror}", place=str(out)) from err

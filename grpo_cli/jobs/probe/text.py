@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from grpo_cli.jobs.probe.run import Probed
 from grpo_cli.measure.gate import bars, bound, causes, in_words
 from grpo_cli.measure.probe import ProbeRun
 from grpo_cli.measure.probe_result import Probe
@@ -139,6 +140,15 @@ def _line(name: str, text: str) -> str:
     return f"{name:<{INDENT}}{text}"
 
 
-def lines_of(found: ProbeRun, gate: Gate | None, model: str, temperature: float) -> Sequence[str]:
+def lines_of(found: Probed, gate: Gate | None, model: str, temperature: float) -> Sequence[str]:
     """The whole page."""
-    return [*table(found, model, temperature), *gate_lines(found.probe, gate)]
+    return [*table(found.run, model, temperature), *_fit(found), *gate_lines(found.run.probe, gate)]
+
+
+def _fit(found: Probed) -> list[str]:
+    """Whether the run fits the cards that were asked about."""
+    if found.fit is None:
+        return [] if found.unsaid is None else ["", _line("fit", f"unknown: {found.unsaid}")]
+    hint = found.fit.hint()
+    lines = [*found.fit.lines(), *([f"hint: {hint}"] if hint else [])]
+    return ["", _line("fit", found.fit.message()), *(f"{'':<{INDENT}}{line}" for line in lines)]
