@@ -10,7 +10,8 @@ read where one is, not enough to get there. Episodes have about as many turns as
 
 The first finds each arm's rate on the same grid, with a seed that the race does not use: the target reached, in fewest
 episodes, else the higher end; the placebo takes GRPO's. The second races every arm at its own rate. PPO draws as many
-episodes a batch, each of a layout of its own; five of its batches teach the critic alone, none in `ppo_cold`. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
+episodes a batch, each of a layout of its own; five of its batches teach the critic alone, none in `ppo_cold`. It makes four
+updates a batch, as `grpo_4` does. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
 own; success is the share of a batch's fresh episodes that reach the door, so it is measured on layouts as they come.
 Counted are episodes until two batches running are at or above the target; a run that never gets there counts with all it
 drew, which flatters it, and how many got there is printed. `end less grpo` is paired by seed, at equal tokens. Runs stand in FOLDER/results.jsonl as they end: call again and
@@ -39,6 +40,7 @@ CRITIC = {"lr": 1e-3, "warmup_steps": 5}
 """The critic's rate was set before the first run and is not tuned."""
 ARMS: dict[str, dict[str, Any]] = {
     "grpo": {},
+    "grpo_4": {"mini_batches": 4},
     "rloo": {"algorithm": "rloo", "kl": {"beta": 0.0}},
     "gigpo": {"credit": {"method": "gigpo"}},
     "gigpo_std": {"credit": {"method": "gigpo", "norm": "std"}},
