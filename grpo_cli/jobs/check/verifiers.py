@@ -133,9 +133,12 @@ def _golds_finding(
     data: dict[str, Any] = {"rows": total, "n": seen, "bad": len(bad), "seconds": seconds}
     if not bad:
         return CheckFinding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
-    lines = tuple(f"{m.place}: {m.message}" for m in bad[:SHOWN])
-    if len(bad) > SHOWN:
-        lines += (f"… and {len(bad) - SHOWN:,} more",)
+    places: dict[str, list[str]] = {}
+    for one in bad:
+        places.setdefault(one.message, []).append(one.place)
+    lines = tuple(_said_once(message, where) for message, where in list(places.items())[:SHOWN])
+    if len(places) > SHOWN:
+        lines += (f"… and {len(bad) - sum(map(len, list(places.values())[:SHOWN])):,} more",)
     message = f"{len(bad):,} of {whole} have a bad gold"
     if len(bad) == seen:
         hint = "every row has one: look at `data.answer` first"
@@ -146,6 +149,15 @@ def _golds_finding(
         )
     hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
     return CheckFinding(check, Level.FAIL, message, lines, data, hint)
+
+
+def _said_once(message: str, places: Sequence[str]) -> str:
+    """A message at the first of its places, with how many others there are and the next of them."""
+    first, *others = places
+    if not others:
+        return f"{first}: {message}"
+    more = ", ".join(others[:2]) + (", …" if len(others) > 2 else "")
+    return f"{first}: {message}; so {'is' if len(others) == 1 else 'are'} {len(others):,} more: {more}"
 
 
 def check_refusals(

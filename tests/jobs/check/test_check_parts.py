@@ -296,6 +296,9 @@ def test_bad_golds_are_a_failure_or_a_note_as_the_recipe_says() -> None:
     _, noted = check_golds("train", rows, verifiers, drops=True, budget_s=None)
     assert (refused.level, noted.level) == (Level.FAIL, Level.NOTE)
     assert refused.lines[0].startswith("a.jsonl:2: `verify.v` cannot use this row")
+    same = [row(str(i), answer="13") for i in range(4)]
+    _, many = check_golds("train", same, verifiers, drops=False, budget_s=None)
+    assert len(many.lines) == 1 and "; so are 3 more: " in many.lines[0], "a message is said once"
 
 
 def test_a_slow_verifier_is_sampled_over_all_rows_and_the_count_is_said() -> None:
