@@ -20,6 +20,7 @@ from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains
 
 def same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether `answer` gives the value of `gold`; unsettled scalars are left in `trial.pending`."""
+    # what a failed comparison left open says nothing about the next one
     mark = len(trial.pending)
     if _same(gold, answer, trial):
         return True
@@ -53,9 +54,11 @@ def start_trial(options: MathOptions) -> ComparisonTrial:
 
 def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     gold, answer = expand(gold), expand(answer)
+    # only where the shapes differ: written out, a set builder may be a finite set
     if gold[0] != answer[0]:
         gold, answer = written_out_set(gold), written_out_set(answer)
     g, a = gold[0], answer[0]
+    # from the special to the general: each test counts on those before it not to have applied
     if g == "congruence" or a == "congruence":
         return same_residues(gold, answer)
     if (g == "builder" or a == "builder") and same_residues(gold, answer):
@@ -68,6 +71,7 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_lists(gold, answer, trial)
     if g in ("unit", "pct") or a in ("unit", "pct"):
         return same_measures(gold, answer, trial)
+    # direct products of groups, Z_2 x Z_3, whose factors have no order
     if "*" in (g, a) and {g, a} <= {"*", "all"} and contains(gold, _GROUPS) and contains(answer, _GROUPS):
         return unordered(_groups(gold), _groups(answer), trial)
     if (g in SCALARS or g == "inf") and (a in SCALARS or a == "inf"):
@@ -90,4 +94,5 @@ def _same(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_ratios(gold, answer, trial)
     if g == "base" or a == "base":
         return same_bases(gold, answer)
+    # what no rule knows is equal to itself only
     return bool(gold == answer) and g in ("inf", "dots", "neg", "+")

@@ -38,6 +38,7 @@ def _chain(node: Node) -> tuple[Node | None, list[Node], list[str]]:
     ops = [op for op, _ in node[2]]
     if is_name(parts[0]):
         return parts[0], parts[1:], ops[1:]
+    # `5 = x`
     if len(parts) == 2 and parts[1][0] == "s" and ops[0] == "=":
         return parts[1], parts[:1], []
     return None, parts, ops
@@ -50,6 +51,7 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if ops == {"in"} and len(answer[2]) == 1 and is_name(answer[1]):
             target = answer[2][0][1]
             return (target[0] != "set" or gold[0] not in SCALARS) and trial.same(gold, target)
+        # `x > 3` does not say 3
         if gold[0] in SCALARS or gold[0] in ("unit", "pct"):
             return False
         return same_regions(gold, answer, trial)
@@ -64,6 +66,7 @@ def _gold_value(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         and values[0][0] == "tuple"
     ):
         return in_order(gold[2], values[0][3], trial)
+    # the gold is the letter itself, which `x = 5` does not give
     if name is not None and gold == name and gold[0] == "s" and len(values) == 1 and values[0][0] != "s":
         return False
     if (
@@ -103,6 +106,7 @@ def _roughly(a: Node, b: Node) -> bool:
     except (NoValue, KeyError):
         return False
     shown = [_shown_places(side) for side in (a, b)]
+    # the coarser of the two says how near is near
     places = min((p for p in shown if p is not None), default=None)
     return places is not None and abs(x.value - y.value) < 10.0**-places
 
@@ -143,9 +147,11 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if name is None and "~" in signs:
         return any(trial.same(v, answer) for v in values)
     if name is not None and other is not None:
+        # `f(x) = x^2` is `f(t) = t^2`: the argument is renamed, unless its new letter is taken
         if same_function(name, other) and not any(name[2][0][1] in symbols(part) for part in parts):
             parts = [rename(part, {other[2][0][1]: name[2][0][1]}) for part in parts]
             other = name
+        # likewise the index of a sequence
         letters = same_sequence(name, other)
         if letters is not None and not any(letters[0] in symbols(part) for part in parts):
             parts = [rename(part, {letters[1]: letters[0]}) for part in parts]
@@ -177,9 +183,11 @@ def _same_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return (trial.same(left, a) and trial.same(right, b)) or (
             trial.same(left, b) and trial.same(right, a)
         )
+    # an equation in other letters is another one
     if symbols(gold) != symbols(answer):
         return False
     first, second = _numerator(left, right), _numerator(a, b)
+    # once without denominators, which may be a factor that depends on the letters, and once as they stand
     return proportional(first, second, trial) or proportional(
         ("+", left, ("neg", right)), ("+", a, ("neg", b)), trial
     )
@@ -217,6 +225,7 @@ def _over(node: Node) -> tuple[Node, Node]:
                 top, bottom = ("+", mul(top, b), a), b
             else:
                 top, bottom = ("+", mul(top, b), mul(a, bottom)), mul(bottom, b)
+        # a number below needs no clearing
         if not symbols(bottom):
             return node, one
         return top, bottom

@@ -31,6 +31,7 @@ def expand(node: Node) -> Node:
     if (
         node[0] == "tuple"
         and sum(contains(item, SIGNS) for item in node[3]) > 1
+        # a minus-plus ties the signs of its coordinates, as one plus-minus in them all does not
         and not contains(node, {"mp"})
     ):
         return ("list", "pm", _independent(node))

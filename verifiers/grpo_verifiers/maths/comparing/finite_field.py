@@ -56,6 +56,7 @@ def _pow(a: Pair, n: int) -> Pair:
         return _pow(_inverse(a), -n)
     if a[1] == 0:
         return (pow(a[0], n, _P), 0)
+    # the order of the group of all re + im i but 0
     n %= _P * _P - 1
     result: Pair = (1, 0)
     while n:
@@ -111,6 +112,7 @@ class Field:
         if kind == "n":
             return _fraction(node[1])
         if kind == "s":
+            # a square, so that it has a power to every exponent modulo Q, the order of the squares
             return (pow(_draw("s", node[1]), 2, _P), 0)
         if kind == "c":
             return (0, 1) if node[1] == "i" else (pow(_draw("c", node[1]), 2, _P), 0)
@@ -165,8 +167,10 @@ class Field:
         image = self.image(base)
         number = _exact(base)
         is_plain = (number is not None and number > 0) or (base[0] in ("s", "c") and base != ("c", "i"))
+        # no square has no place among the exponents: its power is drawn
         if image[1] or image[0] == 0 or pow(image[0], _Q, _P) != 1:
             return self._drawn("^", image, self.image(exponent))
+        # the square of a negative is a square too: of anything but positive numbers and letters the sign is a guess
         if not is_plain:
             self.opaque = True
         return (pow(image[0], _exponent(self, exponent), _P), 0)
@@ -191,6 +195,7 @@ class Field:
                 return _times(
                     _pow((0, 1), exponent.numerator), self._rational_power(positive, exponent, is_root)
                 )
+            # written as a root, the cube root of -8 is -2; as a power it is complex
             if is_root and exponent.denominator % 2 == 1:
                 root = self._rational_power(positive, exponent, is_root)
                 return (-root[0] % _P, -root[1] % _P) if exponent.numerator % 2 else root
@@ -211,10 +216,12 @@ class Field:
                 if number == 0:
                     raise NoImage("logarithm of zero")
                 return self._drawn("ln", _fraction(number))
+            # by prime factors: ln 8 is 3 ln 2
             return ((self._ln_integer(number.numerator) - self._ln_integer(number.denominator)) % _P, 0)
         kind = node[0]
         if node == ("c", "e"):
             return (1, 0)
+        # the logarithm of a product is a sum for positive factors only, so that a difference proves nothing
         if kind in ("*", "/"):
             self.opaque = True
             parts = [self._ln(part) for part in node[1:]]
@@ -267,6 +274,7 @@ class Field:
             return _fraction(number)
         if name == "abs":
             (re, im) = images[0]
+            # even functions: x and -x have one image
             images = [min((re, im), (-re % _P, -im % _P))]
         elif name in ("max", "min"):
             images.sort()
@@ -274,6 +282,7 @@ class Field:
             (re, im) = images[0]
             images = [min((re, im), (-re % _P, -im % _P))]
         elif name in ("sin", "arctan", "arcsin"):
+            # odd functions: one of x and -x is drawn, the other is its negative
             (re, im) = images[0]
             if (re, im) == (0, 0):
                 return (0, 0)
@@ -291,6 +300,7 @@ class Field:
         if node[0] == "binom":
             n, k = images
             other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
+            # C(n, k) = C(n, n - k)
             images = [n, min(k, other)]
         return self._drawn(node[0], *images)
 

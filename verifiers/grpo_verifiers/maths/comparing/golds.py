@@ -147,9 +147,11 @@ def _compile_text(text: str) -> MathGold:
         bare = re.sub(r"\\text\b|[{}$()]", "", answer.text).strip()
         if _LETTERS.fullmatch(bare):
             found = re.findall(r"[A-J]", bare.replace("and", ""))
+            # letters in their order and each once: `BDA` is a word or a name, no set of options
             if found == sorted(set(found)):
                 letters = "".join(found)
         option, rest = option_and_text(answer.text)
+        # another letter in the text would make it a list of options, not one of them
         if option and not _OTHER_OPTION.search(rest):
             return MathGold((text,), (read_answer(rest),), letter=option, has_text=True)
     return MathGold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)

@@ -48,6 +48,7 @@ def is_name(node: Node) -> bool:
         return all(item[0] == "s" for item in node[3])
     if kind == "/":
         top, bottom = factors(node[1]), factors(node[2])
+        # a name is not a formula that cancels: `a / a` has a value of its own
         is_apart = not set(top) & set(bottom) or (len(top) > 1 < len(bottom) and _is_segment(top + bottom))
         return all(is_quantity(f) for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
     if kind == "ratio":

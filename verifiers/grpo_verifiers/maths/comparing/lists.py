@@ -27,6 +27,7 @@ def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if answer[0] == "tuple":
         if named is not None and len(named) > 1:
             return in_order(coordinates(named), answer[3], trial)
+        # the two values of a plus-minus are no coordinates
         if trial.options.order == "free" and gold[1] != "pm":
             return unordered(list(gold[2]), list(answer[3]), trial)
         return False
@@ -34,6 +35,7 @@ def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_finite_sets(("set", without_left_sides(gold[2])), answer, trial)
     if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in SETLIKE:
         return same_regions(gold, answer, trial)
+    # `2 or 4/2` is one value said twice
     if gold[1] == "or" and answer[0] in (*SCALARS, "unit", "pct"):
         return all(trial.same(item, answer) for item in without_left_sides(gold[2]))
     return same_regions(gold, answer, trial) if gold[1] in ("and", "or") else False
@@ -64,12 +66,14 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
         return all(trial.same(called[name], as_called[name]) for name in called)
     first, second = named_values(g), named_values(a)
     if first is not None and second is not None and len(first) > 1 and len(second) > 1:
+        # one of them answers for another name
         if set(first) != set(second):
             return False
         return all(trial.same(first[k], second[k]) for k in first)
     if (
         first is not None
         and len(first) > 1
+        # `x, y` have an order of their own; `x_1, x_2` are roots, which have none
         and len({k[:1] for k in first}) == len(first)
         and second is None
         and not any(i[0] == "rel" for i in a)
@@ -88,6 +92,7 @@ def _list_against_list(gold: Node, answer: Node, trial: ComparisonTrial) -> bool
     if _is_condition(g) or _is_condition(a):
         if same_regions(("list", gold[1], g), ("list", answer[1], a), trial):
             return True
+        # conditions joined by `or` are one region and must not be matched as members of a list
         if gold[1] == "or" or answer[1] == "or":
             return False
     if trial.options.order == "kept" and gold[1] != "pm" and answer[1] != "pm":
@@ -127,6 +132,7 @@ def written_out(items: tuple[Node, ...]) -> tuple[Node, ...]:
     if (
         last is None
         or step == 0
+        # `1, 2, ..., 10^9` must not be built
         or (end - last) / step > 1000
         or (end - last) / step < 1
         or ((end - last) / step).denominator != 1
@@ -152,8 +158,10 @@ def same_member(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
 
 def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bool:
     """A perfect matching. Pairs that need the child are tried after those that do not."""
+    # pairs grow with the square
     if len(gold) != len(answer) or len(gold) > 400:
         return False
+    # equal trees first: they cost nothing, and no proof is spent on them
     used = [False] * len(answer)
     open_pairs: list[Node] = []
     for g in gold:
@@ -165,6 +173,7 @@ def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> b
             open_pairs.append(g)
     gold, answer = open_pairs, [a for j, a in enumerate(answer) if not used[j]]
     if len(gold) > MOST_MATCHED:
+        # too many to try all pairs: side by side in the order of their values
         gold = sorted(gold, key=_place)
         answer = sorted(answer, key=_place)
         return all(same_member(g, a, trial) for g, a in zip(gold, answer, strict=True))
@@ -192,9 +201,11 @@ def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bo
                     best = j
                 if proved:
                     break
+                # this pair may not be the one that is kept: its question is taken back, and asked again below
                 del trial.pending[mark:]
         if best is None:
             return False
+        # once more, so that what it leaves open is on record
         if not trial.same(g, left[best]):
             return False
         del left[best]
@@ -203,8 +214,10 @@ def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bo
 
 def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
     out: list[Node] = []
+    # each would be compared with each; beyond this only equal trees are dropped
     if len(items) > 60:
         return list(dict.fromkeys(items))
+    # what two members leave open between them is no question about gold and answer
     quiet = ComparisonTrial(trial.options, trial.compare, trial.log10)
     for item in items:
         if not any(item == other or (same_member(other, item, quiet) and not quiet.pending) for other in out):

@@ -41,11 +41,13 @@ class Match(NamedTuple):
 
 def match(gold: MathGold, text: str, options: MathOptions) -> Match:
     """The cheap tiers."""
+    # most golds: neither side has to be read
     if gold.integer is not None:
         plain = _INTEGER.fullmatch(text)
         if plain is not None:
             return _EQUAL_INTEGER if int(plain[1]) == gold.integer else _UNEQUAL
     stripped = text.strip()
+    # a letter goes the longer way: it may stand beside a text that contradicts it
     if stripped in gold.texts and not gold.letter:
         return Match(True, "equal:string")
     if len(text) > options.max_chars:
@@ -59,6 +61,7 @@ def match(gold: MathGold, text: str, options: MathOptions) -> Match:
         found = _against(gold, wanted, answer, options)
         if found.equal:
             return found
+        # what may still be proved outweighs a no; of several refusals the first one's reason is told
         if found.equal is None or best is _UNEQUAL:
             best = found
     return best
@@ -72,6 +75,7 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
     if gold.letter:
         named = option_of(answer.text) or option_of(answer.tokens)
         if named or not gold.has_text:
+            # the right letter beside another option's value contradicts itself
             is_right = named == gold.letter and not (gold.has_text and _other_text(wanted, answer, options))
             return Match(True, "equal:option") if is_right else _UNEQUAL
     if gold.letters and options_of(answer.text) == gold.letters:
@@ -82,6 +86,7 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
         return Match(False, "unread")
     if answer.tokens == wanted.tokens:
         return Match(True, "equal:string")
+    # capitals alone are a sequence, which a product would reorder
     if wanted.capitals:
         return _capitals(wanted, answer)
     letters = repeated_capitals(wanted.tree)
@@ -110,6 +115,7 @@ def _parts(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if len(first) != len(second):
         return Match(False, "unread" if not first or not second else "unequal")
     found = [_against(_NO_LETTER, w, a, options) for w, a in zip(first, second, strict=True)]
+    # one wrong part decides; open ones wait for their proofs together
     apart = next((m for m in found if m.equal is False), None)
     if apart is not None:
         return apart
@@ -171,9 +177,11 @@ def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
 
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
+    # readings of one answer, the likeliest first
     pairs = [(wanted.tree, tree) for tree in renamed(wanted.tree, answer.tree)]
     if wanted.tree is not None and answer.tree is not None and "basis_" in wanted.tokens + answer.tokens:
         pairs.append((as_vector(wanted.tree, 3), as_vector(answer.tree, 3)))
+    # `0,5` may be a list of two or have a comma for its point
     if _DECIMAL_COMMA.fullmatch(answer.text):
         pairs.append((wanted.tree, read_answer(answer.text.replace(",", ".")).tree))
     if wanted.as_list is not None and answer.tree is not None and answer.tree[0] == "list":
@@ -192,6 +200,7 @@ def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
         except (TooBig, RecursionError):
             return Match(False, "too_big")
     if answer.tree is not None and wanted.tree is not None:
+        # several answers to a question that has one, whichever of them is right
         if answer.tree[0] == "list" and wanted.tree[0] not in ("list", "set", "tuple", "rel"):
             return Match(False, "hedge")
         if (answer.tree[0] == "cases") != (wanted.tree[0] == "cases"):

@@ -8,6 +8,7 @@ from grpo_verifiers.maths.reading.tree import Node, contains, mul
 
 
 def _bracket(mark: str, is_left: bool) -> str:
+    # angles dress a vector; `]0` and `0[` are open ends
     mark = {"<": "(", ">": ")"}.get(mark, mark)
     if is_left:
         return "(" if mark == "]" else mark
@@ -22,6 +23,7 @@ def same_tuples(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if len(g) == 2:
         for mark, other, is_left in ((gold[1], answer[1], True), (gold[2], answer[2], False)):
             end = g[0] if is_left else g[1]
+            # at infinity an end is open, whatever its bracket
             infinite = end in (("inf",), ("neg", ("inf",)))
             if _bracket(mark, is_left) != _bracket(other, is_left) and not infinite:
                 return False
@@ -51,6 +53,7 @@ def _matrix(node: Node) -> tuple[tuple[Node, ...], ...] | None:
         return None if inner is None else tuple(tuple(("/", cell, node[2]) for cell in row) for row in inner)
     if kind == "*" and len(node) == 3:
         left, right = _matrix(node[1]), _matrix(node[2])
+        # a product of two matrices would have to be carried out
         if (left is None) == (right is None):
             return None
         scalar, inner = (node[1], right) if left is None else (node[2], left)
@@ -68,6 +71,7 @@ def same_matrices(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     first, second = _matrix(gold), _matrix(answer)
     if first is None or second is None:
         return False
+    # a tuple does not say whether it is a row or a column: it is turned to fit the other
     if "tuple" in (gold[0], answer[0]) and len(second) != len(first):
         first, second = (
             (first, tuple(zip(*second, strict=False)))

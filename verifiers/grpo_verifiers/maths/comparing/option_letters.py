@@ -25,6 +25,7 @@ def option_of(text: str) -> str:
         text,
         re.S,
     )
+    # `(A) 3 or (B) 4` names two: what follows a letter must not name another one, or deny it
     if bold is not None and not _OTHER.search(plain(bold[2])):
         return bold[1]
     read = plain(text)
@@ -52,6 +53,7 @@ def option_and_text(gold: str) -> tuple[str, str]:
 def options_of(text: str) -> str:
     """Several option letters, sorted, or ``: `B, D` and `D and B` are `BD`; run together they keep their order."""
     read = plain(text)
+    # run together they may be a sequence, which keeps its order
     if re.fullmatch(r"\(?[A-J]{2,8}\)?", read):
         return read.strip("()")
     if _LETTERS.fullmatch(read):

@@ -26,6 +26,8 @@ def same_values(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         gold, answer = _inline(gold), _inline(answer)
     if same_scalar(gold, answer, trial):
         return True
+    # a bare `log` is natural or decimal: either will do, but the second only without a proof, which the first
+    # reading would get
     if trial.bare_log and not trial.log10:
         trial.log10 = True
         found = same_scalar(gold, answer, trial)
@@ -81,6 +83,7 @@ def same_measures(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if trial.same(gold, answer):
         return True
     if unit_g != unit_a and "degree" in (unit_g, unit_a) and "" in (unit_g, unit_a):
+        # a gold in radians has a pi or an arcus in it
         if unit_a == "degree" and contains(gold, {"c", "f"}):
             return gold[0] in SCALARS and answer[0] in SCALARS and same_scalar(gold, ("deg", answer), trial)
         if unit_g == "degree" and contains(answer, {"c", "f"}):
@@ -107,6 +110,7 @@ def _percentages(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return False
     if not (trial.same(inside, bare) if has_gold_sign else trial.same(bare, inside)):
         return False
+    # `0.5 %` without its sign would be a half: only from 1 on is the sign what was forgotten
     return mode == "sign" or _at_least_one(inside)
 
 
@@ -133,6 +137,7 @@ def same_ratios(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         if first == second:
             return True
         if half_g == "pm" and not half_a:
+            # the other side counts to 24
             first[0] = first[0] % 12 + 12
         elif half_a == "pm" and not half_g:
             second[0] = second[0] % 12 + 12
@@ -145,10 +150,12 @@ def same_ratios(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         or len(first_items) != len(second_items)
     ):
         return False
+    # crosswise and not by division, so that a zero needs no case of its own
     pivot, other = first_items[0], second_items[0]
     for g, a in zip(first_items[1:], second_items[1:], strict=True):
         if not trial.same(mul(g, other), mul(a, pivot)):
             return False
+    # 0 : 0 is no ratio, though crosswise it equals every one
     return any(symbols(x) or value_of(x) != 0 for x in second_items) and not all(
         _is_zero(x) for x in (other, *second_items[1:])
     )

@@ -64,6 +64,7 @@ def rational(node: Node) -> Fraction:
         return Fraction(math.prod(range(n, 0, -2)))
     if kind == "binom":
         n, k = _whole(node[1], 20_000), _whole(node[2], 20_000)
+        # its size grows with the smaller of the two
         if min(k, n - k) > 3_000:
             raise TooBig("a binomial")
         return Fraction(math.comb(n, k))
@@ -101,9 +102,11 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         if n <= 0:
             raise Undefined("zero to a power that is not positive")
         return Fraction(0)
+    # these never grow, whatever the exponent
     if base in (1, -1):
         return base if n % 2 else Fraction(1)
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+    # the size is known before the power is taken: 9^(9^9) must not be
     if abs(n) * bits > BITS:
         raise TooBig("a power")
     return base**n
@@ -125,6 +128,7 @@ def _integer_root(n: int, index: int) -> int:
     if index == 2:
         root = math.isqrt(n)
     else:
+        # by halving, since a root of floats is not exact beyond 2^53
         low, high = 0, 1 << (n.bit_length() // index + 1)
         while low < high:
             middle = (low + high + 1) // 2

@@ -67,6 +67,7 @@ def interval(low: Node, high: Node, low_closed: bool, high_closed: bool) -> Piec
     """The pieces of one interval; ends in the wrong order make no set."""
     a, b = _end(low, low_closed), _end(high, high_closed)
     if a.place > b.place or (a.place == b.place and not (a.closed and b.closed)):
+        # `(5, 3)` is a point of the plane, no empty interval
         raise NotReal("ends in the wrong order")
     return (RealPiece(a, b),)
 
@@ -86,6 +87,7 @@ def union(first: Pieces, second: Pieces) -> Pieces:
     for piece in pieces:
         if merged:
             last = merged[-1]
+            # [0, 1) and [1, 2] are one piece, (0, 1) and (1, 2) leave a hole
             touches = piece.low.place == last.high.place and (piece.low.closed or last.high.closed)
             if piece.low.place < last.high.place or touches:
                 if (piece.high.place, piece.high.closed) > (last.high.place, last.high.closed):
@@ -98,6 +100,7 @@ def union(first: Pieces, second: Pieces) -> Pieces:
 def complement(pieces: Pieces) -> Pieces:
     """All other real numbers."""
     out: list[RealPiece] = []
+    # each gap between two pieces, with the opposite brackets
     low = LEFT
     for piece in union(pieces, ()):
         if piece.low.node is not None:
@@ -201,6 +204,7 @@ _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
 def _inequality(left: Node, op: str, right: Node) -> RealSet:
     if op not in _FLIPPED:
         raise NotReal(op)
+    # the letter to the left: `3 < x` is `x > 3`
     if right[0] == "s" and left[0] != "s":
         left, op, right = right, _FLIPPED[op], left
     if right[0] == "f" and right[1] == "abs" and not symbols(left):
@@ -236,6 +240,7 @@ def _solve_linear(left: Node, op: str, right: Node, name: str) -> tuple[str, Nod
     """`2x > 6` as `x > 3`, if both sides are linear with rational coefficients."""
     difference: Node = ("+", left, ("neg", right))
     values: list[Fraction] = []
+    # two points give the line, the others test that it is one
     for at in (0, 1, 2, 7):
         try:
             value = value_of(replaced(difference, ("s", name), number(at)))

@@ -22,6 +22,7 @@ def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return gold[0] != "minus" and trial.same(gold[1], answer[2]) and trial.same(gold[2], answer[1])
     if gold[0] == answer[0] == "builder":
         return gold[1:3] == answer[1:3] and trial.same(gold[3], answer[3])
+    # `x in R` says no more than `R`
     if gold[0] == "all" and answer[0] == "rel":
         return len(answer[2]) == 1 and answer[2][0][0] == "in" and bool(answer[2][0][1] == gold)
     if gold[0] == "rel" and answer[0] == "all":
@@ -66,6 +67,7 @@ def same_inequality(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     (a, op, b), (c, other, d) = first[0], second[0]
     if op != other:
         return False
+    # a factor means nothing where a side is no number
     if any(side[0] not in SCALARS for side in (a, b, c, d)):
         return trial.same(a, c) and trial.same(b, d)
     return proportional(("+", a, ("neg", b)), ("+", c, ("neg", d)), trial, positive=op != "!=")

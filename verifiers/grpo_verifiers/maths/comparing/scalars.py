@@ -66,6 +66,7 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         a, b = value_of(gold), value_of(answer)
     except Undefined:
         return False
+    # both are exact: no later tier could know better
     if a is not None and b is not None:
         return a == b or _close(gold, a, answer, b, trial)
     names = symbols(gold) | symbols(answer)
@@ -73,13 +74,16 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return False
     if not trial.bare_log and (contains(gold, {"log"}) or contains(answer, {"log"})):
         trial.bare_log = _has_bare_log(gold) or _has_bare_log(answer)
+    # roots and logarithms on both sides are asked about positive letters only: sqrt(x^2) is x there
     positive = has_radical(gold) and has_radical(answer)
     verdict = _floats(gold, answer, sorted(names), positive, trial)
+    # apart as floats: equal only if one is the other's rounding
     if verdict is False:
         return not names and _rounds(gold, answer, trial)
     mark = len(trial.pending)
     if _field(gold, answer, verdict, trial) and len(trial.pending) == mark:
         return True
+    # a rounding is proof enough: what the field left open is taken back
     if verdict and not names and _rounds(gold, answer, trial):
         del trial.pending[mark:]
         return True
@@ -126,6 +130,7 @@ def _floats(
     """False: apart at some point. True: together at all points that have a value. None: no point has one."""
     seen = False
     small = bool(names) and (_has_arc(gold) or _has_arc(answer))
+    # without letters all points are the same
     for point in sample_points(names, positive or small, small)[: 2 if names else 1]:
         try:
             a = approximate(gold, point, trial.log10)
@@ -149,13 +154,16 @@ def _field(gold: Node, answer: Node, floats: bool | None, trial: ComparisonTrial
             trial.note("equal:exact")
             return True
     except (NoImage, TooBig, RecursionError):
+        # no image, but floats that agree: the child decides
         return floats is True and _leave_open(gold, answer, trial)
+    # known operations with different images are a disproof; where a function was drawn they prove nothing
     if not images.opaque or floats is None:
         return False
     return _leave_open(gold, answer, trial)
 
 
 def _leave_open(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
+    # every proof takes time of a training step: an answer that asks for more is refused
     if len(trial.pending) >= 24:
         return False
     trial.pending.append((gold, answer))
@@ -196,6 +204,8 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Comparison
         return True
     places = _places(gold)
     if (
+        # the gold is taken for a rounding of an exact answer, never the answer for one of the gold; below three
+        # digits a guess would hit
         not trial.options.round_gold
         or places is None
         or b.denominator == 1
@@ -203,6 +213,7 @@ def _close(gold: Node, a: Fraction, answer: Node, b: Fraction, trial: Comparison
         or _significant(a, places) < 3
     ):
         return False
+    # within half a unit of the gold's last decimal
     if abs(a - b) * 2 * 10**places <= 1:
         trial.note("equal:rounded")
         return True
@@ -249,6 +260,7 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
             a, b = approximate(gold, point, trial.log10), approximate(answer, point, trial.log10)
         except NoValue:
             continue
+        # what cannot be told from zero gives no ratio
         if abs(a.value) <= 64 * a.error or abs(b.value) <= 64 * b.error:
             return False
         ratios.append((a.value / b.value, a.error / abs(a.value) + b.error / abs(b.value)))
@@ -260,6 +272,7 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
     images = Field(trial.log10)
     try:
         first = _cross(images, gold, answer)
+        # the same quotient in other letters: one that depends on them changes, a constant stays
         other = {name: name + " again" for name in names}
         renamed = _cross(images, rename(gold, other), rename(answer, other))
     except (NoImage, TooBig, RecursionError):
@@ -267,6 +280,7 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
     if first is None or renamed is None or first != renamed:
         if images.opaque and first is not None and ratios:
             constant = ratios[0][0].real
+            # the child proves that two things are equal, so it is asked with the constant put in
             simple = Fraction(constant).limit_denominator(1000)
             if simple and abs(float(simple) - constant) < 1e-9 * abs(constant):
                 return _leave_open(gold, ("*", ("n", simple, None), answer), trial)

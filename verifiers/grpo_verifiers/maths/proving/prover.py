@@ -99,6 +99,7 @@ class Prover:
             if in_a_row >= GIVE_UP or (until is not None and time.monotonic() >= until):
                 replies.setdefault(i, "timeout")
                 continue
+            # the more of them overstay in a row, the less the next one gets
             limit = max(SHORTEST_S, seconds / (1, 2, 5)[min(in_a_row // FEW, 2)])
             if until is not None:
                 limit = min(limit, max(SHORTEST_S, until - time.monotonic()))
@@ -115,6 +116,7 @@ class Prover:
         Raises:
             ChildFailed: there is no child to ask, or it raised, which it never should.
         """
+        # a worker may die of what the case before it left behind; the second one is fresh
         for _ in range(2):
             try:
                 (result,) = self.pool.submit([tuple(task)], [seconds]).result()

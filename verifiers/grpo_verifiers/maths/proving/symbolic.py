@@ -91,6 +91,7 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool | None:
         return True
     if not difference.free_symbols:
         return _constant_is_zero(difference)
+    # None and not False: that sympy finds no proof is none of the contrary
     return any(_proves(step, difference) for step in _steps(difference)) or bool(difference.equals(0)) or None
 
 
@@ -144,6 +145,7 @@ def _radicals(expression: object) -> Any:
 
 def _minimal(expression: object) -> Any:
     x = sp.Symbol("x")
+    # an algebraic number is zero where its minimal polynomial is x
     return sp.Integer(0) if sp.minimal_polynomial(expression, x) == x else sp.Integer(1)
 
 

@@ -146,6 +146,7 @@ def tidy(text: str) -> str:
         text = _PRIMES.sub(lambda m: "'" * m[1].count("prime"), text)
     if "dollar" in text and "\\" in text:
         text = _DOLLAR_MACRO.sub(r"\\$", text)
+    # bold in dollars in bold: a few rounds, however many layers a hostile text has
     for _ in range(6):
         before = text
         if text.endswith(("\\,", "\\;", "\\:", "\\!", "\\ ")):
@@ -157,12 +158,14 @@ def tidy(text: str) -> str:
         for left, right in _OUTER:
             if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right):
                 inner = text[len(left) : -len(right)]
+                # `$a$ and $b$` begins and ends with a dollar and is not one formula
                 if left[-1] not in inner.replace("\\$", "") or (
                     len(left) == 2 and left not in inner and right not in inner
                 ):
                     text = inner.strip()
         if text == before:
             break
+    # behind a word it is an exclamation mark, behind a value a factorial
     if "!" in text and re.search(r"[A-Za-z]{3,}!+$", text):
         text = text.rstrip("!")
     return text
@@ -210,6 +213,7 @@ def _plain_number(text: str) -> Answer | None:
 
 def read_answer(text: str) -> Answer:
     """Everything that can be known about an answer without its gold. Never raises."""
+    # counted before anything reads them: `int` refuses longer numbers, and takes time with the square of the digits
     if len(text) > MOST_DIGITS and sum(map(str.isdigit, text)) > MOST_DIGITS:
         return Answer(text, text, fault="too many digits")
     plain_number = _plain_number(text)
@@ -221,9 +225,11 @@ def _read(text: str) -> Answer:
     kind = _KIND_WORD.match(dressed) if dressed[:1] == "\\" else None
     called = tuple(re.findall("vert|focus|cent", kind.group().lower())) if kind is not None else ()
     clean = _respelt(dressed)
+    # before the lexer, for which `1A_{16}` is a product with an index
     base = _base_number(clean)
     if base is not None:
         return Answer(clean, f"{base[1]} _ {base[2]}", base)
+    # doubled brackets around all of it are no tuple of a tuple
     if clean.startswith("(("):
         wrapped = _WRAPPED.fullmatch(clean)
         if wrapped and len(wrapped[1]) == len(wrapped[3]):
@@ -232,17 +238,20 @@ def _read(text: str) -> Answer:
         clean = _ASIDE.sub("", clean).strip() or clean
     brackets = "(" in clean or "[" in clean or "{" in clean
     try:
+        # a comma parts coordinates where brackets stand around it, and may mark thousands elsewhere
         tokens = lex(clean, commas=not _splits(clean) if brackets else True)
     except (Unreadable, RecursionError) as err:
         return Answer(clean, clean, None, plain(clean), None, str(err))
     shown = canonical(tokens)
     words = _words(clean, tokens)
     parts = _parts(clean)
+    # labelled parts are answers of their own: `match` compares them one by one
     if parts:
         return Answer(clean, shown, None, words or plain(clean), parts=parts)
     tree, fault = _tree(tokens)
     form = _form(clean, tokens, words, tree)
     tree = tree if form is None else form
+    # `1,234` is a number or a list of two: both readings are kept, and the gold's shape picks one
     as_list = None
     if tree is not None and "," in clean and has_plain_thousands(clean):
         try:
@@ -252,13 +261,6 @@ def _read(text: str) -> Answer:
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
     if phrase is not None:
         tree = phrase
-    if (
-        tree is not None
-        and tree[0] == "n"
-        and any(t.kind == "w" for t in tokens)
-        and number_of(plain_words(words).split()) is None
-    ):
-        words = words if words else ""
     label = label_of(tokens) if words and tree is not None and tree[0] != "list" else ()
     return Answer(clean, shown, tree, words, as_list, fault, capitals_of(clean), label or called)
 
@@ -269,16 +271,19 @@ def _parts(clean: str) -> tuple[Answer, ...]:
     if texts is None:
         return ()
     read_parts = tuple(map(read_answer, texts))
+    # a part that says nothing must not leave the verdict to the others
     return read_parts if all(part.tree is not None or part.words for part in read_parts) else ()
 
 
 def _respelt(clean: str) -> str:
     """The answer without what only dresses it: clocks, money, units and sentences in the spellings that the lexer takes."""
+    # each test is cheaper than the search behind it, which most answers do not need
     if ":" in clean and ("m" in clean or "M" in clean):
         clean = _CLOCK.sub(r"\1 \\text{ \2m}", clean)
     if "frac" in clean and "{\\" in clean:
         clean = _UNIT_FRACTION.sub(_unit_quotient, clean)
     if "\\text" in clean:
+        # `all reals except 2` is a difference of sets in words
         clean = _EXCEPT.sub(r"\\mathbb{R}\\setminus\\{\1\\}", clean)
         clean = _CONDITION.sub(",", clean)
     if "\\mu" in clean:

@@ -22,6 +22,7 @@ def read_atom(cursor: Cursor) -> Node:
     if kind == "s":
         cursor.at += 1
         if value in ("e", "i", "imath"):
+            # `e_1` is a basis vector, not Euler's number with an index
             if value == "e" and cursor.peek().value == "_":
                 return ("s", "e")
             return ("c", "e" if value == "e" else "i")
@@ -66,6 +67,7 @@ def _read_call(cursor: Cursor, name: str) -> Node:
         cursor.need(")")
         return ("f", name, tuple(event[2]) if event[0] == "list" else (event,))
     arguments = cursor.grammar.items(cursor, ")")
+    # Gamma(n) = (n - 1)!
     if name == "Gamma" and len(arguments) == 1:
         return ("!", add([arguments[0], ("neg", ONE)]))
     return ("f", name, arguments)
@@ -92,6 +94,7 @@ def _read_word(cursor: Cursor, token: Token) -> Node:
     value = token.value
     if value == "$":
         cursor.at += 1
+        # it comes before its number: `read_measured` makes a unit of it once the number is read
         cursor.currency = "dollar"
         return cursor.grammar.signed_power(cursor)
     words: list[str] = []

@@ -51,8 +51,10 @@ def read_command(cursor: Cursor, name: str) -> Node:
         return read_signed_power(cursor)
     if name == "overline":
         inner = _short_argument(cursor)
+        # a mean, a conjugate, a negation or digits: nothing says which
         if inner[0] in ("n", "+", "/", "^", "root"):
             raise Unreadable("a bar over a formula")
+        # over capitals the bar is that of a segment, `\overline{AB}`, and says nothing of the value
         return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
     if name == "cis":
         angle = _call_argument(cursor)
@@ -67,6 +69,7 @@ def read_command(cursor: Cursor, name: str) -> Node:
         closer = ")" if cursor.peek().value == "(" else "}"
         cursor.at += 1
         arguments = cursor.grammar.items(cursor, closer)
+        # of letters a function, whose arguments have no order; of numbers a task that was not done
         if any(symbols(a) for a in arguments):
             return ("f", name, tuple(sorted(arguments, key=repr)))
         raise Unreadable("an operation that is not carried out")
@@ -83,6 +86,7 @@ def _short_argument(cursor: Cursor) -> Node:
     r"""Argument of `\frac`: braces, or one digit of a longer number (`\frac12`)."""
     token = cursor.peek()
     if token.kind == "n" and len(token.value) > 1 and token.value.isdigit():
+        # TeX takes one digit: `\frac12` is a half, and what is left of the number is the next argument
         cursor.tokens[cursor.at] = Token("n", token.value[1:])
         return number(int(token.value[0]))
     if token.value == "{" and token.kind == "o":
@@ -128,6 +132,7 @@ def _function(cursor: Cursor, name: str) -> Node:
     if base is not None and name != "log":
         raise Unreadable("a subscript")
     argument = _call_argument(cursor)
+    # `\sin^{-1}` is the inverse function by custom, though `\sin^2` is a power
     if power is not None and power == ("neg", ONE):
         if name in INVERSES:
             name, power = INVERSES[name], None
@@ -156,6 +161,7 @@ def _call_argument(cursor: Cursor) -> Node:
     if token.value == "-" and token.kind == "o":
         cursor.at += 1
         return ("neg", _call_argument(cursor))
+    # `\sin 2x` takes factors up to the next function or bracket: `\sin x \cos y` is a product of two
     node = read_power(cursor)
     while True:
         token = cursor.peek()

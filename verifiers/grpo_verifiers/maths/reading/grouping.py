@@ -12,6 +12,7 @@ from grpo_verifiers.maths.reading.tree import Node
 
 def read_items(cursor: Cursor, closer: str) -> tuple[Node, ...]:
     """A list up to its closer, which is consumed."""
+    # brackets start afresh: a stroke or a comma within them is theirs
     bars, cursor.bars = cursor.bars, 0
     in_set, cursor.in_set = cursor.in_set, 0
     node = cursor.grammar.listing(cursor)
@@ -38,6 +39,7 @@ def read_bracketed(cursor: Cursor, value: str) -> Node:
     if value in ("(", "["):
         cursor.at += 1
         return read_round(cursor, value)
+    # `]0, 1[` is the French way to write an open interval
     if value == "]":
         cursor.at += 1
         return read_round(cursor, "]")
@@ -97,6 +99,7 @@ def read_set(cursor: Cursor) -> Node:
 def _builder_mark(cursor: Cursor) -> int:
     """Where the bar of a set builder stands, counted from here; 0 if this is no set builder."""
     depth = 0
+    # far enough for what a builder says of its name, and no scan to the end from every brace
     for i in range(cursor.at, min(len(cursor.tokens), cursor.at + 40)):
         token = cursor.tokens[i]
         depth += (token.value in ("(", "{")) - (token.value in (")", "}"))
@@ -187,6 +190,7 @@ def read_rows(cursor: Cursor, closer: str) -> tuple[tuple[Node, ...], ...]:
     if cells:
         rows.append(tuple(cells))
     cursor.bars, cursor.in_set = bars, in_set
+    # cells are compared one by one: this bounds what an answer can cost
     if not rows or sum(map(len, rows)) > 100:
         raise Unreadable("an empty or oversized matrix")
     if closer != "end:cases" and len({len(row) for row in rows}) != 1:

@@ -59,6 +59,7 @@ _LEX = re.compile(
     r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
     re.DOTALL,
 )
+# what was printed as JSON or as a Python string has each backslash twice; `\\` is a line break in environments only
 _ESCAPED = re.compile(
     r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])"
 )
@@ -76,6 +77,7 @@ def matching(text: str, start: int) -> int:
     i, n = start, len(text)
     while i < n:
         mark = text[i]
+        # an escaped brace is text, not structure
         if mark == "\\":
             i += 1
         elif mark == "{":
@@ -97,6 +99,7 @@ def _argument(text: str, at: int) -> tuple[str, int]:
         end = matching(text, at)
         return text[at + 1 : end], end + 1
     if at < n and text[at] == "[":
+        # an optional argument says how, not what
         end = text.find("]", at)
         if end > 0:
             return _argument(text, end + 1)
@@ -115,6 +118,7 @@ def lex(text: str, commas: bool = True) -> list[Token]:
     if "\\\\" in text and "begin" not in text:
         text = _ESCAPED.sub(r"\\\1", text)
     _lex(tidy_numbers(text, commas), tokens, False, 0)
+    # `5 m` by itself is five metres; within a longer formula the same letter is a variable
     if any(token.kind == "u" for token in tokens):
         alone = [t.kind for t in tokens if t.value not in "+-"] == ["n", "u"]
         return tokens if alone else [t._replace(kind="s") if t.kind == "u" else t for t in tokens]
@@ -129,6 +133,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
     pos, n, spaced = 0, len(text), False
     match_at = _LEX.match
     while pos < n:
+        # asked as it grows: a hostile text must not be read to its end first
         if len(out) > MOST_TOKENS:
             raise TooBig("too many tokens")
         match = match_at(text, pos)
@@ -144,6 +149,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
             out.append(Token("n", value, spaced))
         elif kind == "word":
             if (
+                # `by` is a word or two variables: what stands around it decides
                 len(value) == 2
                 and not upright
                 and value.lower() in _PRODUCTS
@@ -156,6 +162,7 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         elif kind == "foreign":
             out.extend(Token("w", word, spaced) for word in words_of(value))
         elif kind == "op":
+            # a dollar within an answer only switches modes
             if value in "$":
                 spaced = True
                 continue
@@ -198,11 +205,13 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
     elif name == "mathbb" or name == "Bbb":
         argument, pos = _argument(text, pos)
         letter = argument.strip()
+        # `\mathbb{P}` and `\mathbb{E}` are letters dressed up, not sets of numbers
         is_set = len(letter) != 1 or letter in "RZNQC"
         out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
     elif name in ("not",):
         rest = re.compile(r"\s*(?:=|\\(?:in|subset|equiv|eq)\b)").match(text, pos)
         if rest is None:
+            # a stroke that were dropped in silence would turn the answer round
             raise Unreadable("a negation")
         pos = rest.end()
         out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
@@ -222,8 +231,10 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
     elif mark == "%":
         out.append(Token("o", "%", spaced))
     elif mark == "$":
+        # an escaped dollar is money, a bare one is not
         out.append(Token("w", "$", spaced))
     elif mark == "\\":
+        # `\\[2pt]`: the space that a line break asks for is layout
         row = re.compile(r"\s*\[\s*-?[\d.]+\s*[a-z]{2}\s*\]").match(text, pos)
         pos = row.end() if row else pos
         out.append(Token("c", "newline", spaced))
@@ -247,8 +258,11 @@ def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -
     if name not in MATRIX_ENVIRONMENTS and name != "cases" and name != "dcases" and name != "rcases":
         raise Unreadable(f"an environment {name[:20]}")
     if which == "begin" and name == "array":
+        # the columns of `{c|c}` are layout
         option = re.compile(r"\s*(?:\[[a-z]\])?\s*\{[^{}]*\}").match(text, pos)
         pos = option.end() if option else pos
+    # a determinant would have to be computed: no reader knows `begin:det`, so that it is refused and not compared
+    # by cells
     kind = "cases" if name.endswith("cases") else "det" if name in ("vmatrix", "Vmatrix") else "matrix"
     if name == "array":
         kind = "array"
@@ -268,9 +282,11 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     if name in HIDDEN_MACROS:
         return pos
     bare = argument.strip()
+    # the spaces in its macro tell the joining word from a variable
     if bare in LETTER_JOINING and argument == f" {bare} " and name in TEXT_MACROS and text[pos:].strip():
         out.append(Token("w", LETTER_JOINING[bare], True))
         return pos
+    # space before the macro is space before its first token: it tells `5 m` from `5m`
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()
     if name in BASIS_MACROS and bare.lstrip("\\") in _BASIS:
@@ -288,10 +304,12 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     ):
         _lex(argument, out, True, depth + 1)
         return pos
+    # an upright `m` behind a number is metres, elsewhere a letter set upright
     if name == "mathrm" and bare in _UPRIGHT_UNITS and _may_be_unit(out):
         out.append(Token("w", bare, spaced))
         return pos
     if len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
+        # what is dressed together stays together: `\mathit{ab}^2` squares both
         out.append(Token("o", "{"))
         _lex(argument, out, False, depth + 1)
         out.append(Token("o", "}"))
@@ -312,8 +330,10 @@ def _is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
     """Whether a word of two letters is two variables: `by` in `ax+by`, not in `5 by 3`."""
     if out:
         last = out[-1]
+        # behind a word, or apart from a value, it is a word as well: `5 by 3`
         if last.kind == "w" or (last.kind == "n" and spaced) or (last.kind == "s" and spaced):
             return False
+        # `3rd`, `n^{th}`
         if text[pos - 2 : pos] in _ORDINAL and (last.kind == "n" or last.value in ("^", "{", ")")):
             return False
         return _AFTER_PRODUCT.match(text, pos) is not None
@@ -346,9 +366,11 @@ def _is_word(run: str) -> bool:
     low = run.lower()
     if len(run) <= 3:
         return low in SHORT_WORDS and (run.islower() or run.istitle() or low in ("dne", "nan", "yes", "no"))
+    # no vowel, or the corners of a figure in their order: a product or the name of points
     if not _VOWEL.search(run) or low in ("abcd", "abcde", "wxyz"):
         return False
     return not (
+        # `ADCB` is points; a word in capitals is longer or has a letter twice
         run.isupper() and len(run) < 6 and len(set(run)) == len(run) and low not in ("none", "true", "false")
     )
 
@@ -358,6 +380,7 @@ _FUNCTION_HEAD = re.compile("(" + "|".join(sorted(FUNCTIONS - {"st"}, key=len, r
 
 def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
     """A run of letters is one word, a function, a unit, or a product of one-letter variables."""
+    # `5 min` and `3 sec` are times, `min(a, b)` and `sec x` functions
     if run in FUNCTIONS and not (
         upright
         and run in ("min", "sec", "mod")
@@ -379,12 +402,14 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
     if upright:
         out.append(Token("w", JOINING.get(run, run), spaced))
         return
+    # a unit needs a value right before it
     after_value = previous is not None and (
         previous.kind == "n"
         or previous.kind == "w"
         or previous.value in (")", "}", "pi", "/")
         or (previous.kind == "s" and spaced)
     )
+    # behind a word another run of small letters is a word too, whatever its letters
     follows_word = (
         previous is not None and previous.kind == "w" and spaced and previous.value.lower() not in SHORT_WORDS
     )
@@ -401,6 +426,7 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
     if (after_value and (run in SHORT or (run in _ORDINAL and not spaced))) or _is_word(run):
         out.append(Token("w", run, spaced))
         return
+    # `sinx` and `xcosy` come without spaces; in a longer run such a name is chance
     head = _FUNCTION_HEAD.search(run) if len(run) > 3 else None
     if head is not None and len(run) <= 12:
         if head.start():
@@ -409,6 +435,7 @@ def _letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None:
         if head.end() < len(run):
             _letters(run[head.end() :], out, False, upright)
         return
+    # all else is a product of variables
     for i, letter in enumerate(run):
         out.append(Token("s", letter, spaced and i == 0))
 
@@ -423,6 +450,7 @@ def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> To
     )
     if upright and run in _UNIT_TEXT and follows:
         return Token("w", run, spaced)
+    # undecided here: `lex` knows the whole answer and settles it
     if run in "mgshL" and spaced and previous is not None and previous.kind == "n":
         return Token("u", run, spaced)
     if upright and run == "a":
@@ -434,6 +462,7 @@ def canonical(tokens: list[Token]) -> str:
     """One string for a token list, the same for every layout of one answer."""
     values: list[str] = []
     for token in tokens:
+        # braces around one token change nothing: `x^{2}` is `x^2`
         if token.value == "}" and token.kind == "o" and len(values) > 1 and values[-2] == "{":
             values[-2:] = values[-1:]
         else:

@@ -39,8 +39,10 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
             if value in UNIT_STOP:
                 return _with_unit(node, words)
             if low in CARDINALS:
+                # two numbers are two answers
                 raise Unreadable("a second number")
             if _is_bound(cursor) or low in HEDGES or low in NOT_NOUNS:
+                # a doubt or a bound is no unit: it must not be paid as the number before it
                 raise Unreadable("a hedge")
             if low in ("squared", "cubed") and not words:
                 raise Unreadable("a hedge")
@@ -52,6 +54,7 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
                 cursor.at += low == "per"
                 node = ("pct", node)
             elif low in SCALES and not words:
+                # `3 million dollars`: the word scales the number, and the unit is still to come
                 node = mul(node, number(SCALES[low]))
             elif (
                 low in FRACTION_WORDS

@@ -62,11 +62,13 @@ def read_number(cursor: Cursor, value: str) -> Node:
             return recurring(whole, digits, block)
     if "e" in value or "E" in value:
         mantissa, _, exponent = value.lower().partition("e")
+        # left as a power: digits by the thousand would be written out for nothing
         if abs(int(exponent)) > 4000:
             return mul(read_number(cursor, mantissa), ("^", number(10), number(int(exponent))))
         scaled = Fraction(mantissa + "0" if mantissa.endswith(".") else mantissa) * Fraction(10) ** int(
             exponent
         )
+        # no places: written in powers of ten it does not say to how many decimals it was rounded
         return ("n", scaled, None)
     if "." in value:
         digits = value.partition(".")[2]
@@ -100,6 +102,7 @@ def _read_bar(cursor: Cursor, whole: str, digits: str) -> Node:
 def read_repeating(cursor: Cursor, node: Node, text: str) -> Node:
     """`0.333...`: digits that repeat at least twice before the dots."""
     whole, _, digits = text.partition(".")
+    # the shortest period that came twice
     for period in range(1, len(digits) // 2 + 1):
         block = digits[-period:]
         repeats = 1
@@ -116,6 +119,7 @@ def recurring(whole: str, head: str, block: str) -> Node:
     if len(head) + len(block) > 300:
         raise TooBig("too many digits")
     shift = 10 ** len(head)
+    # 0.h(b) = h / 10^len(h) + b / (10^len(h) (10^len(b) - 1))
     value = Fraction(int(whole or "0") * shift + int(head or "0"), shift) + Fraction(
         int(block), shift * (10 ** len(block) - 1)
     )
@@ -125,6 +129,7 @@ def recurring(whole: str, head: str, block: str) -> Node:
 def marked(left: Node, right: Node) -> Node:
     """A product whose last factor carries a percent or degree sign: the sign belongs to all of it."""
     if left[0] == "deg" and right[0] == "n":
+        # `30^\circ 15` has lost its mark of minutes
         raise Unreadable("a factor behind degrees")
     if right[0] in ("pct", "deg"):
         return (right[0], mul(left, right[1]))

@@ -22,6 +22,7 @@ def read_power(cursor: Cursor) -> Node:
             node = _raised(cursor, node)
         elif token.kind == "o" and value == "!":
             cursor.at += 1
+            # `n!!` is a product of every other number, not the factorial of a factorial
             double = cursor.peek().value == "!" and cursor.peek().kind == "o"
             cursor.at += double
             node = ("!!" if double else "!", node)
@@ -30,8 +31,10 @@ def read_power(cursor: Cursor) -> Node:
             node = ("s", node[1] + "'")
         elif token.kind == "o" and value == "'" and node[0] == "n" and not cursor.currency:
             cursor.at += 1
+            # `5'` is feet, `5''` inches
             cursor.currency = "in" if cursor.take("'") else "ft"
         elif token.kind == "o" and value == "'" and node[0] == "f":
+            # it would have to be carried out
             raise Unreadable("a derivative")
         elif token.kind == "o" and value == "%":
             cursor.at += 1
@@ -52,6 +55,7 @@ def _raised(cursor: Cursor, node: Node) -> Node:
     braced = cursor.peek().value == "{" and cursor.peek().kind == "o"
     inner = cursor.peek(1) if braced else cursor.peek()
     after = cursor.peek(2) if braced else cursor.peek(1)
+    # `30^o`: the letter is typed for the degree sign
     if (inner.value == "circ" and inner.kind == "c") or (
         inner.value == "o" and node[0] == "n" and (not braced or after.value == "}")
     ):
@@ -70,6 +74,7 @@ def _raised(cursor: Cursor, node: Node) -> Node:
         if node[0] != "s":
             raise Unreadable("a prime")
         return ("s", node[1] + "'" * count)
+    # an ordinal is compared as its number
     if inner.kind == "w" and inner.value in ("st", "nd", "rd", "th"):
         cursor.at += 3 if braced else 1
         return node
@@ -135,6 +140,7 @@ def _subscript(cursor: Cursor, node: Node) -> Node:
         cursor.at += 1
     label = "".join(t.value for t in inside)
     if node[0] == "s":
+        # the index is part of the name: `x_1` and `x_2` are two variables
         return ("s", f"{node[1]}_{label}")
     if node[0] == "all":
         return (
@@ -145,6 +151,7 @@ def _subscript(cursor: Cursor, node: Node) -> Node:
     if node[0] == "n" and node[2] is None:
         base = (
             number_of([label.lower()])
+            # `101_{two}`
             if label.isalpha()
             else int(label)
             if label.isdigit() and len(label) < 4

@@ -31,6 +31,7 @@ def _read_answer(cursor: Cursor) -> Node:
     """
     node = read_listing(cursor)
     if cursor.at < len(cursor.tokens):
+        # an answer that was read halfway would be compared by that half
         raise Unreadable(f"left over: {cursor.peek().value[:20]}")
     return node
 
@@ -71,7 +72,9 @@ def read_listing(cursor: Cursor) -> Node:
             joiner = joined if joiner in (",", joined) else "or"
         token = cursor.peek()
         if token is END and joined in ("or", "and"):
+            # `3 or`: what was cut off may be the answer
             raise Unreadable(f"nothing after `{joined}`")
+        # a separator before the end is layout
         if token is END or (token.value in CLOSERS and not (token.value == "|" and not cursor.bars)):
             break
         starts.append(cursor.at)
@@ -101,6 +104,7 @@ def _skip_qualifier(cursor: Cursor) -> None:
 
 def read_relation(cursor: Cursor) -> Node:
     """An item: an expression, a chain of relations, with its unit."""
+    # `= 5` gives the value of what the question named
     while cursor.peek().value in ("=", "approx", "therefore"):
         cursor.at += 1
     _skip_label(cursor)
@@ -116,7 +120,9 @@ def read_relation(cursor: Cursor) -> Node:
             break
         cursor.at += 1
         if op in ("subset", "propto"):
+            # nothing compares these, and their sides alone would say something else
             raise Unreadable(f"a relation `{op}`")
+        # aligned rows say the sign again at a line break: `= & = 5`
         while cursor.peek().value in ("&", "=", "approx"):
             cursor.at += 1
         links.append((op, read_measured(cursor)))
@@ -138,6 +144,7 @@ def _skip_label(cursor: Cursor) -> None:
     if first.kind == "n" or first.value in CURRENCIES or (first.value in ("-", "{") and first.kind == "o"):
         return
     depth, is_words, is_operation = 0, first.kind == "w", False
+    # labels are short: without a bound a long list would be scanned to its end from every item
     for i in range(cursor.at, min(len(cursor.tokens), cursor.at + 40)):
         token = cursor.tokens[i]
         value = token.value
@@ -151,12 +158,14 @@ def _skip_label(cursor: Cursor) -> None:
         ):
             return
         if depth == 0 and value in ("=", ":") and token.kind == "o":
+            # `one of these: 3` chooses, it does not name
             is_plain = is_words and not any(
                 t.value.lower() in _CHOOSING for t in cursor.tokens[cursor.at : i]
             )
             if (is_plain and i < cursor.at + 14) or (is_operation and value == "="):
                 cursor.at = i + 1
             return
+        # `\lim ... = 5`: the operation is the question, what stands behind its sign the answer
         is_operation = is_operation or (token.kind == "c" and value in REFUSED and value != "neg")
         is_words = is_words and (
             token.kind in ("w", "s")
@@ -188,8 +197,10 @@ def read_measured(cursor: Cursor) -> Node:
             )
         node = node if node[0] == "unit" else ("unit", node, cursor.currency)
         cursor.currency = None
+    # the sign belongs inside: what is compared with a percentage is what stands under its mark
     if node[0] == "neg" and node[1][0] == "pct":
         node = ("pct", ("neg", node[1][1]))
+    # an angle by itself is a quantity in degrees; under a function the mark stays a factor of pi / 180
     if node[0] == "deg":
         node = ("unit", node[1], "degree")
     elif node[0] == "neg" and node[1][0] == "deg":
@@ -225,6 +236,7 @@ def _read_ratio(cursor: Cursor) -> Node:
     while cursor.take(":") or cursor.take("to"):
         items.append(read_sum(cursor))
     texts = [t.value for t in cursor.tokens[start : cursor.at]]
+    # two digits below 60 make a time of day, which still compares as a ratio where the other side is one
     if re.fullmatch(r"\d{1,2}:[0-5]\d(:[0-5]\d)?", "".join(texts)):
         return ("clock", tuple(int(t) for t in texts[::2]))
     return ("ratio", tuple(items))
@@ -277,10 +289,12 @@ def _without_ranges(items: list[Node]) -> list[Node]:
     is_range = last[0] == "rel" and len(last[2]) == 1 and last[2][0] == ("in", ("all", "Z"))
     if not is_range or last[1][0] not in ("s", "c"):
         return items
+    # the `i` of `i in Z` counts: it is no imaginary unit there
     if last[1] == ("c", "i"):
         items = [replaced(item, ("c", "i"), ("s", "i")) for item in items]
     name = items[-1][1][1]
     if all(name in symbols(item) for item in items[:-1]):
+        # one name for every spelling of the parameter: `k`, `n` and `m` say the same
         return [rename(item, {name: WHOLE}) for item in items[:-1]]
     return items
 
@@ -306,6 +320,7 @@ def read(tokens: list[Token]) -> Node:
     if not tokens:
         raise Unreadable("nothing to read")
     node = _read_answer(Cursor(list(tokens), _GRAMMAR))
+    # `1 + ... + n` leaves out what it says; in a list the members around it tell
     if contains(node, {"dots"}) and node[0] not in ("list", "set", "tuple"):
         raise Unreadable("an ellipsis in a formula")
     return node

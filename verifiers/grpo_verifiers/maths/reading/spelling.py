@@ -116,14 +116,17 @@ def respell(text: str) -> str:
     text = _DOTTED.sub(r"\\dot{\1}", text)
     text = text.translate(_TABLE)
     if not text.isascii():
+        # last of all: it makes a plain 2 of a raised one, so that `x²` would be `x2`
         text = unicodedata.normalize("NFKC", text).translate(_TABLE)
     return text
 
 
+# `1{,}234`, `1\,234` and `1 234`, in groups of three only; before a stroke the gap may be that of a mixed number
 _MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
 _COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
+# `1.234,5` and `1.234.567`; one point by itself stays a decimal point
 _CONTINENTAL = re.compile(
     r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,.])|(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d,.])"
 )
@@ -139,6 +142,7 @@ def tidy_numbers(text: str, commas: bool) -> str:
     if "\\text" in text:
         text = text.replace("\\text{,}", "{,}").replace("\\text{.}", ".")
     text = _MERGED.sub(lambda m: _GAPS.sub("", m.group()), text)
+    # after the groups of three, whose mark `{,}` may be as well
     text = _DECIMAL_COMMA.sub(".", text)
     if "10" in text:
         text = _TIMES_TEN.sub("\\\\times ", text)

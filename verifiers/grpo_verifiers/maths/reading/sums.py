@@ -16,6 +16,7 @@ DEPTH = 60
 def read_sum(cursor: Cursor) -> Node:
     """Terms with their signs."""
     cursor.depth += 1
+    # far below Python's own limit: what later walks the tree recurses as well
     if cursor.depth > DEPTH:
         raise TooBig("nested too deep")
     terms: list[Node] = []
@@ -27,6 +28,7 @@ def read_sum(cursor: Cursor) -> Node:
     while True:
         while cursor.peek().value in ("+", "-") and cursor.peek().kind == "o":
             if cursor.peek().value == "-":
+                # `- -3`; behind plus-minus a minus swaps which of the two comes first
                 sign = {"+": "-", "-": "+", "pm": "mp", "mp": "pm"}[sign]
             cursor.at += 1
         term = _read_product(cursor)
@@ -35,6 +37,7 @@ def read_sum(cursor: Cursor) -> Node:
         if token.value in ("+", "-", "pm", "mp") and token.kind in ("o", "c"):
             following = cursor.peek(1)
             if following is END or following.value in (",", ";"):
+                # `3 +` was cut off
                 raise Unreadable("an operator without its right side")
             cursor.at += 1
             sign = token.value
@@ -55,6 +58,7 @@ def _read_product(cursor: Cursor) -> Node:
             left = mul(left, read_signed_power(cursor))
         elif token.kind == "o" and value == "/":
             cursor.at += 1
+            # `60 km/h`: a stroke before a word belongs to the unit
             if cursor.peek().kind == "w" and cursor.peek().value not in NUMBER_WORDS:
                 cursor.at -= 1
                 return left
@@ -68,10 +72,12 @@ def _read_product(cursor: Cursor) -> Node:
         elif starts_factor(cursor, token):
             if token.kind == "n":
                 before = cursor.tokens[cursor.at - 1]
+                # two numbers in a row are a mixed number or a slip, never a product
                 if before.kind == "n":
                     left = read_mixed(cursor, left)
                     continue
                 if before.value == "}" and token.spaced is False and left[0] == "n":
+                    # `{2}3` is 23 or 6: nobody knows
                     raise Unreadable("two numbers side by side")
             elif token.value == "frac" and left[0] == "n" and cursor.tokens[cursor.at - 1].kind == "n":
                 left = read_mixed_fraction(cursor, left)
@@ -100,6 +106,7 @@ def starts_factor(cursor: Cursor, token: Token) -> bool:
         return not is_plain_union(cursor)
     if kind == "o":
         if value == "|":
+            # between bars a stroke closes them, in a set it parts a name from its condition
             return cursor.bars == 0 and not cursor.in_set
         if value == "[":
             return not cursor.in_set and cursor.peek(1).value not in ("", ",", "cup", "cap", ")", "}", "U")

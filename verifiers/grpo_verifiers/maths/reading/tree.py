@@ -54,6 +54,7 @@ def children(node: Node) -> list[Node]:
     stack: list[Any] = list(node[1:])
     while stack:
         entry = stack.pop()
+        # an entry is a node, or a tuple of nodes or of (sign, node): one whose head names no kind is taken apart
         if isinstance(entry, tuple) and entry:
             if isinstance(entry[0], str) and (entry[0] in SCALARS or entry[0] in _SHAPES):
                 found.append(entry)
@@ -164,6 +165,7 @@ def choose_signs(node: Node, plus: bool) -> Node:
     kind = node[0]
     if kind in ("n", "s", "c", "inf"):
         return node
+    # one choice for all of them: `\pm a \mp b` is two values, not four
     if kind in ("pm", "mp"):
         inner = choose_signs(node[1], plus)
         return inner if (kind == "pm") == plus else ("neg", inner)
