@@ -92,10 +92,7 @@ def attend_causally(
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    key, value = key.to(query.dtype), value.to(query.dtype)
+    key, value = _for_each_head(query, key, value)
     seen = None if form.is_plain else form.seen(key.shape[2], key.device)
     if form.cap is None and form.sinks is None:
         out = scaled_dot_product_attention(
@@ -135,10 +132,7 @@ def attend_behind(
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    key, value = key.to(query.dtype), value.to(query.dtype)
+    key, value = _for_each_head(query, key, value)
     column, own = torch.arange(key.shape[2], device=key.device), positions[:, None, :, None]
     seen = column <= own
     if form.window is not None:
@@ -148,6 +142,14 @@ def attend_behind(
         return out.transpose(1, 2)
     scores = form.capped(query @ key.transpose(2, 3) * scale).masked_fill(~seen, float("-inf"))
     return (form.likelihood(scores).to(value.dtype) @ value).transpose(1, 2)
+
+
+def _for_each_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values in the query's type, those of a shared head once for each query head that reads them."""
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    return key.to(query.dtype), value.to(query.dtype)
 
 
 def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:

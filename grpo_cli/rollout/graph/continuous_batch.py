@@ -17,11 +17,25 @@ from grpo_cli.rollout.graph.stop_scanner import StopScanner
 from grpo_cli.rollout.stop_words import StopWords
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from grpo_cli.rollout.decoding.rollout_mode import Forward
 
 IDLE = -1
+
+Ids = Sequence[Sequence[int]]
+"""Token ids of prompts."""
+
+
+def prompt_tensors(prompts: Ids, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens and positions [prompts, tokens], padded on the right, and the place of each last token [prompts]; all int64."""
+    import torch
+
+    longest = max(map(len, prompts))
+    tokens = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids in prompts], device=device)
+    positions = torch.arange(longest, device=device)[None].expand(len(prompts), -1)
+    return tokens, positions, torch.tensor([len(ids) - 1 for ids in prompts], device=device)
 
 
 class ContinuousBatch:
@@ -102,22 +116,23 @@ class ContinuousBatch:
             self.first_logits[start.request] = logits
 
     def _prefill(self, starts: list[Admission]) -> None:
-        import torch
-
         prompts = [self.requests[start.request].ids for start in starts]
-        longest = max(map(len, prompts))
-        tokens = self._tensor([ids + [0] * (longest - len(ids)) for ids in prompts])
-        last = self._tensor([len(ids) - 1 for ids in prompts])
         # a prompt goes through the model once, whatever its number of samples; the rows are filled by its copies
         prompt_of_row = self._tensor([i for i, start in enumerate(starts) for _ in start.samples])
-        rows = self._occupy(starts)
-        self.batch.store.reach(longest)
-        positions = torch.arange(longest, device=self.device)[None].expand(len(prompts), -1)
-        logits = self.forward(Prefill(self.batch.store, rows, prompt_of_row), tokens, positions, last)
+        rows, logits = self._forward_prompts(starts, prompts, prompt_of_row)
         for start, row in zip(starts, logits, strict=True):
             if self.schedule.unfinished(start.request):
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
+
+    def _forward_prompts(
+        self, starts: list[Admission], prompts: Ids, of_row: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The rows that these samples fill, row i from prompt `of_row[i]`, and each prompt's last logits [prompts, vocabulary]."""
+        tokens, positions, last = prompt_tensors(prompts, self.device)
+        rows = self._occupy(starts)
+        self.batch.store.reach(tokens.shape[1])
+        return rows, self.forward(Prefill(self.batch.store, rows, of_row), tokens, positions, last)
 
     def _occupy(self, starts: list[Admission]) -> Tensor:
         """Rows for these samples, idle ones first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from grpo_cli.rollout.decoding.cache import Extend, Prefill
+from grpo_cli.rollout.decoding.cache import Extend
 from grpo_cli.rollout.decoding.state import Batch
 from grpo_cli.rollout.engine import Completion, Request
 from grpo_cli.rollout.graph.continuous_batch import ContinuousBatch
@@ -48,18 +48,10 @@ class TurnBatch(ContinuousBatch):
 
     def _prefill(self, starts: list[Admission]) -> None:
         """Equal prompts go through the model once."""
-        import torch
-
         prompts = [self.requests[start.request].ids for start in starts]
         places = {tuple(ids): i for i, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
-        longest = max(map(len, prompts))
-        tokens = self._tensor([[*ids, *[0] * (longest - len(ids))] for ids in places])
-        last = self._tensor([len(ids) - 1 for ids in places])
         prompt_of_row = self._tensor([places[tuple(ids)] for ids in prompts])
-        rows = self._occupy(starts)
-        self.batch.store.reach(longest)
-        positions = torch.arange(longest, device=self.device)[None].expand(len(places), -1)
-        logits = self.forward(Prefill(self.batch.store, rows, prompt_of_row), tokens, positions, last)
+        rows, logits = self._forward_prompts(starts, list(places), prompt_of_row)
         self.episode_cache.save(self.batch.store, rows, self._of(starts), prompts, [0] * len(starts))
         self._first_tokens(starts, rows, logits[prompt_of_row])
 

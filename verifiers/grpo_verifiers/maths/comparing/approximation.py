@@ -54,6 +54,7 @@ def approximate(node: Node, point: Mapping[str, float], log10: bool = False) -> 
         found = _value(node, point, log10)
     except (OverflowError, ZeroDivisionError, ValueError) as err:
         raise NoValue(str(err)) from err
+    # a value whose digits are lost would let everything pass for equal
     if not cmath.isfinite(found.value) or not found.error <= 1e-4 * max(1.0, abs(found.value)):
         raise NoValue("not finite, or lost in rounding")
     return found
@@ -61,6 +62,7 @@ def approximate(node: Node, point: Mapping[str, float], log10: bool = False) -> 
 
 def differ(a: Approx, b: Approx) -> bool:
     """Whether two values are apart by more than rounding can explain."""
+    # wide: a false "apart" refuses a right answer for good, a false "together" is seen by the tiers behind
     gap = abs(a.value - b.value)
     return gap > 64 * (a.error + b.error) + 1e-13 * min(abs(a.value), abs(b.value))
 
@@ -69,6 +71,7 @@ def _value(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
     kind = node[0]
     if kind == "n":
         value = float(node[1])
+        # a number too small for a float is no zero
         if value == 0.0 and node[1] != 0:
             raise NoValue("underflow")
         return Approx(complex(value), _EPS * abs(value))
@@ -94,6 +97,7 @@ def _value(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
         return result
     if kind == "/":
         top, bottom = _value(node[1], point, log10), _value(node[2], point, log10)
+        # it may be zero: then the quotient is anything
         if abs(bottom.value) <= 4 * bottom.error:
             raise NoValue("a division by zero")
         value_c = top.value / bottom.value
@@ -151,6 +155,7 @@ def _root(base: Approx, index: Approx) -> Approx:
     if abs(base.value) <= 4 * base.error:
         return Approx(0j, math.sqrt(base.error) + 1e-300) if base.value else Approx(0j, 0.0)
     n = index.value.real
+    # an odd root of a negative number is meant to be real, where floats give the complex one
     if abs(base.value.imag) <= 4 * base.error and base.value.real < 0 and n == round(n) and n % 2 == 1:
         value = complex(-((-base.value.real) ** (1 / n)))
     else:
@@ -197,6 +202,7 @@ def _function(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
     letter = sum(map(ord, name))
     mixed = sum((i + 1.3) * a.value for i, a in enumerate(arguments))
     value = cmath.sin(mixed * 0.7 + letter) + 2
+    # its slope is below 1 at real arguments, so that four times their error is ample
     return Approx(value, sum(a.error for a in arguments) * 4 + 8 * _EPS)
 
 

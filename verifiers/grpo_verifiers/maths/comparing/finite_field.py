@@ -146,7 +146,7 @@ class Field:
                 base = ("n", Fraction(10), None) if self.log10 else ("c", "e")
             return top if base == ("c", "e") else _times(top, _inverse(self._ln(base)))
         if kind in ("!", "!!", "binom"):
-            return self._combinatorial(node)
+            return _combinatorial(self, node)
         if kind == "deg":
             return _times(self.image(node[1]), _times(self.image(("c", "pi")), _fraction(Fraction(1, 180))))
         raise NoImage(kind)
@@ -292,17 +292,18 @@ class Field:
                 return (-image[0] % _P, -image[1] % _P)
         return self._drawn(f"f{name}", *images)
 
-    def _combinatorial(self, node: Node) -> Pair:
-        number = _exact(node)
-        if number is not None:
-            return _fraction(number)
-        images = [self.image(a) for a in node[1:]]
-        if node[0] == "binom":
-            n, k = images
-            other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
-            # C(n, k) = C(n, n - k)
-            images = [n, min(k, other)]
-        return self._drawn(node[0], *images)
+
+def _combinatorial(field: Field, node: Node) -> Pair:
+    number = _exact(node)
+    if number is not None:
+        return _fraction(number)
+    images = [field.image(a) for a in node[1:]]
+    if node[0] == "binom":
+        n, k = images
+        other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
+        # C(n, k) = C(n, n - k)
+        images = [n, min(k, other)]
+    return field._drawn(node[0], *images)
 
 
 def _exponent(field: Field, node: Node) -> int:

@@ -18,6 +18,7 @@ def load(config: object) -> tuple[Callable[[Any], str], None]:
         for stream in (1, 2):  # neither warns a user of what a completion says
             os.dup2(nowhere.fileno(), stream)
     logging.disable(logging.CRITICAL)
+    # sympy recurses deeper than its expressions are
     sys.setrecursionlimit(3_000)
     import math_verify  # noqa: F401 - loaded once, before any fork
 

@@ -28,6 +28,7 @@ class Builder:
     """Trees to sympy expressions with one set of assumptions for both sides."""
 
     def __init__(self, positive: bool, log10: bool) -> None:
+        # the same for both sides: symbols of other assumptions would be other symbols, and nothing would cancel
         self.assumptions = {"positive": True} if positive else {"real": True}
         self.log10 = log10
 
@@ -56,6 +57,7 @@ class Builder:
             return sp.Pow(self.build(node[1]), self.build(node[2]))
         if kind == "root":
             base, index = self.build(node[1]), self.build(node[2])
+            # as it is read everywhere else here: the cube root of -8 is -2
             if index.is_Integer and index % 2 == 1:
                 return sp.real_root(base, index)
             return sp.Pow(base, 1 / index)

@@ -355,6 +355,7 @@ def _splits(text: str) -> bool:
 
 def _tree(tokens: list[Token]) -> tuple[Node | None, str]:
     try:
+        # `> 12` has no left side, which the grammar asks for
         half = read_half(tokens)
         return read(tokens) if half is None else half, ""
     except Unreadable as err:
@@ -364,6 +365,7 @@ def _tree(tokens: list[Token]) -> tuple[Node | None, str]:
 
 
 def _words(text: str, tokens: list[Token]) -> str:
+    # a unit of one letter does not make a text
     if any(t.kind == "w" and len(t.value) > 1 and t.value != "$" for t in tokens):
         return plain(text)
     letters = re.sub(r"\\(?:text|mbox|mathrm|textbf|mathbf|textit)\b|[{}\s.$]", "", text)
@@ -380,6 +382,7 @@ def _base_number(text: str) -> Node | None:
     base = int(base_text) if base_text.isdigit() else number_of([base_text])
     if base is None or not 2 <= base <= 36 or len(digits) > 300:
         return None
+    # `AB_3` is a point with an index; letters are digits only where the base has so many
     if digits.isalpha() and not (len(digits) > 1 and (base == 16 or (base > 10 and digits.isupper()))):
         return None
     try:

@@ -50,12 +50,7 @@ def read_command(cursor: Cursor, name: str) -> Node:
         cursor.currency = CURRENCIES[name]
         return read_signed_power(cursor)
     if name == "overline":
-        inner = _short_argument(cursor)
-        # a mean, a conjugate, a negation or digits: nothing says which
-        if inner[0] in ("n", "+", "/", "^", "root"):
-            raise Unreadable("a bar over a formula")
-        # over capitals the bar is that of a segment, `\overline{AB}`, and says nothing of the value
-        return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
+        return _overlined(_short_argument(cursor))
     if name == "cis":
         angle = _call_argument(cursor)
         return ("+", ("f", "cos", (angle,)), mul(("c", "i"), ("f", "sin", (angle,))))
@@ -80,6 +75,14 @@ def read_command(cursor: Cursor, name: str) -> Node:
         if name not in REFUSED
         else f"an operation that is not carried out: `{name}`"
     )
+
+
+def _overlined(inner: Node) -> Node:
+    # a mean, a conjugate, a negation or digits: nothing says which
+    if inner[0] in ("n", "+", "/", "^", "root"):
+        raise Unreadable("a bar over a formula")
+    # over capitals the bar is that of a segment, `\overline{AB}`, and says nothing of the value
+    return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
 
 
 def _short_argument(cursor: Cursor) -> Node:

@@ -214,6 +214,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
         low = word.lower()
         if word.startswith("^"):
             if out and out[-1] != "/":
+                # `m s^-1` is `m / s`
                 if word.startswith("^-"):
                     out.insert(-1, "/")
                 out[-1] += "" if word == "^-1" else word.replace("-", "")
@@ -317,11 +318,14 @@ def units_agree(a: str, b: str) -> bool:
         return True
     known_a, known_b = split_unit(a), split_unit(b)
     if "/" in a or "/" in b or a in _COMPOSED or b in _COMPOSED or (" " in a and " " in b):
+        # by their powers: `N m` and `J` are one unit, though no word of them is
         return _composed_agree(a, b)
     if known_a and known_b:
+        # known and not the same, but for names that stand for two things: a pound, a degree
         return {a, b} in ({"lb", "gbp"}, {"celsius", "degree"}, {"fahrenheit", "degree"})
     if known_a or known_b:
         return False
+    # nouns that only count: `red balls` and `balls` do not contradict each other
     return set(a.split()) <= set(b.split()) or set(b.split()) <= set(a.split())
 
 
@@ -331,6 +335,7 @@ def conversion(a: str, b: str) -> Fraction | None:
     if known_a is None or known_b is None:
         return None
     (first, n), (second, m) = known_a, known_b
+    # square feet are no length: the powers must agree as well
     if first.dimension != second.dimension or n != m or first.size is None or second.size is None:
         return None
     return (first.size / second.size) ** n

@@ -246,6 +246,7 @@ def number_of(words: list[str]) -> int | None:
     for word in words:
         if word in _UNITS or word in _TENS:
             value = _UNITS.get(word, _TENS.get(word, 0))
+            # `two three` and `twenty thirty` are two numbers
             if last < 20 or (last < 100 and value >= 10):
                 return None
             current += value
@@ -265,6 +266,7 @@ def plain_words(text: str) -> str:
     """Lower case, punctuation and articles dropped, nouns in the singular, synonyms of fixed phrases united."""
     text = re.sub(r"(\d)(?:st|nd|rd|th)\b", r"\1", text.lower().replace("'", ""))
     words = [w for w in re.findall(r"[^\W_]+(?:\.\d+)?", text) if w not in _ARTICLES and w != "and"]
+    # `the answer is B`: what leads up to it says nothing
     while words and words[0] in ("answer", "option", "choice", "is", "on"):
         words = words[1:]
     if "of" in words and _MONTHS & set(words):
@@ -293,6 +295,7 @@ def same_words(gold: str, answer: str) -> bool:
     a, b = plain_words(gold), plain_words(answer)
     if not a or not b:
         return False
+    # spaces within words do not count (`grey hound`), but `i v` is no `iv`
     if a == b or (a.replace(" ", "") == b.replace(" ", "") and not set(a) <= _NUMERALS):
         return True
     if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
@@ -300,6 +303,7 @@ def same_words(gold: str, answer: str) -> bool:
     if a in ("yes", "no", "true", "false"):
         head = re.match(r"\s*(yes|no|true|false)\s*[,.;:]\s*(.*)", answer, re.I | re.S)
         if head and head[1].lower() == a:
+            # the reason behind a verdict must not take it back
             contrary = "yes|true" if a in ("no", "false") else "no|not|false|yes|true"
             return not re.search(rf"\b({contrary}|or|but|maybe|unless|if|sometimes)\b", head[2], re.I)
     return False

@@ -32,6 +32,7 @@ def run(
     """Run one job and end the process; never returns, whatever happens."""
     status = CRASHED
     try:
+        # it dies with its server; who died before this line is found out by the next one
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == server:
             status = _run(job, fds, limits, program)
@@ -48,9 +49,12 @@ def _run(job: dict[str, Any], fds: dict[str, int], limits: object, program: secc
             os.dup2(fds.pop(name), target)
     channel = fds.pop("results", -1)
     channel = fds.pop("rpc", channel)
+    # whatever else the lane has open is none of a run's business
     _keep_only(channel, fds.pop("products", -1))
     _limit(limits)
+    # last: what prepares a run needs calls that a run may not make; from here on the code is not trusted
     program.install(os.getpid())
+    # the lane runs without it, so that a collection does not touch, and copy, its pages in every child
     gc.enable()
     sys.modules["threading"].main_thread()._set_native_id()  # it is the server's after `libc.fork`
     if "random" in sys.modules:
@@ -60,6 +64,7 @@ def _run(job: dict[str, Any], fds: dict[str, int], limits: object, program: secc
 
 def _keep_only(channel: int, products: int) -> None:
     """Leave open 0, 1, 2, the channel as 3 and the products as 4, and nothing else."""
+    # out of the way first: a descriptor that is 3 or 4 already would be closed by the move of the other
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 16) if fd >= 0 else -1 for fd in (channel, products)]
     os.closerange(3, 16)
     for fd, target in zip(high, (CHANNEL_FD, PRODUCTS_FD), strict=True):
@@ -71,6 +76,7 @@ def _keep_only(channel: int, products: int) -> None:
 def _read(fd: int) -> bytes:
     size = os.fstat(fd).st_size
     parts, at = [], 0
+    # by offset and not by position, which the descriptor shares with whoever else has it
     while at < size:
         part = os.pread(fd, size - at, at)
         if not part:
@@ -82,6 +88,7 @@ def _read(fd: int) -> bytes:
 
 def _limit(limits: Any) -> None:
     memory = limits.memory_mb << 20
+    # the backstop: the lane looks at CPU time itself and kills sooner
     cpu = int(limits.cpu_s * limits.steps) + 2
     for what, soft in (
         # other languages' run-time systems reserve address space that they never use
@@ -92,6 +99,7 @@ def _limit(limits: Any) -> None:
         (resource.RLIMIT_NPROC, limits.tasks),
     ):
         _, hard = resource.getrlimit(what)
+        # a limit of the host that is lower already stays
         soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
         resource.setrlimit(what, (soft, soft))
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
@@ -128,6 +136,7 @@ def define(module: types.ModuleType, before: str, code: types.CodeType) -> None:
             exec(before, names)
         except NameError:
             is_early = True
+    # what the row's setup has bound, to be told from what the solution has
     module.__dict__["__given__"] = dict(names)
     exec(code, names)
     if is_early:
@@ -157,6 +166,7 @@ def run_stdio(payload: dict[str, Any], _: int) -> int:
     except BaseException as err:  # noqa: BLE001 - a program may end by any exception
         status = NO_MEMORY if isinstance(err, MemoryError) else CRASHED
         sys.excepthook(type(err), err, err.__traceback__)
+    # a program ends once its threads have, as it would if it were started by itself
     threading._shutdown()  # type: ignore[attr-defined]
     import atexit
 
@@ -165,6 +175,7 @@ def run_stdio(payload: dict[str, Any], _: int) -> int:
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
+            # what Python ends with where its last output cannot be written
             status = status or 120
     return status
 
@@ -211,6 +222,7 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
             try:
                 line = {"v": wire.encode(value)}
             except wire.NotPlain as err:
+                # no plain value: its name and truth are all that is told
                 line = {"o": str(err), "b": bool(value)}
         except RecursionError:
             line = {"x": "RecursionError"}
@@ -219,6 +231,7 @@ def run_calls(payload: dict[str, Any], out: int) -> int:
         except BaseException as err:  # noqa: BLE001 - whatever a solution raises is its answer to this test
             line = {"x": type(err).__name__}
         data = frames.ENCODE(line).encode() + b"\n"
+        # a pipe takes what it has room for
         while data:
             data = data[os.write(out, data) :]
         if payload["stop"] and "x" in line:

@@ -29,6 +29,7 @@ def wipe(folder: str, mounts: tuple[str, ...] = ()) -> bool:
                 name = folders.pop()
                 path = f"{path}/{name}" if spared else name
                 if not _leads_on(path, spared):
+                    # a run may have taken its own rights to it away
                     os.chmod(name, 0o700, dir_fd=here)
                 here = _step(here, name)
                 levels.append((path, _sweep(here, path, spared)))
@@ -52,6 +53,7 @@ def _sweep(here: int, path: str, spared: list[str]) -> list[str]:
         entries = [e for e in found if not spared or f"{path}/{e.name}" not in spared]
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
+            # a link itself and never what it leads to
             os.unlink(entry.name, dir_fd=here)
     return [e.name for e in entries if e.is_dir(follow_symlinks=False)]
 
@@ -77,6 +79,7 @@ class FolderWatch:
         try:
             size, files, folders = held(self.folder)
         except FileNotFoundError:
+            # a run that renames folders without end would never be measured: a few such looks are an answer as well
             self.unsure += 1
             return self.unsure > MOST_UNSURE
         except OSError:
@@ -106,6 +109,7 @@ def held(folder: str) -> tuple[int, int, int]:
                         else:
                             files += 1
                             size += entry.stat(follow_symlinks=False).st_blocks * 512
+                        # counting a hundred thousand files would itself be the attack
                         if files > MOST_FILES or folders > MOST_FOLDERS:
                             return size, files, folders
             is_new = bool(levels[-1])

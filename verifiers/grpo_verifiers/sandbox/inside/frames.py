@@ -44,6 +44,7 @@ def receive(fd: int) -> Any:
         Closed, TooLarge; ValueError and RecursionError from json.
     """
     size = int.from_bytes(_exactly(fd, 4), "little")
+    # refused before it is read: four bytes of a solution must not make the other side reserve gigabytes
     if size > MAX_FRAME:
         raise TooLarge(f"{size} bytes")
     return json.loads(_exactly(fd, size))
@@ -53,6 +54,7 @@ def _exactly(fd: int, count: int) -> bytes:
     parts = []
     while count:
         try:
+            # at most a mebibyte is set aside at once, however much was announced
             part = os.read(fd, min(count, 1 << 20))
         except OSError as err:
             raise Closed from err
@@ -73,6 +75,7 @@ def receive_files(control: _socket.socket) -> tuple[bytes, list[int]]:
     fds: list[int] = []
     for level, kind, data in ancillary:
         if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+            # a cut message ends within a number, which is no descriptor
             usable = len(data) - len(data) % 4
             fds += [int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, usable, 4)]
     try:

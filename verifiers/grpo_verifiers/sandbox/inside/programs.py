@@ -25,6 +25,7 @@ def run(payload: dict[str, Any], out: int) -> int:
         os.execve(payload["argv"][0], payload["argv"], ENVIRONMENT)
     child = os.fork()
     if child == 0:
+        # a compiler must not write the product's bytes itself
         os.close(out)
         try:
             os.execve(payload["argv"][0], payload["argv"], ENVIRONMENT)
@@ -42,6 +43,7 @@ def _lay_out(source: int, sizes: list[tuple[str, int]]) -> None:
     """Write the products, which lie one after another in the source; then close it."""
     at = 0
     for name, size in sizes:
+        # new in any case: nothing that lies there already may take its place
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
         end = at + size
         while at < end:

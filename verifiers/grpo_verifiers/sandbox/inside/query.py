@@ -19,6 +19,7 @@ def answer(schema: str, query: str, most: int) -> str:
         database.executescript(schema)
     except sqlite3.Error as err:
         return json.dumps({"broken": str(err)[:300]})
+    # after the schema, which is trusted: from here on one value cannot fill the memory
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     database.set_authorizer(_may)
@@ -26,6 +27,7 @@ def answer(schema: str, query: str, most: int) -> str:
         cursor = database.execute(query)
         if cursor.description is None:
             return json.dumps({"x": "not a query"})
+        # one more than is allowed says that there were too many
         rows = cursor.fetchmany(most + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as err:
         return json.dumps({"x": str(err)[:300]})

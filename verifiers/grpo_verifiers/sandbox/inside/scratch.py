@@ -18,6 +18,7 @@ def read_files(folder: str = "/tmp") -> dict[str, str]:
             found |= {os.path.join(root, name) + "/": "" for name in folders}
             for name in names:
                 path = os.path.join(root, name)
+                # a link may lead out of the folder, a pipe would never end
                 if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) <= MOST_FILE:
                     with OPEN(path, "rb") as file:
                         found[path] = file.read().hex()
@@ -31,6 +32,7 @@ def read_files(folder: str = "/tmp") -> dict[str, str]:
 def write_files(files: dict[str, Any]) -> None:
     """Write such files; None takes one away. Only below the scratch folder."""
     for path, text in files.items():
+        # `/tmp/../etc` begins with the folder as well
         if os.path.normpath(path) != path.rstrip("/") or not path.startswith("/tmp/"):
             continue
         with contextlib.suppress(OSError):

@@ -85,6 +85,7 @@ def main() -> None:
     """Isolate, say so, serve until the host is gone."""
     settings = LaneSettings(**json.loads(sys.argv[1]))
     control = _socket.socket(fileno=settings.fd)
+    # before any code of the row or of a completion: what the host keeps there (tokens, paths) is not for them
     os.environ.clear()
     try:
         program, notes = isolate(settings)
@@ -108,6 +109,7 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
     sys.argv = ["solution.py"]
     for name in ("exit", "quit"):  # programs count on what `site` adds, and lanes start without it
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+    # the folders of packages are not on it: a run can import what is allowed and list nothing
     sys.path[:] = settings.search
     sys.meta_path.append(PackageFinder(settings.packages))
     notes: dict[str, Any] = {"tier": settings.tier, "python": sys.version.split()[0], "loaded": []}
@@ -118,6 +120,7 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
         except ImportError:
             pass
     also = ["recvmsg"] if settings.role == "tester" else []
+    # verdicts must not take CPU from the training that they run beside
     os.nice(settings.nice)
     os.umask(0o022)
     if settings.tier == "namespaces":
@@ -139,10 +142,13 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
                     os.chdir(settings.scratch)
                     notes["scratch"] = True
         libc.drop_capabilities() if os.geteuid() == 0 else libc.clear_capabilities()
+    # nothing started from here on gains rights by its mode bits; the kernel takes no seccomp filter without it
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    # else a run could trace its server, and through it what the next run is sent
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     role = "command" if settings.role == "command" else settings.tier
     program = seccomp.build(role, libc.ARCH, tuple(also), "scratch" in notes)
+    # a core file would hold inputs of the row, and fill the disk
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
@@ -201,6 +207,7 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             return
         job = json.loads(message)
         if job.get("op") != "run":
+            # descriptors come with any message: those of one that is refused would stay open for good
             _close(fds)
             continue
         places = dict(zip(job["fds"], fds, strict=True))
@@ -212,13 +219,16 @@ def serve(control: _socket.socket, program: seccomp.Program, settings: LaneSetti
             answer(control, job["id"], lane=f"fork: {err}")
             continue
         if pid == 0:
+            # only the lane speaks to the host: a child that held this socket could report its own end
             control.close()
             child.run(job, places, limits, program, own_pid)  # never returns
+        # the lane keeps the file of results only, whose growth tells that a step is done
         watched = places.get("results", -1)
         _close([fd for fd in fds if fd != watched])
         report = supervise(pid, limits, control, watched, unbounded)
         if watched >= 0:
             os.close(watched)
+        # a program may have started others that outlive it
         if settings.role == "command":
             kill_rest()
         if scratch and not wipe(scratch, mounts):
@@ -242,7 +252,9 @@ def supervise(
     ends = libc.pidfd_open(pid)
     poll = select.poll()
     poll.register(ends, select.POLLIN)
+    # the host can end a run, or be gone itself: both are heard while the run goes on
     poll.register(control.fileno(), select.POLLIN)
+    # the number of the clock of another process's CPU time, as clock_getcpuclockid(3) makes it
     watch = RunClock(limits, (~pid << 3) | 2, watched, started)
     folder = FolderWatch(scratch)
     killed, wait_s = "", FIRST_LOOK_S
@@ -259,6 +271,7 @@ def supervise(
         wait_s = max(0.001, min(TICK_S, watch.left_s))
     if killed:
         os.kill(pid, 9)
+    # the kernel's own account: nothing that the child says of its time counts
     _, status, usage = os.wait4(pid, 0)
     os.close(ends)
     if killed == "hangup":
@@ -287,9 +300,11 @@ class RunClock:
         try:
             cpu_s = time.clock_gettime(self.clock)
         except OSError:
+            # it has ended, and is about to be waited for
             return ""
         if self.watched >= 0 and self.steps < self.limits.steps:
             size = os.fstat(self.watched).st_size
+            # a line more means a result more: the next step starts with clocks at 0
             if size != self.size:
                 self.size, self.step_cpu, self.step_start, self.steps = size, cpu_s, now, self.steps + 1
         if now - self.mark >= WINDOW_S:
@@ -302,6 +317,7 @@ class RunClock:
         if self.left_s <= 0:
             return "cpu"
         if wall_s >= self.limits.wall_s:
+            # what waits for its turn still gets a hundredth of a core, what sleeps gets less
             is_starved = self.rate >= STARVED and _load() > 1.2 * (os.cpu_count() or 1)
             if not is_starved or wall_s >= STRETCH * self.limits.wall_s:
                 return "wall"
@@ -320,6 +336,8 @@ def kill_rest() -> None:
     if os.getpid() != 1:
         return
     try:
+        # every process that this one may signal: within its pid namespace those of the run, on a host all of the
+        # user's
         os.kill(-1, 9)
     except ProcessLookupError:
         return

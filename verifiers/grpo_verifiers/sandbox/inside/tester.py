@@ -33,6 +33,7 @@ def serve(
     control: _socket.socket, program: seccomp.Program, notes: dict[str, Any], mounts: tuple[str, ...]
 ) -> None:
     """Run test programs one after another; returns when the host has hung up."""
+    # tests ask for it by name, and the real one would bring plug-ins, files and a run of its own
     sys.modules.setdefault("pytest", likeness.module())
     pace.install()
     plans: dict[bytes, PreparedTests] = {}
@@ -73,11 +74,13 @@ def _trial(
             made = prepare(json.loads(text))
         except BrokenTests as err:
             return {"broken": str(err)[:300]}
+        # a run has as many test programs as rows: the memory of a lane is bounded
         if len(plans) >= CACHED:
             plans.clear()
         plan = plans[text] = made
     reads, writes = os.pipe()
     server = os.getpid()
+    # a test may patch the library or leave threads behind: each trial has a process of its own
     pid = libc.fork()
     if pid == 0:
         os.close(reads)
@@ -88,6 +91,7 @@ def _trial(
     while chunk := os.read(reads, 1 << 16):
         said += chunk
     os.close(reads)
+    # only when its pipe has ended: a child that still writes would wait for a reader
     _, status = os.waitpid(pid, 0)
     if status == 0:
         trial: dict[str, Any] = json.loads(bytes(said))
@@ -110,6 +114,7 @@ def _child(
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == server:
             for what, most in ((resource.RLIMIT_AS, MEMORY_MB << 20), (resource.RLIMIT_CPU, int(cpu_s) + 5)):
+                # a limit of the host that is lower already stays
                 _, hard = resource.getrlimit(what)
                 most = most if hard == resource.RLIM_INFINITY else min(most, hard)
                 resource.setrlimit(what, (most, hard))
@@ -119,6 +124,7 @@ def _child(
             data = json.dumps(answer).encode()
             while data:
                 data = data[os.write(out, data) :]
+            # only now, when the whole answer is written: any other end is a crash
             status = 0
     finally:
         os._exit(status)

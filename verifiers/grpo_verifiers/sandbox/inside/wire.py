@@ -57,12 +57,16 @@ PLAIN = Coder()
 
 def encode(value: Any, other: Coder = PLAIN) -> Any:
     """The value with tags, ready for json.dumps. A tagged value is a dict with exactly one key."""
+    # the true type: `__class__` may be anything the solution likes
     kind = type(value)
     if kind in ATOMS:
         return value
+    # a container that the other side has as well goes by its place, so that its identity is kept
     if other.known and id(value) in other.known:
         return other.known[id(value)]
     if kind is int:
+        # Python refuses to write whole numbers of more than 4,300 decimal digits; hexadecimal ones it writes in
+        # linear time
         return value if -SMALL < value < SMALL else {"i": hex(value)}
     if kind is list:
         return [encode(v, other) for v in value]
@@ -129,6 +133,7 @@ def _encode_subclass(value: Any, kind: type, other: Coder) -> Any:
     if special is not None:
         return special
     if issubclass(kind, tuple):
+        # by the method of the plain type: its own may have been written to please the test
         items = [encode(v, other) for v in tuple.__iter__(value)]
         fields = getattr(kind, "_fields", None)
         if isinstance(fields, tuple) and len(fields) == len(items) and all(type(f) is str for f in fields):
@@ -173,6 +178,7 @@ def decode(message: object, other: Callable[[str, Any], Any] = unknown) -> Any:
         return [decode(v, other) for v in message]
     if type(message) is not dict:
         return message
+    # honest senders never leave it open which tag counts
     if len(message) != 1:
         raise BadWire("a tagged value has one key")
     ((tag, body),) = message.items()
@@ -201,6 +207,7 @@ def _mapping(body: Parts, other: Callable[[str, Any], Any]) -> Any:
     if name == "Counter":
         counter: collections.Counter[Any] = collections.Counter()
         for key, count in plain.items():
+            # `Counter(...)` would count the pairs
             dict.__setitem__(counter, key, count)
         return counter
     if name == "UserDict":
@@ -222,6 +229,7 @@ def _named(body: Parts, other: Callable[[str, Any], Any]) -> Any:
     import collections
 
     name, fields, items = body
+    # `namedtuple` makes source text of the names
     if not all(type(f) is str and f.isidentifier() and len(f) < 200 for f in (name, *fields)):
         raise BadWire("bad field names")
     return collections.namedtuple(name, fields, rename=True)(*[decode(v, other) for v in items])

@@ -69,5 +69,6 @@ def write_back(target: object, value: object) -> None:
 def _merge(old: object, new: object) -> Any:
     if type(old) is type(new) and type(old) in (list, dict, set, tuple):
         write_back(old, new)
+        # the old object, now with what is in the new one: others in the test may hold it
         return old if type(old) is not tuple else new
     return new

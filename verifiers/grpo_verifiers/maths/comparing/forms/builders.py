@@ -72,9 +72,11 @@ def _bounded(name: str, conditions: list[Node]) -> list[Node] | None:
     if found.name != name or len(found.pieces) != 1:
         return None
     low, high = found.pieces[0]
+    # without an end on both sides there are infinitely many
     if not math.isfinite(high.place) or max(low.place, least) == -math.inf:
         return None
     start = max(low.place, least)
+    # every member is compared: `1 <= n <= 10^9` must not be written out
     if high.place - start > MOST_MEMBERS:
         return None
     members = [
@@ -82,6 +84,7 @@ def _bounded(name: str, conditions: list[Node]) -> list[Node] | None:
         for n in range(math.floor(start), math.ceil(high.place) + 1)
         if n >= least and _is_above(n, low) and _is_below(n, high)
     ]
+    # whether 0 is one of the natural numbers is not agreed on, so this set is not known for certain
     if not members or members[0] == least == 0:
         return None
     return [number(n) for n in members]

@@ -36,6 +36,7 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
         and len(wanted) == len(found) <= 3
         and _is_family(gold, wanted)
     ):
+        # three constants at most, so six namings
         for order in permutations(sorted(wanted)):
             yield rename(answer, dict(zip(sorted(found), order, strict=True)))
     elif not wanted and not found and len(ours & _NUMBERED) in (2, 3):
@@ -110,11 +111,13 @@ def _bound(node: Node) -> str:
     name: str = last[1][1]
     before = node[2][:-1]
     heads = {item[1][1] for item in before if item[0] == "rel" and item[1][0] == "s"}
+    # the value that is asked for may have a range as well (`x = 3, x > 0`), and is no parameter
     return name if name not in heads and all(name in symbols(item) for item in before) else ""
 
 
 def _bound_renamed(gold: Node, answer: Node) -> Node:
     wanted, found = _bound(gold), _bound(answer)
+    # a letter that the answer uses already would fall together with the new one
     if not wanted or not found or wanted == found or wanted in symbols(answer):
         return answer
     if found == "i":

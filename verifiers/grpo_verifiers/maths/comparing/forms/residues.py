@@ -37,6 +37,7 @@ def same_residues(gold: Node, answer: Node) -> bool:
     if first is None or second is None or (first.name and second.name and first.name != second.name):
         return False
     modulus = math.lcm(first.modulus, second.modulus)
+    # the classes are written out modulo the common multiple: two large moduli would fill the memory
     if modulus // min(first.modulus, second.modulus) > MOST_RESIDUES:
         return False
     return _lifted(first, modulus) == _lifted(second, modulus)
@@ -107,6 +108,7 @@ def _of_values(name: str, value: Node) -> Classes | None:
     if len(names) != 1 or not names <= _PARAMETERS or name in names:
         return None
     (parameter,) = names
+    # two values give start and step, the others test that it is a progression
     at = [_whole(replaced(value, ("s", parameter), number(n))) for n in (0, 1, 2, 7)]
     if None in at:
         return None
@@ -138,6 +140,7 @@ def _is_remainder(wanted: Node, node: Node) -> bool:
     last = clause.residues[0]
     if clause.after is not None:
         return not clause.sides and _whole(clause.after) == value == _remainder(last, modulus)
+    # a remainder is the least one: `9 = 2 (mod 7)` does not answer 9
     if _whole(last) != value or not 0 <= value < modulus or last[0] not in ("n", "neg"):
         return False
     return all(side[0] == "s" or _remainder(side, modulus) == value for side in clause.sides)

@@ -73,6 +73,7 @@ def is_core(gold: str, answer: str) -> bool:
         # cut behind a verb of being, or before the verb: nothing of the predicate is left out
         is_predicate = words[i - 1] in ("is", "are", "be") or words[i] in _VERBS
         if is_predicate and plain_words(" ".join(words[i:])) == found:
+            # what is cut away must not have been a `not`
             return not _NEGATIONS & set(words[:i])
     return False
 

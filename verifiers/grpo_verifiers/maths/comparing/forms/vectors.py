@@ -17,6 +17,7 @@ def as_vector(node: Node, dimension: int) -> Node | None:
             parts: list[list[Node]] = [[], [], []]
             if _collect(node, number(1), basis, parts):
                 found = tuple(add(part) if part else ZERO for part in parts)
+                # in the plane the third component is left out, not 0 by chance
                 if dimension == 2 and found[2] == ZERO:
                     found = found[:2]
                 return ("tuple", "(", ")", found) if len(found) == dimension else None
@@ -47,6 +48,7 @@ def _collect(node: Node, factor: Node, basis: dict[Node, int], parts: list[list[
         return _collect(node[1], ("/", factor, node[2]), basis, parts)
     if node[0] == "*":
         vectors = [part for part in node[1:] if any(_occurs(part, unit) for unit in basis)]
+        # two unit vectors in a product are a scalar product, or a complex number
         if len(vectors) != 1:
             return False
         for part in node[1:]:

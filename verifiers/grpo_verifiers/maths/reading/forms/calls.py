@@ -17,6 +17,7 @@ def is_application(tokens: list[Token], at: int, name: str) -> bool:
     """Whether the letter `name` before the opening bracket at `at` is applied to what is in the brackets."""
     end = _closing(tokens, at)
     inner = tokens[at + 1 : end]
+    # several arguments in one bracket are read as a point: nothing multiplies by a letter there
     if not inner or any(t.value in (",", ";") for t in inner):
         return False
     last = inner[-1]
@@ -29,6 +30,7 @@ def is_application(tokens: list[Token], at: int, name: str) -> bool:
     if not name[0].isupper() and name not in _GREEK:
         return False
     symbols = {t.value for t in inner if t.kind == "s"}
+    # `T(n - 1)`: letters that count, and nothing else
     if symbols and symbols <= _INDICES and all(t.kind in "ns" or t.value in _PLAIN for t in inner):
         return True
     return _has_several_arguments(tokens, name)
@@ -48,6 +50,7 @@ def _has_several_arguments(tokens: list[Token], name: str) -> bool:
 
 def _closing(tokens: list[Token], at: int) -> int:
     depth = 0
+    # an argument is short, and this is asked of every letter before a bracket
     for i in range(at, min(len(tokens), at + 60)):
         depth += (tokens[i].value == "(") - (tokens[i].value == ")")
         if depth == 0:

@@ -25,12 +25,14 @@ def read_compound(plain: str) -> Node | None:
         unit = find_unit(name)
         if unit is None or unit.size is None or unit.dimension not in _DIMENSIONS:
             return None
+        # `1 hour 90 minutes`, `5 ft 14 in`: two quantities, or a slip
         if last is not None and not _is_part(Fraction(amount), unit, last):
             return None
         total += Fraction(amount) * unit.size
         last = unit
     if last is None or last.size is None:
         return None
+    # the mark lets the comparison convert this one whatever the option says: no unit of it is the only right one
     return ("unit", number(total / last.size), last.name + "+")
 
 

@@ -103,6 +103,7 @@ def words_of(run: str) -> list[str]:
     for prefix, name in _POWERS.items():
         if low.startswith(prefix) and (low[len(prefix) :] in UNITS or low == prefix):
             return [name, UNITS[low[len(prefix) :]]] if low != prefix else [name]
+    # "at least", "not", "less than" behind a number change its value: English `not` makes the reader refuse it
     if low in _DENYING or any(part in low for part in _COMPARING):
         return ["not"]
     return [low]

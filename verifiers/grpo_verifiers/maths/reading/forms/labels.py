@@ -18,6 +18,7 @@ _LEAST_SHORTENED = 3
 def label_of(tokens: list[Token]) -> tuple[str, ...]:
     """The words before the first sign of equality or colon that say something, in the singular; none if a value stands before it."""
     words: list[str] = []
+    # a name is short; what comes later is a formula with a sign in it
     for token in tokens[:40]:
         if token.kind == "o" and token.value in ("=", ":"):
             return tuple(words)
@@ -25,6 +26,7 @@ def label_of(tokens: list[Token]) -> tuple[str, ...]:
             word = token.value.lower()
             if word not in _SAYS_NOTHING:
                 words.append(singular(word))
+        # `x^2 + 1 = 0`, `a, b = 3`: a value or a list, no name
         elif token.kind in ("n", "c") or token.value in (",", ";"):
             return ()
     return ()

@@ -36,6 +36,7 @@ def repeated_capitals(tree: Node | None) -> str:
     if tree is None or tree[0] != "list":
         return ""
     written = written_capitals(tree)
+    # distinct letters may be names of things, which may come in any order
     return written if len(set(written)) < len(written) else ""
 
 

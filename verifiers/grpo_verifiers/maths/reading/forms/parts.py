@@ -21,6 +21,7 @@ def split_parts(text: str) -> list[str] | None:
     first = _LABEL.match(text)
     if first is None:
         return None
+    # the first label says which alphabet counts: an `(i)` within part (a) is no label then
     order = next(names for names in _ORDERS if first["name"] in names)
     labels = [m for m in _LABEL.finditer(text) if m["name"] in order and _is_label(m, text)]
     names = [label["name"] for label in labels]
@@ -35,6 +36,7 @@ def split_parts(text: str) -> list[str] | None:
         label["name"]: _part(text[label.end() : end], label) for label, end in zip(labels, ends, strict=True)
     }
     found = [parts[name] for name in order[: len(names)]]
+    # a label without its answer: what the parts are is not known
     if not all(found):
         return None
     return [f"\\text{{{part}}}" for part in found] if whole is not None else found

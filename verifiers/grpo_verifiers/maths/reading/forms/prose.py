@@ -38,6 +38,7 @@ def sentence(text: str) -> tuple[Part, ...]:
         if _is_word(tokens, i):
             _close(formula, parts)
             words.append(token.value.lower())
+        # stops between formulas are punctuation; within one a comma parts items
         elif _is_hyphen(tokens, i) or (not formula and token.value in _STOPS):
             continue
         else:
@@ -52,6 +53,7 @@ def sentence(text: str) -> tuple[Part, ...]:
 
 
 def _close(formula: list[Token], parts: list[Part]) -> None:
+    # the full stop of the sentence is not part of its last formula
     while formula and formula[-1].value in _STOPS:
         formula.pop()
     if formula:

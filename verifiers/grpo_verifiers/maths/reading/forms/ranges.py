@@ -50,6 +50,7 @@ def read_half(tokens: list[Token]) -> Node | None:
     if op not in ("<", ">", "<=", ">="):
         return None
     bound = read(tokens[1:])
+    # `> x` is half a sentence
     if not _is_bound(bound):
         raise Unreadable("a comparison without its left side")
     return _above(bound, op == ">=") if op[0] == ">" else _below(bound, op == "<=")
@@ -60,6 +61,7 @@ def _signed(words: str) -> Node | None:
     if match is None:
         return None
     positive, non = match["sign"] == "positive", bool(match["non"])
+    # a set with its 0 where it is called by what it is not: non-negative, non-positive
     if positive != non:
         return _above(number(0), non)
     return _below(number(0), non)
@@ -69,6 +71,7 @@ def _compared(words: str, bound: Formula) -> Node | None:
     match = _COMPARED.fullmatch(words)
     if match is None or not _is_bound(bound.tree):
         return None
+    # `at least or equal to` is no English: whoever says so may mean anything
     if match["equal"] and (match["least"] or match["most"]):
         return None
     closed = bool(match["equal"] or match["least"] or match["most"])

@@ -41,6 +41,7 @@ def read_residues(tokens: list[Token]) -> Node | None:
                     at += 1
             clause, at = _clause(tokens, at)
             clauses.append(clause)
+    # an index beyond the end is a clause that was cut off
     except (Unreadable, RecursionError, IndexError):
         return None
     return ("congruence", joiner or ",", tuple(tuple(clause) for clause in clauses)) if clauses else None
@@ -52,6 +53,7 @@ def _clause(tokens: list[Token], start: int) -> tuple[Clause, int]:
         mark += 1
     before = tokens[start:mark]
     bracketed = bool(before) and before[-1].value == "(" and before[-1].kind == "o"
+    # `4 (mod 9)`: the bracket belongs to the modulus
     if bracketed:
         before.pop()
     modulus, at = _modulus(tokens, mark + 1, bracketed)

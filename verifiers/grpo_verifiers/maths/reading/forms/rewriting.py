@@ -27,6 +27,7 @@ def rewrite(text: str) -> str:
     """The text in spellings that the lexer takes; unchanged where none of the forms is met."""
     if "quad" in text:
         text = _APART.sub(", ", _GLUED.sub(r"\\\1 ", text))
+    # `0x1F`, `0b101`: before the lexer, for which these are products with 0
     if text[:1] == "0":
         match = _PREFIXED.fullmatch(text)
         if match is not None:
@@ -36,6 +37,7 @@ def rewrite(text: str) -> str:
         if match is not None:
             return _in_degrees(match, text)
     if "_" in text and "^" in text:
+        # `x^2_1` is the square of x_1, as TeX sets it
         text = _POWER_FIRST.sub(r"_\2^\1", text)
     if "mathbb" in text and "Z" in text:
         text = _QUOTIENT_RING.sub(r"\\mathbb{Z}_{\1}", text)
@@ -72,6 +74,7 @@ def _with_prose_upright(text: str) -> str:
     outside = parts[0::2]
     if not any(_PROSE.search(part) for part in outside):
         return text
+    # commands outside of the dollars: the text is one formula with stray dollars
     if any("\\" in part or "{" in part or "}" in part for part in outside):
         return text
     return "".join(

@@ -41,6 +41,7 @@ def restrict(
     found = version()
     if found == 0:
         raise OSError("this kernel has no Landlock")
+    # all rights that the kernel knows: what is not handled is allowed
     handled = (1 << RIGHTS_BY_VERSION.get(found, 16)) - 1
     fields = [handled]
     if found >= 4:
@@ -66,6 +67,7 @@ def restrict(
 
 def _allow(rules: int, path: str, rights: int) -> None:
     try:
+        # a rule is bound to the file, not to its path, which may be renamed later
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return

@@ -59,6 +59,7 @@ def prctl(option: int, *args: int) -> int:
 
 def syscall(number: int, *args: object) -> int:
     """A raw system call; integers are passed as longs."""
+    # as ints the upper half of a register would be whatever was there
     typed = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
     return checked(libc.syscall(ctypes.c_long(number), *typed), f"syscall {number}")
 
@@ -96,6 +97,7 @@ def pidfd_open(pid: int) -> int:
 
 def drop_capabilities() -> None:
     """Empty every capability set of this process, the bounding set first."""
+    # until the kernel knows no more of them, whichever it is
     for cap in range(64):
         try:
             prctl(PR_CAPBSET_DROP, cap)

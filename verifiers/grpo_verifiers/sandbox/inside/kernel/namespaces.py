@@ -44,6 +44,7 @@ def enter(view: View) -> None:
     except OSError:
         is_root = False
         _unshare_as_user(flags)
+    # only children enter a pid namespace: the first one is pid 1 there, and all others end with it
     keeper = os.getpid()
     child = os.fork()
     if child:
@@ -82,6 +83,7 @@ def _unshare_as_user(flags: int) -> None:
     uid, gid = os.geteuid(), os.getegid()
     libc.unshare(flags | libc.CLONE_NEWUSER)
     for name, text in (
+        # the kernel lets a plain user write its map of groups only after this
         ("setgroups", "deny"),
         ("uid_map", f"{NOBODY} {uid} 1"),
         ("gid_map", f"{NOBODY} {gid} 1"),
@@ -91,7 +93,9 @@ def _unshare_as_user(flags: int) -> None:
 
 
 def _build_root(view: View) -> None:
+    # first of all: mounts made from here on do not show on the host
     libc.mount("", "/", "", libc.MS_REC | libc.MS_PRIVATE)
+    # a folder to stand on that hides nothing which is to be shown
     root = next(
         p
         for p in MOUNT_POINTS
@@ -100,6 +104,7 @@ def _build_root(view: View) -> None:
     libc.mount("tmpfs", root, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=1m,mode=755")
     os.mkdir(root + view.scratch, 0o755)
     libc.mount("tmpfs", root + view.scratch, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, SCRATCH_OPTIONS)
+    # the outer before the inner, which it would cover
     for path in sorted(view.readable, key=len):
         _bind(path, root + path, read_only=True)
     for path in DEVICES:
@@ -113,9 +118,11 @@ def _build_root(view: View) -> None:
             os.makedirs(os.path.dirname(root + path), 0o755, exist_ok=True)
             os.symlink(target, root + path)
     os.chdir(root)
+    # stacks the new root over the old one, which the next line takes away: unlike chroot there is no way back
     libc.syscall(libc.PIVOT_ROOT[libc.ARCH], b".", b".")
     libc.umount(".")
     os.chdir(view.scratch)
+    # the root itself last, when every mount point in it is made
     libc.mount("", "/", "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NODEV)
 
 
@@ -134,6 +141,7 @@ def _bind(source: str, target: str, read_only: bool) -> None:
         return
     libc.mount(source, target, "", libc.MS_BIND | libc.MS_REC)
     if read_only:
+        # flags that the host set are locked: a remount that leaves one out is refused
         kept = os.statvfs(target).f_flag & (libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC)
         libc.mount("", target, "", libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | libc.MS_NOSUID | kept)
 
@@ -150,6 +158,7 @@ def user_of(number: int) -> int:
 
 def _give_up_rights(user: int | None) -> None:
     if user is not None:
+        # while it is still root: a user without rights cannot leave its groups
         os.setgroups([])
         os.setresgid(user, user, user)
         for cap in range(64):
@@ -157,6 +166,7 @@ def _give_up_rights(user: int | None) -> None:
                 libc.prctl(libc.PR_CAPBSET_DROP, cap)
             except OSError:
                 break
+        # real, effective and saved at once, or the old user could be taken back
         os.setresuid(user, user, user)
         libc.clear_capabilities()
     else:

@@ -220,6 +220,7 @@ class Describer:
             about["c"] = self.cls(kind)
             about["n"] = self.peer.number(err)
         try:
+            # past a property of that name in the solution's own class
             about["args"] = [self.peer.encode(a) for a in BaseException.__getattribute__(err, "args")]
         except (RecursionError, TypeError, MemoryError):
             about["args"] = []
@@ -234,6 +235,7 @@ class Describer:
         except Exception:  # noqa: BLE001 - its text or an attribute fails: it goes without
             about.setdefault("a", [])
         about["notes"] = [str(n) for n in getattr(err, "__notes__", ())]
+        # a chain of causes may be a ring
         if depth < 4:
             if err.__cause__ is not None:
                 about["cause"] = self.exception(err.__cause__, depth + 1)
@@ -256,6 +258,7 @@ def standard_name(kind: type) -> list[str] | None:
     found: Any = sys.modules.get(module)
     for part in kind.__qualname__.split("."):
         found = getattr(found, part, None)
+    # a class may carry any module and name: it must be the very object that stands there
     if found is kind:
         return [module, kind.__qualname__]
     # generators, functions and iterators have classes that no module names
@@ -281,6 +284,7 @@ def _members(kind: type) -> list[list[Any]]:
 
 def plain_base(kind: type) -> type | None:
     """The plain type that a class of the solution is a kind of."""
+    # these have messages of their own
     if issubclass(kind, enum.Enum | BaseException):
         return None
     return next((b for b in kind.__mro__ if b in PLAIN_BASES), None)

@@ -31,6 +31,7 @@ class SolutionLoop:
         import asyncio
 
         if self.loop is None:
+            # made when first needed: most solutions await nothing
             self.loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self.loop)
         task = self.tasks.get(id(coroutine))
@@ -40,6 +41,7 @@ class SolutionLoop:
             for future in self.waiting.pop(number, ()):
                 if not future.done():
                     future.set_result(value) if is_good else future.set_exception(value)
+        # a little at a time, since the test's own loop waits meanwhile
         self.loop.run_until_complete(asyncio.wait({task}, timeout=STEP_S))
         wanted, self.wanted = self.wanted, []
         if not task.done():
@@ -69,6 +71,7 @@ class SolutionLoop:
     def wait(self, number: int) -> Generator[Any, None, Any]:
         """Wait within a task for something of the test to be awaited there."""
         future = self.loop.create_future()
+        # two tasks may wait for the same thing, which the test awaits once
         if number not in self.waiting:
             self.wanted.append(number)
         self.waiting.setdefault(number, []).append(future)

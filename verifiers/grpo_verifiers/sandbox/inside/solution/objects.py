@@ -174,6 +174,7 @@ class Peer(wire.Coder):
         place = next((p for p, g in given if g is value), None)
         if place is None:
             return self.kept.shown(value) if is_held(value) else self.encode(value)
+        # the changed argument is the result as well: the test finds it written there, once
         is_changed = any(p == place and type(now) in (list, dict) and now != {"x": 0} for p, now in changed)
         return {"tw": place} if is_changed else self.encode(value)
 
@@ -202,6 +203,7 @@ class Peer(wire.Coder):
             try:
                 return encode_kept(value, self)
             except (RecursionError, wire.NotPlain, ValueError):
+                # it cannot be sent as it is now: the test must not go on with what it was
                 return {"x": 0}
         if type(was) is dict and ("t" in was or "n" in was):
             return self.encode(value)
@@ -259,6 +261,7 @@ def serve(
         make = find_entry(module, entry)
         if make is None:
             return NO_ENTRY
+        # the test calls it by that name, also where a method of `Solution` stands behind it
         if entry.isidentifier():
             module.__dict__[entry] = make()
     peer.console.take_over()

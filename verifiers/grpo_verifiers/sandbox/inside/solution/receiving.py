@@ -40,6 +40,7 @@ def _chance(peer: PeerEnd, body: Parts) -> Any:
 def _shared(peer: PeerEnd, body: Parts) -> Any:
     name, attributes = body
     cls: Any = peer.module.__dict__[name]
+    # without its `__init__`, which would run the prompt's code a second time
     made = cls.__new__(cls)
     for key, value in attributes:
         object.__setattr__(made, key, peer.decode(value))
@@ -90,6 +91,7 @@ def received(peer: PeerEnd, tag: str, body: Parts) -> Any:
     number = body[0]
     found = peer.lent.get(number)
     if found is None:
+        # one object for a number, so that `is` means here what it means there
         found = peer.lent[number] = LENT[tag](peer, body)
         peer.back[id(found)] = {tag: number}
     return found

@@ -28,6 +28,7 @@ def applied(peer: PeerEnd, world: dict[str, Any] | None) -> Iterator[None]:
     for full, value in world.get("patches", {}).items():
         module_name, _, name = full.rpartition(".")
         module = __import__(module_name, fromlist=["x"])
+        # for this call only: the next one may be made outside of the patch
         kept.append((module, name, getattr(module, name)))
         setattr(module, name, peer.decode(value))
     if "environ" in world:
@@ -38,9 +39,11 @@ def applied(peer: PeerEnd, world: dict[str, Any] | None) -> Iterator[None]:
         import random
 
         version, state, gauss = world["random"]
+        # a test that seeds and then calls counts on the numbers that come next
         random.setstate((version, tuple(state), gauss))
     if "files" in world:
         write_files(world["files"])
+        # what is there before, so that only what the solution has changed goes back
         before = read_files()
     try:
         yield
@@ -108,6 +111,7 @@ class Console:
                 stream.flush()
             raw = self.raw[name]
             if raw.data:
+                # a solution that prints without end fills no message
                 text = bytes(raw.data[: self.MOST]).decode("utf-8", "replace")
                 raw.data.clear()
                 frames.send(self.peer.fd, ["out", name, text])

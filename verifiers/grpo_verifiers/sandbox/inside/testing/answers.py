@@ -27,6 +27,7 @@ class Answers:
         is_own = kind.__module__ == "__main__" or (
             isinstance(target, type) and target.__module__ == "__main__"
         )
+        # from `__class__` or `__globals__` it is two steps to everything that the test has
         if type(name) is not str or name.startswith("__" if is_own else "_"):
             raise AttributeError(name)
         if isinstance(target, type) or (is_own and isinstance(target, BaseException)):
@@ -34,6 +35,7 @@ class Answers:
                 raise AttributeError(name)
             return getattr(target, name)
         if kind.__module__ == "unittest.mock":
+            # a mock's records are what the test will check: they are not for the solution to read or reset
             if hasattr(kind, name) or name.startswith("assert") or "called" in name:
                 raise AttributeError(name)
             return getattr(target, name)
@@ -50,6 +52,7 @@ class Answers:
 
     def set_attribute(self, target: object, name: str, value: object) -> None:
         """Set data of a test's object, never what its class defines."""
+        # a method that were replaced would run in the test's process
         if type(target).__module__ != "__main__" or name.startswith("__") or hides(type(target), name):
             raise AttributeError(name)
         setattr(target, name, value)
@@ -69,9 +72,11 @@ class Answers:
             return ["ret", self.link.encode(found)]
         except StopIteration as end:
             return ["stop", self.link.encode(end.value)]
+        # these end the trial and are no answer
         except (Stopped, TimeIsUp):
             raise
         except BaseException as err:  # noqa: BLE001 - an error in the test's own callback belongs to the caller
+            # a failed check that the solution now holds: if it keeps it to itself the trial is not passed
             self.link.checks.take(err, request)
             return ["exc", self.link.lender.error(err)]
 
@@ -101,6 +106,7 @@ class Answers:
             except BaseException as err:  # noqa: BLE001 - raised again where it is waited for
                 out.append((False, err))
 
+        # the test's loop runs in this thread already, and a loop cannot be run within another
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -112,8 +118,10 @@ class Answers:
 
 def special(target: object, name: str, args: list[Any]) -> Any:
     """A special method of an object of the test."""
+    # a list of what may be called: `__reduce__` and its like make anything
     if name not in SPECIAL:
         raise AttributeError(name)
+    # of the class, as Python looks special methods up, without running a descriptor
     found = inspect.getattr_static(type(target), name)
     return found(target, *args)
 

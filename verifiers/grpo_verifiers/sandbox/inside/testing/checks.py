@@ -23,6 +23,7 @@ class Checks:
     def answer(self, request: object) -> None:
         """The same was asked once more, and went well: a function of the test that may be tried again."""
         if self.taken:
+            # by what was asked: any other good answer does not make up for this failure
             self.taken = [t for t in self.taken if t[0] != request]
 
     def give_back(self, err: object) -> None:

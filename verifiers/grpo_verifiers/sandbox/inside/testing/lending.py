@@ -74,6 +74,7 @@ class Lender:
         driven = self.link.mirrors.driven.get(id(value))
         if driven is not None:
             return {"k": driven}
+        # what both sides have goes by its name and stays itself
         known = self._named(value)
         if known is not None:
             return {"g": known}
@@ -149,6 +150,7 @@ class Lender:
         name = getattr(value, "__qualname__", "")
         if module not in sys.stdlib_module_names or module == "__main__" or not name.isidentifier():
             return None
+        # a test's own thing may carry a name of the library: what stands under it must be this very object
         return [module, name] if getattr(sys.modules.get(module), name, None) is value else None
 
     def number(self, value: object) -> int:

@@ -92,6 +92,7 @@ class approx:
             if not isinstance(other, dict) or other.keys() != expected.keys():
                 return False
             return all(self._near(e, other[k]) for k, e in expected.items())
+        # a handle of the solution is none of these: its `__eq__` would be the solution's own
         if not isinstance(other, (int, float, complex)):
             return bool(type(other) is type(expected) and other == expected)
         if self.nan_ok and expected != expected:
@@ -126,6 +127,7 @@ def _marked(test: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any])
             else list(args[0])
         )
         rows = [(v.values if isinstance(v, Param) else v if len(names) > 1 else (v,)) for v in args[1]]
+        # several of them multiply
         known = list(getattr(test, "_parameters", []))
         test._parameters = [*known, [dict(zip(names, row, strict=True)) for row in rows]]
     elif name == "skip" or (name == "skipif" and args and args[0]):
@@ -239,6 +241,7 @@ def collect(namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
 
 
 def _collect_class(cls: type, namespace: dict[str, Any]) -> Iterator[Callable[[], None]]:
+    # as pytest does; and a class of the solution is no test, whatever it is called
     if "__init__" in vars(cls) or getattr(cls, "__module__", None) != "__main__":
         return
     for name in dir(cls):
@@ -250,6 +253,7 @@ def _collect_class(cls: type, namespace: dict[str, Any]) -> Iterator[Callable[[]
 def _runs(
     test: types.FunctionType, namespace: dict[str, Any], owner: type | None
 ) -> Iterator[Callable[[], None]]:
+    # called without a loop it would pass without having run
     if inspect.iscoroutinefunction(test):
         raise BrokenTests(f"`{test.__name__}` is asynchronous: pytest would not run it without a plug-in")
     if getattr(test, "_is_skipped", False) or getattr(owner, "_is_skipped", False):
@@ -280,6 +284,7 @@ def _run(
         ]
         args = {n: given[n] if n in given else _fixture(n, namespace, target, made, undo) for n in wanted}
         function(**{**given, **args})
+    # it decides nothing, and a trial in which nothing is decided is not passed
     except Skipped:
         pass
     finally:
@@ -313,6 +318,7 @@ def _fixture(
     assert function is not None
     args = {n: _fixture(n, namespace, target, made, undo) for n in inspect.signature(function).parameters}
     value = function(**args)
+    # what stands behind its `yield` runs when the test is over
     if inspect.isgeneratorfunction(function):
         steps, value = value, next(value)
         undo.append(lambda: next(steps, None))

@@ -59,9 +59,11 @@ class Link(wire.Coder):
         asked = self.asked
         found = self.ask("names", wanted)
         self.asked = asked
+        # by position and not by name: a solution cannot bind what it was not asked for
         good = type(found) is list and len(found) == len(wanted)
         if not good or not all(f is None or (type(f) is list and len(f) == 1) for f in found):
             self.is_dead = True
+            # a reply that no honest side gives: nothing it says from here on is believed
             raise Stopped
         values = {n: f[0] for n, f in zip(wanted, found, strict=True) if f is not None and is_nameable(f[0])}
         self.native = self.native or any(type(type(v)) is not HandleMeta for v in values.values())
@@ -85,6 +87,7 @@ class Link(wire.Coder):
     ) -> Any:
         """Call a method; one that a subclass in the test has overridden is called as of the class that the stub is in."""
         self.calls += 1
+        # in the classes and not by `getattr`, which would ask the object itself
         found = next((vars(c)[name] for c in type.mro(type(target)) if name in vars(c)), stub)
         sent = [self.encode(a) for a in (target, *args)]
         named = {k: self.encode(v) for k, v in kwargs.items()}
@@ -100,6 +103,7 @@ class Link(wire.Coder):
             return made
         about = self.mirrors.about.get(cls)
         is_bad = made._fields is not None and not is_as_made(self, about, made, cls, args, kwargs)
+        # an object that was there before is not the new one that was asked for
         if is_bad or made._number in before:
             doubt(made)
             return made

@@ -48,6 +48,7 @@ class Live:
 
     def content(self, value: object) -> Any:
         """What is in a container, as a message."""
+        # else it would be told as a reference to itself
         known = self.known.pop(id(value), None)
         try:
             return self.link.encode(_plain(value) if type(value).__module__ == "solution" else value)
@@ -80,6 +81,7 @@ class Live:
         if type(value) not in (list, dict, set, bytearray):
             raise wire.BadWire("no container")
         entry = self.entries.get(number) or self._enter(number, value, True)
+        # a number means one container for good
         if type(entry.value) is not type(value):
             raise wire.BadWire("another container")
         if entry.value is value or entry.is_due:

@@ -52,8 +52,10 @@ def resolved(link: Connection, tag: str, body: Any) -> Any:
 def _alias(link: Connection, path: Parts) -> Any:
     """A container of an argument of the running call, or inside one."""
     args, kwargs = link.arguments[-1]
+    # of the call that runs now; what it names was sent there by the test itself
     found = kwargs[path[0]] if type(path[0]) is str else args[path[0]]
     for step in path[1:]:
+        # only into plain containers: indexing anything else would run code by the solution's choice of key
         if type(found) not in (list, dict):
             raise wire.BadWire("bad place")
         found = found[step]
@@ -69,6 +71,7 @@ def shared_object(link: Connection, name: str, attributes: Parts) -> Any:
     if name not in link.shared:
         raise wire.BadWire("not a class of the prompt")
     cls = link.namespace[name]
+    # attributes alone come from the solution, the class and its methods are the prompt's
     made = cls.__new__(cls)
     for key, value in attributes:
         if type(key) is not str or not key.isidentifier() or key.startswith("__") or hides(cls, key):

@@ -80,6 +80,7 @@ class Pace:
         due, latest = self.now() + seconds, time.monotonic() + seconds + GRACE_S
         self._sleepers += 1
         try:
+            # in small steps, since the clock may stand still at any time
             while self.now() < due and time.monotonic() < latest:
                 if woken is None:
                     SLEEP(LOOK_S)

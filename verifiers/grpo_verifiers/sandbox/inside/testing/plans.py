@@ -52,12 +52,14 @@ def prepare(job: dict[str, Any]) -> PreparedTests:
 def _prepare(job: dict[str, Any]) -> PreparedTests:
     trees = [ast.parse(t) for t in job["tests"]]
     free = free_names([job["before"], *job["tests"]])
+    # a name that is only read, and that nobody defines, is a mistake of the row and not of a solution
     only_read = frozenset(free) - {name for tree in trees for name in _used_names(tree)}
     starts_itself = any(_starts_itself(tree) for tree in trees)
     codes = []
     adding = Committing()
     for tree in trees:
         adding.visit(tree)
+        # without this module's own `from __future__ import annotations`, which would be inherited
         codes.append(compile(ast.fix_missing_locations(tree), "<tests>", "exec", dont_inherit=True))
     before = compile(job["before"], "<prompt>", "exec", dont_inherit=True)
     text = "\n".join([job["before"], *job["tests"]])
@@ -91,6 +93,7 @@ def free_names(sources: list[str]) -> tuple[str, ...]:
                 for s in table.get_symbols()
                 if s.is_referenced() and (table is top or s.is_global())
             }
+            # a `global` within a function binds at the top as well
             bound |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
             waiting += table.get_children()
     return tuple(sorted(read - bound))
@@ -138,6 +141,7 @@ def is_check(node: ast.stmt) -> bool:
         return False
     if isinstance(node, ast.If | ast.Try | ast.Match):
         return any(isinstance(n, ast.Raise | ast.Assert) or _is_checking_call(n) for n in ast.walk(node))
+    # a loop may run not once: only what is reached inside of it counts
     if isinstance(node, ast.For | ast.While | ast.AsyncFor):
         return False
     parts = [i.context_expr for i in node.items] if isinstance(node, ast.With | ast.AsyncWith) else [node]
@@ -156,6 +160,7 @@ class Committing(ast.NodeTransformer):
     def _place(self, statement: ast.stmt) -> int:
         """The place of a check; 0 where it fails whatever the solution is."""
         looked_at = statement.test if isinstance(statement, ast.Assert) else statement
+        # `assert False` fails whatever the solution is
         if not any(isinstance(n, ast.Name | ast.Call) for n in ast.walk(looked_at)):
             return 0
         self.places += 1
@@ -197,6 +202,7 @@ class Identity(ast.NodeTransformer):
         sides = (node.left, *node.comparators)
         if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
             return node
+        # `is None` needs no help
         if any(isinstance(s, ast.Constant) for s in sides):
             return node
         asked = ast.Call(ast.Name(SAME, ast.Load()), list(sides), [])
@@ -209,6 +215,7 @@ def _commit_between(statement: ast.Assert) -> None:
         if isinstance(node, ast.BoolOp):
             step: ast.expr = ast.Call(ast.Name(COMMIT, ast.Load()), [], [])
             if isinstance(node.op, ast.And):
+                # the commit returns None, which would end an `and`
                 step = ast.BoolOp(ast.Or(), [step, ast.Constant(True)])
             parts: list[ast.expr] = []
             for value in node.values:

@@ -90,6 +90,7 @@ class RaisedErrors:
         while seen is not None:
             if any(e is seen for e in self.made):
                 return True
+            # a test that wraps what it caught still failed by the solution
             seen = seen.__cause__ or seen.__context__
         return False
 
@@ -101,12 +102,14 @@ class RaisedErrors:
             return self.known[about["n"]]
         names = [n.rpartition(".")[2] for n in about["e"]]
         values = [self.link.decode(a) for a in about["args"]]
+        # the end of an iterator that was asked for its next item is no error
         if STEPS.get(request, "-") in names:
             step: Any = StopIteration if "StopIteration" in names else StopAsyncIteration
             end: BaseException = step(*values)
             return end
         made: BaseException
         if "SystemExit" in names and request != "value":
+            # a class of its own: `sys.exit(0)` of a solution must not end the test as passed
             made = SolutionExit(*values)
         elif "Exception" not in names:
             # what is no Exception would go past the test's own handlers

@@ -43,6 +43,7 @@ class TestRun:
     def __init__(self, plan: PreparedTests, job: dict[str, Any], channel: int) -> None:
         self.plan, self.job, self.entry, self.stops = plan, job, job["entry"], job["stop"]
         self.module = types.ModuleType("__main__")
+        # classes of the test say that they come from `__main__`, and must be found there
         sys.modules["__main__"] = self.module
         self.namespace = self.module.__dict__
         self.link = Link(channel, self.namespace, plan.shared, job["trusted"])
@@ -77,6 +78,7 @@ class TestRun:
             why = self._one(code)
             if not why and not (self.plan.starts_itself and self.checks.reached > before):
                 why = self._start()
+            # a test that decides nothing pays nothing: the solution may have led around all of its checks
             if not why and self.checks.reached == before and not self.link.is_dead:
                 why = self._nothing_tested()
             why = why or self._swallowed()
@@ -107,6 +109,7 @@ class TestRun:
         except Stopped as err:
             return f"the solution ended: {err}"[:200]
         except Exception as err:
+            # the solution had a hand in it; else the row's own setup is at fault, and no completion can be blamed
             if self.link.asked or self.link.raiser.is_known(err) or _lacks(err) in self.missing:
                 return f"the setup fails: {_reason(err)}"
             raise BrokenTests(f"the setup fails: {_reason(err)}") from err
@@ -129,6 +132,7 @@ class TestRun:
         """Run one test; what went wrong, or nothing. Its own sys.exit(0) (unittest.main) is a success, the solution's is not."""
         try:
             exec(code, self.namespace if namespace is None else namespace)
+        # before SystemExit, which it is: a solution that leaves must not look like `unittest.main` at its end
         except SolutionExit:
             return "SystemExit in the solution"
         except SystemExit as err:
@@ -184,6 +188,7 @@ class TestRun:
         suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(c) for c in cases)
         outcome = unittest.TestResult()
         suite.run(outcome)
+        # where all of them were skipped nothing was tested
         good = outcome.wasSuccessful() and outcome.testsRun > 0 and len(outcome.skipped) < outcome.testsRun
         return "" if good else "a test case failed"
 
@@ -201,6 +206,7 @@ class SolutionModule(types.ModuleType):
         self._link = link
 
     def __getattr__(self, name: str) -> Any:
+        # the import system asks for these, and what the solution says of them would be believed
         if name.startswith("__"):
             raise AttributeError(name)
         found = self._link.names([name])
@@ -237,5 +243,6 @@ def _lacks(err: BaseException) -> str | None:
 
 
 def _reason(err: BaseException) -> str:
+    # nothing of a solution is asked for its text here: `__repr__` would be code of its own
     args = [a for a in err.args if type(a) in (str, int, float, bool)]
     return f"{type(err).__name__}: {args[0]!r}"[:200] if args else type(err).__name__
