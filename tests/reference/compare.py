@@ -4,116 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from grpo_cli.policy.builtin import byte_tokenizer
 from tests.reference import world
-from tests.reference.critic import Credit, Values, credited, value_loss, whitened
-from tests.reference.drive import Seen, scores
+from tests.reference.advantages import advantages_of, parts_of, rewards_of
+from tests.reference.case import Case, Errors
+from tests.reference.critic import Values, credited, value_loss, whitened
+from tests.reference.drive import Seen
 from tests.reference.formulas import (
     Answer,
     Method,
-    gigpo,
-    group_advantages,
     is_clipped,
-    is_dead,
-    kept_places,
     kl,
     mean,
-    normalise_then_sum,
-    overlong,
     token_losses,
     weight,
 )
 from tests.reference.policy import Plain, Said
-
-
-@dataclass(frozen=True)
-class Case:
-    """What the reference has to know of a recipe beside its method."""
-
-    method: Method
-    group: int
-    max_tokens: int
-    temperature: float = 1.0
-    overlong: float | None = None
-    mask_truncated: bool = False
-    weights: tuple[float, ...] = (1.0,)
-    """Of the verifiers, in order."""
-    normalises: bool = False
-    """`reward_combine: normalise_then_sum`."""
-    parts: int = 1
-    """Mini-batches of a batch."""
-    gamma: float | None = None
-    """`credit: gigpo`, with this discount."""
-    keep: int | None = None
-    """Samples of a group that `train.prune` leaves, chosen by `by`."""
-    by: str = "advantage"
-    credit: Credit | None = None
-    """`baseline: critic`."""
-    drops: bool = False
-    """Dead rows are not forwarded: entropy and clip shares are then of the rest."""
-
-    @classmethod
-    def of(cls, recipe: Any) -> Case:
-        """Of a checked recipe."""
-        t, s = recipe.train, recipe.sample
-        method = Method(
-            loss=t.loss,
-            ratio=t.ratio,
-            baseline=t.baseline,
-            scale=t.scale,
-            ddof=t.std_ddof,
-            floor=t.std_floor,
-            clip_low=t.clip.low,
-            clip_high=t.clip.high,
-            cap=t.clip.cap,
-            beta=t.kl.beta,
-            estimator=t.kl.estimator,
-            max_tokens=s.max_tokens,
-            entropy=t.trl.get("entropy_coef", 0.0),
-        )
-        return cls(
-            method,
-            s.group,
-            s.max_tokens,
-            s.temperature,
-            t.overlong,
-            t.mask_truncated,
-            tuple(spec.weight for spec in recipe.verify.values()),
-            t.reward_combine == "normalise_then_sum",
-            t.mini_batches,
-            (t.credit.gamma or 0.95) if t.credit else None,
-            t.prune.keep if t.prune else None,
-            t.prune.by if t.prune else "advantage",
-            Credit(c.decay, c.gamma, c.clip, c.cut, c.positive) if (c := t.critic) else None,
-            t.dead_groups != "keep" or t.prune is not None,
-        )
-
-
-@dataclass
-class Errors:
-    """Worst differences: absolute for rewards, advantages and shown numbers, relative (of the norm) for gradients."""
-
-    reward: float = 0.0
-    advantage: float = 0.0
-    gradient: float = 0.0
-    kl: float = 0.0
-    clip: float = 0.0
-    entropy: float = 0.0
-    value: float = 0.0
-    value_gradient: float = 0.0
-    loss: float = 0.0
-    """Of a critic."""
-
-    def take(self, name: str, value: float) -> None:
-        """Keep the larger; a NaN counts as infinite."""
-        value = math.inf if math.isnan(value) else value
-        setattr(self, name, max(getattr(self, name), value))
 
 
 def compare(ranks: Sequence[Seen], case: Case) -> Errors:
@@ -134,7 +44,7 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
             pruned = [False] * len(said)
             advantages = of_critic(ranks, batch, said, old, ref, records, case, errors)
         else:
-            advantages, pruned = _advantages(said, old, ref, records, case, errors)
+            advantages, pruned = advantages_of(said, old, ref, records, case, errors)
         for at, update in enumerate(updates):
             micro = _micro(ranks, batch, at)
             model.take(update.weights)
@@ -197,7 +107,7 @@ def of_critic(
     for answer, row, got in zip(said, values, (row for one in seen for row in one.values), strict=True):
         if not (case.mask_truncated and answer.cut):  # left out, also of what is attended to
             errors.take("value", max(abs(a - b) for a, b in zip(row, got, strict=True)))
-    rewards = _rewards(_parts(said, records, case), [*case.weights, 1.0], records, errors)
+    rewards = rewards_of(parts_of(said, records, case), [*case.weights, 1.0], records, errors)
     gains, returns = of_rows(said, values, old, ref, rewards, case)
     white = iter(whitened([row for row in gains if row]))
     found = [next(white) if row else [0.0] * len(one.own) for row, one in zip(gains, said, strict=True)]
@@ -252,116 +162,6 @@ def _imitation(
     tokens = sum(len(answer.lp) for answer, ok in zip(answers, right, strict=True) if ok)
     here = [lp for rows in micro for place in rows if right[place] for lp in answers[place].lp]
     return -torch.stack([torch.zeros((), dtype=torch.float64), *here]).sum() * parts / max(tokens, 1)
-
-
-def _parts(said: Sequence[Said], records: list[dict[str, Any]], case: Case) -> list[list[float]]:
-    """What each verifier pays each answer, and the shaping, from their texts."""
-    texts = byte_tokenizer().batch_decode([one.answer for one in said], skip_special_tokens=True)
-    return [
-        [*scores(text, record["kind"])[: len(case.weights)], _shaping(one, case)]
-        for text, record, one in zip(texts, records, said, strict=True)
-    ]
-
-
-def _rewards(
-    parts: list[list[float]], weights: list[float], records: list[dict[str, Any]], errors: Errors
-) -> list[float]:
-    """Of each answer, compared with what the run wrote down."""
-    rewards = [math.fsum(w * part for w, part in zip(weights, row, strict=True)) for row in parts]
-    for reward, record in zip(rewards, records, strict=True):
-        missing = record["reward"] is None
-        if missing or math.isnan(reward):
-            errors.take("reward", 0.0 if missing and math.isnan(reward) else math.inf)
-        else:
-            errors.take("reward", abs(record["reward"] - reward))
-    return rewards
-
-
-def _advantages(
-    said: Sequence[Said],
-    old: list[list[float]],
-    ref: list[list[float]],
-    records: list[dict[str, Any]],
-    case: Case,
-    errors: Errors,
-) -> tuple[list[list[float]], list[bool]]:
-    """Of each token of the model, by the formulas, from the texts, and who is pruned; the first compared with what the run
-    wrote down."""
-    parts = _parts(said, records, case)
-    weights = [*case.weights, 1.0]
-    rewards = _rewards(parts, weights, records, errors)
-    size, method = case.group, case.method
-    judged = [rewards[i : i + size] for i in range(0, len(rewards), size)]
-    if method.estimator == "k1_reward" and method.beta:
-        rewards = [
-            r - method.beta * math.fsum(a - b for a, b in zip(lp, base, strict=True))
-            for r, lp, base in zip(rewards, old, ref, strict=True)
-        ]
-    starts = range(0, len(rewards), size)
-    pruned = [False] * len(rewards)
-    if case.keep is not None and case.by == "variance":
-        pruned = _pruned([rewards[i : i + size] for i in starts], case)
-        rewards = [math.nan if out else r for r, out in zip(rewards, pruned, strict=True)]
-    if case.normalises:
-        grouped = normalise_then_sum([parts[i : i + size] for i in starts], weights, method)
-    else:
-        grouped = group_advantages([rewards[i : i + size] for i in starts], method)
-    if method.scale == "group":  # a group whose judged rewards are equal teaches nothing, whatever its KL is
-        dead = [is_dead(group, method.floor, method.ddof) and not case.normalises for group in judged]
-        grouped = [[0.0] * size if d else group for d, group in zip(dead, grouped, strict=True)]
-    if case.keep is not None and case.by == "advantage":
-        pruned = _pruned(grouped, case)
-    whole = [
-        0.0 if out else a for a, out in zip((a for group in grouped for a in group), pruned, strict=True)
-    ]
-    if case.gamma is None:
-        found = [[a] * len(one.own) for a, one in zip(whole, said, strict=True)]
-    else:
-        found = _of_turns(said, [r for group in judged for r in group], whole, records, case, errors)
-    for advantages, record in zip(found, records, strict=True):
-        errors.take("advantage", abs(record["advantage"] - mean(advantages)))
-    return found, pruned
-
-
-def _pruned(groups: Sequence[Sequence[float]], case: Case) -> list[bool]:
-    """For each sample, whether `train.prune` leaves it out."""
-    assert case.keep is not None
-    kept = [kept_places(group, case.keep, case.by) for group in groups]
-    return [i not in places for group, places in zip(groups, kept, strict=True) for i in range(len(group))]
-
-
-def _of_turns(
-    said: Sequence[Said],
-    rewards: Sequence[float],
-    whole: Sequence[float],
-    records: Sequence[dict[str, Any]],
-    case: Case,
-    errors: Errors,
-) -> list[list[float]]:
-    """The same where each turn has an advantage of its own; a KL is taken off the episode's reward, not off its steps'."""
-    found: list[list[float]] = []
-    for i in range(0, len(said), case.group):
-        group = said[i : i + case.group]
-        known = [not math.isnan(r) for r in rewards[i : i + case.group]]
-        paid = [[world.pays(one.answer[a:b]) for a, b in one.turns] for one in group]
-        for row, reward, ok in zip(paid, rewards[i : i + case.group], known, strict=True):
-            if ok:
-                row[-1] += reward - math.fsum(row)
-        assert case.gamma is not None
-        parts = gigpo(paid, [world.states(one) for one in group], known, case.gamma)
-        for one, own, part in zip(group, whole[i : i + case.group], parts, strict=True):
-            turns = [own + value for value in part]
-            record = records[len(found)]
-            for turn, value in zip(record["turns"], turns, strict=True):
-                errors.take("advantage", abs(turn["advantage"] - value))
-            found.append(
-                [a for a, (start, end) in zip(turns, one.turns, strict=True) for _ in range(start, end)]
-            )
-    return found
-
-
-def _shaping(one: Said, case: Case) -> float:
-    return overlong(len(one.own), case.max_tokens, case.overlong) if case.overlong else 0.0
 
 
 def _answers(

@@ -21,7 +21,8 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
 
-from tests.reference.compare import Case, Errors, compare
+from tests.reference.case import Case, Errors
+from tests.reference.compare import compare
 from tests.reference.drive import recipe_of, run_here, run_ranks, write_world
 from tests.reference.families import write_checkpoint
 from tests.reference.plan import Planned, planned

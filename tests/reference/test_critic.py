@@ -20,7 +20,8 @@ from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.model import load_model
 from grpo_cli.recipe.sections.recipe import Model
 from grpo_cli.train.critic.learning import refuse_other_tokens
-from tests.reference.compare import Case, apart, named, of_rows
+from tests.reference.case import Case
+from tests.reference.compare import apart, named, of_rows
 from tests.reference.critic import (
     Values,
     library_gae,

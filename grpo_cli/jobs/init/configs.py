@@ -7,16 +7,16 @@ sizes, data sets, rewards) is worked out here. What was left out is never silent
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError
+from grpo_cli.jobs.init.converted import Config, ConvertedRecipe, take
 from grpo_cli.jobs.init.rewards import verifiers_of
+from grpo_cli.jobs.init.training import put_batch, put_length, put_method
 from grpo_cli.recipe.checking.other_names import counterpart, why_none
 from grpo_cli.recipe.checking.trl_table import FIELDS
 
-Config = dict[str, Any]
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 PLAIN = {
     "num_generations": int,
@@ -53,22 +53,6 @@ UNSAID = {
 }
 
 
-@dataclass
-class ConvertedRecipe:
-    """A recipe as nested mappings, and `(name, value, why)` of all that is not in it."""
-
-    recipe: Config = field(default_factory=dict)
-    left: list[tuple[str, object, str]] = field(default_factory=list)
-
-    def put(self, path: str, value: object) -> None:
-        """Say the key at a dotted path."""
-        *above, last = path.split(".")
-        inner = self.recipe
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-
-
 def read_config(file: Path) -> Config:
     """The mapping in a YAML or JSON file, the section `trl` of axolotl beside the rest.
 
@@ -101,17 +85,11 @@ def read_config(file: Path) -> Config:
 def convert(config: Mapping[str, Any]) -> ConvertedRecipe:
     """The recipe of a configuration. Steps are those of one process: `launch.gpus` shares them out."""
     made, rest = ConvertedRecipe(), dict(config)
-    for part in (_model, _data, _rewards, _batch, _length, _method, _run):
+    for part in (_model, _data, _rewards, put_batch, put_length, put_method, _run):
         part(rest, made)
     for name, value in rest.items():
         _other(name, value, made)
     return made
-
-
-def _take(rest: Config, *names: str) -> Any:
-    """The value of the first of these names, all of which are dealt with then."""
-    found = [rest.pop(name) for name in names if name in rest]
-    return found[0] if found else None
 
 
 def _other(name: str, value: object, made: ConvertedRecipe) -> None:
@@ -136,19 +114,19 @@ def _other(name: str, value: object, made: ConvertedRecipe) -> None:
 
 
 def _model(rest: Config, made: ConvertedRecipe) -> None:
-    quantised = _take(rest, "load_in_4bit")
+    quantised = take(rest, "load_in_4bit")
     if quantised:
         made.put("model.load_in_4bit", True)
-    adapter = _take(rest, "use_peft", "adapter")
+    adapter = take(rest, "use_peft", "adapter")
     lora: Config = {}
     for name, key, kind in (
         ("lora_r", "r", int),
         ("lora_alpha", "alpha", int),
         ("lora_dropout", "dropout", float),
     ):
-        if (value := _take(rest, name)) is not None:
+        if (value := take(rest, name)) is not None:
             lora[key] = kind(value)
-    targets, linear = _take(rest, "lora_target_modules", "target_modules"), _take(rest, "lora_target_linear")
+    targets, linear = take(rest, "lora_target_modules", "target_modules"), take(rest, "lora_target_linear")
     if targets is not None and not linear:
         lora["targets"] = targets if targets == "all-linear" or isinstance(targets, list) else [targets]
     if adapter or quantised:
@@ -158,23 +136,23 @@ def _model(rest: Config, made: ConvertedRecipe) -> None:
 
 
 def _data(rest: Config, made: ConvertedRecipe) -> None:
-    names, mixture = _take(rest, "dataset_name", "datasets", "dataset"), _take(rest, "dataset_mixture")
-    split, config = _take(rest, "dataset_train_split"), _take(rest, "dataset_config")
-    held_out = _take(rest, "dataset_test_split")
+    names, mixture = take(rest, "dataset_name", "datasets", "dataset"), take(rest, "dataset_mixture")
+    split, config = take(rest, "dataset_train_split"), take(rest, "dataset_config")
+    held_out = take(rest, "dataset_test_split")
     if isinstance(mixture, dict):
         names = mixture.get("datasets")
     found = [_source(one, split, config) for one in (names if isinstance(names, list) else [names]) if one]
     made.put("data.train", found or [{"from": "train.jsonl"}])
     if not found:
         made.left.append(("dataset_name", None, "no rows are named: `data.train` says `train.jsonl`"))
-    tests = _take(rest, "test_datasets", "eval_dataset")
+    tests = take(rest, "test_datasets", "eval_dataset")
     if tests:
         made.put(
             "data.eval", [_source(one, None, None) for one in (tests if isinstance(tests, list) else [tests])]
         )
     elif held_out and found and rest.get("eval_strategy", "no") != "no":
         made.put("data.eval", _source(names, held_out, config))
-    column = _take(rest, "dataset_prompt_column", "prompt_column")
+    column = take(rest, "dataset_prompt_column", "prompt_column")
     made.put("data.prompt", "{" + str(column or "prompt") + "}")
 
 
@@ -197,7 +175,7 @@ def _source(named: object, split: object, config: object) -> Config:
 
 
 def _rewards(rest: Config, made: ConvertedRecipe) -> None:
-    functions, weights = _take(rest, "reward_funcs", "reward_functions"), _take(rest, "reward_weights")
+    functions, weights = take(rest, "reward_funcs", "reward_functions"), take(rest, "reward_weights")
     listed = functions if isinstance(functions, list) else [functions] if functions else []
     verify, answer, left = verifiers_of(listed, weights if isinstance(weights, list) else [])
     made.left += left
@@ -209,72 +187,6 @@ def _rewards(rest: Config, made: ConvertedRecipe) -> None:
         made.put("data.answer", answer)
 
 
-def _batch(rest: Config, made: ConvertedRecipe) -> None:
-    group = int(rest.get("num_generations", 8))
-    micro = int(_take(rest, "per_device_train_batch_size", "micro_batch_size") or 8)
-    together = micro * int(_take(rest, "gradient_accumulation_steps") or 1)
-    prompts, over = divmod(together, group)
-    made.put("sample.prompts", max(1, prompts))
-    if over:
-        made.left.append(
-            (
-                "per_device_train_batch_size",
-                micro,
-                f"{together} completions a step are no whole groups of {group}",
-            )
-        )
-    elif micro < together:
-        made.put("sample.micro_batch", micro)
-
-
-def _length(rest: Config, made: ConvertedRecipe) -> None:
-    steps, epochs = _take(rest, "max_steps"), _take(rest, "num_train_epochs", "num_epochs", "epochs")
-    if steps is not None and int(steps) > 0:
-        made.put("train.steps", int(steps))
-    else:
-        made.put("train.epochs", float(epochs if epochs is not None else 3))
-    ratio = _take(rest, "warmup_ratio")
-    if ratio and "steps" in made.recipe["train"]:
-        made.put("train.lr_warmup_steps", round(float(ratio) * int(steps)))
-    elif ratio:
-        made.left.append(("warmup_ratio", ratio, "say `train.lr_warmup_steps`, which counts steps"))
-
-
-SCHEDULES = {
-    "linear": "linear",
-    "cosine": "cosine",
-    "constant": "constant",
-    "constant_with_warmup": "constant",
-}
-SCALES: dict[object, str] = {True: "group", False: "none", "group": "group", "batch": "batch", "none": "none"}
-
-
-def _method(rest: Config, made: ConvertedRecipe) -> None:
-    rest.setdefault("loss_type", "dapo")
-    low, high = float(_take(rest, "epsilon") or 0.2), _take(rest, "epsilon_high")
-    made.put("train.clip", {"low": low, "high": float(high) if high is not None else low})
-    beta, corrects = float(_take(rest, "beta") or 0), _take(rest, "use_bias_correction_kl")
-    if beta:
-        made.put("train.kl", {"beta": beta, "estimator": "k3_corrected" if corrects else "k3"})
-        made.put("train.dead_groups", "keep")  # their answers pay the KL too
-    schedule = _take(rest, "lr_scheduler_type", "lr_scheduler")
-    if schedule in SCHEDULES:
-        made.put("train.schedule", SCHEDULES[schedule])
-    elif schedule:
-        made.put("train.trl.lr_scheduler_type", schedule)
-    scale = _take(rest, "scale_rewards")
-    if scale is not None:
-        made.put("train.scale", SCALES.get(scale, scale))
-    level = _take(rest, "importance_sampling_level")
-    if level is not None:
-        made.put("train.ratio", level)
-    if made.recipe["train"].get("ratio") == "sequence" and rest["loss_type"] in ("dapo", "bnpo"):
-        made.left.append(
-            ("loss_type", rest.pop("loss_type"), "GSPO averages each answer by itself: `loss: grpo`")
-        )
-        made.put("train.loss", "grpo")
-
-
 TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
 
 
@@ -284,17 +196,17 @@ def _run(rest: Config, made: ConvertedRecipe) -> None:
     )  # fmt: skip
     for name, key, kind in each:
         strategy = rest.get(name.replace("steps", "strategy"), "steps")
-        if (value := _take(rest, name)) is not None and (strategy == "steps" or name == "output_dir"):
+        if (value := take(rest, name)) is not None and (strategy == "steps" or name == "output_dir"):
             made.put(key, kind(value))
-    _take(rest, "save_strategy", "eval_strategy", "do_eval")
+    take(rest, "save_strategy", "eval_strategy", "do_eval")
     if "eval" not in made.recipe["data"]:
         made.recipe.pop("eval", None)
-    if _take(rest, "use_vllm"):
+    if take(rest, "use_vllm"):
         made.put("sample.engine", "vllm")
     else:
         for name in [name for name in rest if name.startswith("vllm_")]:
             made.left.append((name, rest.pop(name), "`use_vllm` is off"))
-    said = _take(rest, "report_to")
+    said = take(rest, "report_to")
     track = [one for one in (said if isinstance(said, list) else [said]) if one in TRACKERS]
     if track:
         made.put("run.track", track)
