@@ -6,38 +6,26 @@ depends on the seed alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from transformers import TrainerCallback
 
 from grpo_cli.data.rows import Row
 from grpo_cli.policy.ban import lifted
 from grpo_cli.policy.coldstart import demonstrations, plan_of
 from grpo_cli.policy.warmup import Phase, schedule, supervise
 from grpo_cli.recipe.sections.recipe import WarmupPhase
-from grpo_cli.train.loop import Loop
-from grpo_cli.train.prefer.rounds import RoundTrainer
+from grpo_cli.train.prefer.rounds import RoundSetup, RoundTrainer
 
 if TYPE_CHECKING:
-    from grpo_cli.policy.policy import Policy
+    pass
 
 
 class SupervisedTrainer(RoundTrainer):
     """All phases are one stretch to what surrounds them; each of its steps has its line in `metrics.jsonl`."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        policy: Policy,
-        folder: Path,
-        callbacks: list[TrainerCallback],
-        on_checkpoint: Callable[[RoundTrainer, Path], None],
-        phases: Sequence[tuple[WarmupPhase, Sequence[Row]]],
-    ) -> None:
-        super().__init__(loop, policy, folder, callbacks, on_checkpoint)
-        self.policy, self.phases = policy, phases
+    def __init__(self, setup: RoundSetup, phases: Sequence[tuple[WarmupPhase, Sequence[Row]]]) -> None:
+        super().__init__(setup)
+        self.policy, self.phases = setup.policy, phases
 
     def _step(self) -> dict[str, Any]:
         policy, seed = self.policy, self.loop.recipe.train.seed

@@ -252,18 +252,19 @@ def make_trainer(
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     recipe = place.recipe
     if recipe.train.method == "prefer":
-        from grpo_cli.train.prefer.rounds import PairPasses, PairRounds
+        from grpo_cli.train.prefer.rounds import PairPasses, PairRounds, RoundSetup
 
-        if place.pairs is not None:
-            return PairPasses(parts.loop, place.policy, partial, callbacks, on_checkpoint, place.pairs)
-        return PairRounds(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+        setup = RoundSetup(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+        return PairRounds(setup) if place.pairs is None else PairPasses(setup, place.pairs)
     if recipe.train.method == "sft":
         from grpo_cli.policy.coldstart import phase_rows
+        from grpo_cli.train.prefer.rounds import RoundSetup
         from grpo_cli.train.supervised import SupervisedTrainer
 
         held_out = place.held_out.rows if place.held_out else ()
         phases = phase_rows(recipe, recipe.sft or (), place.train.rows, place.base, held_out)
-        return SupervisedTrainer(parts.loop, place.policy, partial, callbacks, on_checkpoint, phases)
+        setup = RoundSetup(parts.loop, place.policy, partial, callbacks, on_checkpoint)
+        return SupervisedTrainer(setup, phases)
     with loading_failures("no trainer can be made of this recipe"):
         return _make_trainer(place, parts, partial, callbacks, on_checkpoint)
 

@@ -6,6 +6,7 @@ transformers' `Trainer` is here for what surrounds a step alone: callbacks, savi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
     from grpo_cli.policy.policy import Policy
 
 
+@dataclass(frozen=True)
+class RoundSetup:
+    """What each of these trainers is made of: the run's loop and policy, the `folder` that a checkpoint is written in, who is
+    told of steps, and who seals a checkpoint."""
+
+    loop: Loop
+    policy: Policy
+    folder: Path
+    callbacks: list[TrainerCallback]
+    on_checkpoint: Callable[[RoundTrainer, Path], None]
+
+
 class RoundTrainer(Trainer):  # type: ignore[misc]
     """What methods share whose steps are not TRL's: what one does is `_step`.
 
@@ -38,23 +51,19 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
     kl_watch = None
     """The pull to the start is in the losses; it is not measured beside them."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        policy: Policy,
-        folder: Path,
-        callbacks: list[TrainerCallback],
-        on_checkpoint: Callable[[RoundTrainer, Path], None],
-    ) -> None:
-        self.loop, self.on_checkpoint = loop, on_checkpoint
+    def __init__(self, setup: RoundSetup) -> None:
+        loop, policy = setup.loop, setup.policy
+        self.loop, self.on_checkpoint = loop, setup.on_checkpoint
         recipe = loop.recipe
         self.guard = NonFinite("non_finite" in recipe.stop.on, lambda text: loop.display.note("warn", text))
         tokenizer: PreTrainedTokenizerBase = policy.tokenizer
         super().__init__(
             model=policy.model,
-            args=_arguments(recipe.train.steps, folder, list(recipe.run.track), policy.device.type == "cpu"),
+            args=_arguments(
+                recipe.train.steps, setup.folder, list(recipe.run.track), policy.device.type == "cpu"
+            ),
             processing_class=tokenizer,
-            callbacks=callbacks,
+            callbacks=setup.callbacks,
         )
         self.remove_callback(PrinterCallback)
 
@@ -119,16 +128,9 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
 class PairRounds(RoundTrainer):
     """`train.method: prefer`: each step draws samples, makes pairs of them, and learns from these."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        policy: Policy,
-        folder: Path,
-        callbacks: list[TrainerCallback],
-        on_checkpoint: Callable[[RoundTrainer, Path], None],
-    ) -> None:
-        super().__init__(loop, policy, folder, callbacks, on_checkpoint)
-        self.learner = PairLearner(loop.recipe, policy, folder, self.guard)
+    def __init__(self, setup: RoundSetup) -> None:
+        super().__init__(setup)
+        self.learner = PairLearner(self.loop.recipe, setup.policy, setup.folder, self.guard)
 
     def _step(self) -> dict[str, Any]:
         loop = self.loop
@@ -142,17 +144,10 @@ class PairRounds(RoundTrainer):
 class PairPasses(RoundTrainer):
     """`train.method: prefer` with `prefer.data`: each step goes over the pairs of a file, and draws nothing."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        policy: Policy,
-        folder: Path,
-        callbacks: list[TrainerCallback],
-        on_checkpoint: Callable[[RoundTrainer, Path], None],
-        pairs: PairSet,
-    ) -> None:
-        super().__init__(loop, policy, folder, callbacks, on_checkpoint)
-        self.learner, self.pairs = PairLearner(loop.recipe, policy, folder, self.guard), pairs
+    def __init__(self, setup: RoundSetup, pairs: PairSet) -> None:
+        super().__init__(setup)
+        self.pairs = pairs
+        self.learner = PairLearner(self.loop.recipe, setup.policy, setup.folder, self.guard)
 
     def _step(self) -> dict[str, Any]:
         display = self.loop.display
