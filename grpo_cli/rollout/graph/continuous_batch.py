@@ -119,15 +119,13 @@ class ContinuousBatch:
         prompts = [self.requests[start.request].ids for start in starts]
         # a prompt goes through the model once, whatever its number of samples; the rows are filled by its copies
         prompt_of_row = self._tensor([i for i, start in enumerate(starts) for _ in start.samples])
-        rows, logits = self._forward_prompts(starts, prompts, prompt_of_row)
+        rows, logits = self._prompt_pass(starts, prompts, prompt_of_row)
         for start, row in zip(starts, logits, strict=True):
             if self.schedule.unfinished(start.request):
                 self.first_logits[start.request] = row.clone()
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
-    def _forward_prompts(
-        self, starts: list[Admission], prompts: Ids, of_row: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _prompt_pass(self, starts: list[Admission], prompts: Ids, of_row: Tensor) -> tuple[Tensor, Tensor]:
         """The rows that these samples fill, row i from prompt `of_row[i]`, and each prompt's last logits [prompts, vocabulary]."""
         tokens, positions, last = prompt_tensors(prompts, self.device)
         rows = self._occupy(starts)

@@ -51,7 +51,7 @@ class TurnBatch(ContinuousBatch):
         prompts = [self.requests[start.request].ids for start in starts]
         places = {tuple(ids): i for i, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
         prompt_of_row = self._tensor([places[tuple(ids)] for ids in prompts])
-        rows, logits = self._forward_prompts(starts, list(places), prompt_of_row)
+        rows, logits = self._prompt_pass(starts, list(places), prompt_of_row)
         self.episode_cache.save(self.batch.store, rows, self._of(starts), prompts, [0] * len(starts))
         self._first_tokens(starts, rows, logits[prompt_of_row])
 
