@@ -63,7 +63,8 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         wished = running.ranks.agreed(running.wishes.take())
         every, is_best = recipe.eval.every, False
         is_measured = "evaluate" in wished or (every is not None and done % every == 0)
-        is_between = recipe.eval.between is not None and "evaluate" not in wished
+        compares = recipe.stop.patience is not None or recipe.monitor.gold is not None
+        is_between = recipe.eval.between is not None and "evaluate" not in wished and not compares
         if "evaluate" in wished and self.evaluate is None:
             running.display.note("warn", "no held-out rows to measure", hint="`data.eval` names some")
         if self.evaluate is not None and is_measured and not is_last:

@@ -367,22 +367,9 @@ def _evaluation(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
             "`stop.patience` needs held-out scores during the run",
             "set `eval.every` and `data.eval`",
         )
-    if e.between is not None:
-        yield from _between(recipe)
-
-
-def _between(recipe: Recipe) -> Iterator[RecipeFinding]:
-    path = ("eval", "between")
-    if recipe.eval.every is None:
+    if e.between is not None and e.every is None:
         yield RecipeFinding(
-            path, "nothing is measured between the first and the last step", "set `eval.every`"
-        )
-    scores = {"stop.patience": recipe.stop.patience, "monitor.gold": recipe.monitor.gold}
-    for key in (key for key, value in scores.items() if value is not None):
-        yield RecipeFinding(
-            path,
-            f"`{key}` compares evaluations of the same rows",
-            "leave `eval.between` out, and all are alike",
+            ("eval", "between"), "nothing is measured between the first and the last step", "set `eval.every`"
         )
 
 

@@ -38,7 +38,7 @@ class Eval(Section):
     """Steps between evaluations; left out, only before and after."""
     between: Whole | None = None
     """Evaluations between the first and the last only sample the first this many held-out rows: they draw the curve and
-    choose nothing, neither the best checkpoint nor when to stop. Left out, all are alike."""
+    choose nothing, so that it has no effect beside `stop.patience` and `monitor.gold`, which compare. Left out, all are alike."""
     samples: Whole = 4
     """Completions of each held-out prompt. Raising it narrows the interval of pass@k."""
     k: list[Whole] = Field(default=[1, 4], min_length=1)

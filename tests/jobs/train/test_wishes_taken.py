@@ -106,14 +106,18 @@ def test_an_evaluation_is_made_once_and_not_twice_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("between", "key", "is_between"), [(8, "", True), (8, "e", False), (None, "", False)]
+    ("between", "key", "patience", "is_between"),
+    [(8, "", None, True), (8, "e", None, False), (None, "", None, False), (8, "", 30, False)],
 )
 def test_only_an_evaluation_in_its_turn_is_of_fewer_rows(
-    between: int | None, key: str, is_between: bool
+    between: int | None, key: str, patience: int | None, is_between: bool
 ) -> None:
     watching, running, _ = watch()
     running.recipe = running.recipe.model_copy(
-        update={"eval": running.recipe.eval.model_copy(update={"every": 7, "between": between})}
+        update={
+            "eval": running.recipe.eval.model_copy(update={"every": 7, "between": between}),
+            "stop": running.recipe.stop.model_copy(update={"patience": patience}),
+        }
     )
     asked: list[tuple[int, bool]] = []
     watching.evaluate = lambda step, few: asked.append((step, few))

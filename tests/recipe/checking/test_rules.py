@@ -94,17 +94,6 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         (["eval.every=5"], "needs held-out rows"),
         (["stop.patience=5"], "needs held-out scores"),
         (["eval.between=8"], "nothing is measured between"),
-        (
-            ["data.eval=b.jsonl", "eval.every=5", "eval.between=8", "stop.patience=5"],
-            "`stop.patience` compares evaluations of the same rows",
-        ),
-        (
-            [
-                *("data.eval=b.jsonl", "eval.every=5", "eval.between=8", "monitor.gold=b"),
-                "verify.b={kind: math, weight: 0}",
-            ],
-            "`monitor.gold` compares evaluations of the same rows",
-        ),
         (["verify.math.weight=0"], "sum to 0"),
         (["verify.math.weight=-1"], "punished"),
         (["verify.b={kind: math, primary: true}", "verify.math.primary=true"], "primary already"),
@@ -150,6 +139,7 @@ def test_a_broken_rule_is_said(tmp_path: Path, sets: list[str], part: str) -> No
         ["eval.samples=1"],
         ["data.eval=b.jsonl", "eval.every=5", "stop.patience=3"],
         ["data.eval=b.jsonl", "eval.every=5", "eval.between=8"],
+        ["data.eval=b.jsonl", "eval.every=5", "eval.between=8", "stop.patience=5"],
         ["verify.math.weight=0.5", "shaping.length={target: 3}"],
         ["verify.b={kind: math}", "combine.gate={b: must_pass}"],
         ["combine.by=kind"],
