@@ -229,3 +229,36 @@ def test_literals_put_together_are_a_plain_call(verifier: CodeVerifier, given: s
     assert verifier.compile(row).calls
     assert verifier.verify("def f(x): return len(x)", row).score == 1.0
     assert verifier.verify("def f(x): return len(x) - 1", row).score == 0.0
+
+
+TYPING = "from typing import List, Optional, TypeVar\nT = TypeVar('T')\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        ("def f(): return type(None)", "assert f() is type(None)"),
+        ("def f(): return type(f)", "import types\nassert f() is types.FunctionType"),
+        ("def f(g): return type(g)", "import types\nassert f(lambda: 1) is types.FunctionType"),
+        (
+            "def f(): return type(...), type(NotImplemented)",
+            "assert f() == (type(...), type(NotImplemented))",
+        ),
+        ("def f(): return type({}.keys())", "assert f().__name__ == 'dict_keys'"),
+        (
+            f"{TYPING}def f(x: Optional[int] = None) -> Optional[List[str]]: return None",
+            "from typing import *\nassert f.__annotations__ == {'x': Optional[int], 'return': Optional[List[str]]}",
+        ),
+        (
+            f"{TYPING}def f(x: T) -> Optional[T]: return x",
+            "assert f.__annotations__['return'] is not None\nassert f(1) == 1",
+        ),
+    ],
+)
+def test_a_class_that_stands_in_no_module_crosses(verifier: CodeVerifier, code: str, tests: str) -> None:
+    assert score(verifier, "f", code, tests) == 1.0
+
+
+def test_a_class_that_stands_in_no_module_is_no_other(verifier: CodeVerifier) -> None:
+    assert score(verifier, "f", "def f(): return type(f)", "assert f() is type(None)") == 0.0
+    assert score(verifier, "f", "def f(): return type({}.keys())", "assert f() is dict") == 0.0

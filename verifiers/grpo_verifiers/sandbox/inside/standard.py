@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,6 +16,16 @@ ADDRESSES = frozenset(
     ["IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface"]
 )
 HOMES = frozenset(["array", "types", "collections", "re", "zoneinfo", "ipaddress"])
+UNNAMED: dict[str, type] = {
+    "NoneType": types.NoneType,
+    "ellipsis": types.EllipsisType,
+    "NotImplementedType": types.NotImplementedType,
+    "function": types.FunctionType,
+    "method": types.MethodType,
+    "generator": types.GeneratorType,
+    "coroutine": types.CoroutineType,
+}
+"""Classes that say they are of `builtins`, where they do not stand: `type(None)`, and so `Optional[int]`."""
 MOST_PATTERN = 10_000
 DEBUG = 128  # re.DEBUG prints
 
@@ -96,14 +107,10 @@ def _zone(body: str, _: Side) -> Any:
 
 
 def _namespace(body: Parts, side: Side) -> Any:
-    import types
-
     return types.SimpleNamespace(**{k: side(v) for k, v in body})
 
 
 def _view(body: Fields, side: Side) -> Any:
-    import types
-
     return types.MappingProxyType(side(body))
 
 

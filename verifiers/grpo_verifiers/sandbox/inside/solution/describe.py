@@ -5,6 +5,7 @@ Nothing here is trusted; the test program's side takes from it what cannot hurt.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import enum
 import inspect
@@ -13,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .. import wire
+from .. import standard, wire
 from .ends import PeerEnd
 
 PROTOCOLS = """
@@ -74,7 +75,7 @@ class Describer:
         """The message for what is no plain value."""
         if isinstance(value, type):
             name = standard_name(value)
-            return {"g": name} if name is not None else {"hc": self.cls(value)}
+            return {"g": name} if name is not None and _is_found(value, *name) else {"hc": self.cls(value)}
         made = self.value(value, kind)
         if made is not None:
             return made
@@ -263,6 +264,11 @@ def standard_name(kind: type) -> list[str] | None:
         return [module, kind.__qualname__]
     # generators, functions and iterators have classes that no module names
     return ["builtins", kind.__qualname__] if module == "builtins" else None
+
+
+def _is_found(kind: type, module: str, name: str) -> bool:
+    """Whether the other side finds a class by this name: `type({}.keys())` stands nowhere."""
+    return module != "builtins" or standard.UNNAMED.get(name, getattr(builtins, name, None)) is kind
 
 
 def bases(kind: type) -> list[str]:

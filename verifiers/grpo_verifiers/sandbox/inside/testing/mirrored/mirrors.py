@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import wire
+from ...standard import UNNAMED
 from ...wire import Fields, Parts
 from ..ends import Connection
 from .abilities import ABILITIES, KINDS, TRUSTED
@@ -139,6 +140,8 @@ class Mirrors:
         module, name = body
         if module not in CLASSES_OF:
             raise wire.BadWire("not a class that may be named")
+        if module == "builtins" and text(name) in UNNAMED:
+            return UNNAMED[name]
         found: Any = importlib.import_module(module)
         for part in text(name).split("."):
             found = getattr(found, part)
