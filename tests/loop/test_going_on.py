@@ -180,7 +180,7 @@ def test_the_best_checkpoint_outlives_those_that_are_kept(
     scores = {0: 0.1, 1: 0.2, 2: 0.9, 3: 0.9, 4: 0.3, 5: 0.2, 6: 0.1}
     metrics = HeldOut._metrics
     monkeypatch.setattr(
-        HeldOut, "_metrics", lambda self, step, found: _scored(metrics(self, step, found), scores[step])
+        HeldOut, "_metrics", lambda self, step, *found: _scored(metrics(self, step, *found), scores[step])
     )
     run = started(
         tmp_path, "run", "data.eval=eval.jsonl", "eval.every=1", "run.save_every=1", "run.keep=2",
