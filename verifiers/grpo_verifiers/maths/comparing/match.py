@@ -21,7 +21,7 @@ from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
 from grpo_verifiers.maths.reading.forms.labels import labels_differ
 from grpo_verifiers.maths.reading.forms.letters import repeated_capitals, written_capitals
-from grpo_verifiers.maths.reading.lexer import TooBig
+from grpo_verifiers.maths.reading.tokens.token import TooBig
 from grpo_verifiers.maths.reading.tree import Node
 from grpo_verifiers.maths.reading.words import same_words
 

@@ -13,9 +13,10 @@ from grpo_verifiers.maths.reading.forms.parts import split_parts
 from grpo_verifiers.maths.reading.forms.ranges import read_half, read_range
 from grpo_verifiers.maths.reading.forms.residues import MARKS, read_residues
 from grpo_verifiers.maths.reading.forms.rewriting import rewrite
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, lex
+from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.reader import read
 from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell
+from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from grpo_verifiers.maths.reading.cursor import END, Cursor
 from grpo_verifiers.maths.reading.forms.calls import is_application
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.numerals import read_number
+from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import ONE, Node, add, number
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS, NUMBER_WORDS, number_of
 

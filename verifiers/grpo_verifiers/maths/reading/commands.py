@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grpo_verifiers.maths.reading.atoms import read_atom
 from grpo_verifiers.maths.reading.cursor import Cursor
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.powers import read_power, read_script
 from grpo_verifiers.maths.reading.sums import read_signed_power, read_sum, starts_factor
+from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import ONE, Node, mul, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import (
     CURRENCIES,

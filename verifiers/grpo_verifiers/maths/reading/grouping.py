@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grpo_verifiers.maths.reading.atoms import read_atom
 from grpo_verifiers.maths.reading.cursor import END, Cursor
-from grpo_verifiers.maths.reading.lexer import Unreadable
 from grpo_verifiers.maths.reading.powers import read_power
 from grpo_verifiers.maths.reading.sums import read_sum, starts_factor
+from grpo_verifiers.maths.reading.tokens.token import Unreadable
 from grpo_verifiers.maths.reading.tree import Node
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP, Cursor
-from grpo_verifiers.maths.reading.lexer import Unreadable
+from grpo_verifiers.maths.reading.tokens.token import Unreadable
 from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
 from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, find_unit
 from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS, names

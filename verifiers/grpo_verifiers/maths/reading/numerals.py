@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from grpo_verifiers.maths.reading.cursor import Cursor
-from grpo_verifiers.maths.reading.lexer import TooBig, Unreadable
+from grpo_verifiers.maths.reading.tokens.token import TooBig, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, mul, number
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grpo_verifiers.maths.reading.atoms import read_atom
 from grpo_verifiers.maths.reading.cursor import END, Cursor
-from grpo_verifiers.maths.reading.lexer import Unreadable
 from grpo_verifiers.maths.reading.measuring import read_degrees
 from grpo_verifiers.maths.reading.numerals import read_repeating
+from grpo_verifiers.maths.reading.tokens.token import Unreadable
 from grpo_verifiers.maths.reading.tree import Node
 from grpo_verifiers.maths.reading.words import number_of
 

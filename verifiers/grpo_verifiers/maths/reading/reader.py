@@ -12,10 +12,10 @@ from grpo_verifiers.maths.reading.commands import read_command
 from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP, Cursor, Grammar
 from grpo_verifiers.maths.reading.forms.labels import label_of
 from grpo_verifiers.maths.reading.grouping import read_bracketed, read_items, read_round, read_rows, read_set
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.measuring import at_rate, read_unit
 from grpo_verifiers.maths.reading.powers import read_power
 from grpo_verifiers.maths.reading.sums import is_plain_union, read_signed_power, read_sum
+from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
 from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
 from grpo_verifiers.maths.reading.words import HEDGES

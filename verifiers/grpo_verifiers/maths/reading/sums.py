@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from grpo_verifiers.maths.reading.cursor import END, Cursor
-from grpo_verifiers.maths.reading.lexer import Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.numerals import marked, read_mixed, read_mixed_fraction
 from grpo_verifiers.maths.reading.powers import read_power
+from grpo_verifiers.maths.reading.tokens.token import Token, TooBig, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, add, contains, mul, symbols
 from grpo_verifiers.maths.reading.vocabulary import FUNCTIONS
 from grpo_verifiers.maths.reading.words import NUMBER_WORDS

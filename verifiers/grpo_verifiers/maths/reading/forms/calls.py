@@ -5,7 +5,7 @@ What is only perhaps a product is read as a value of a function: such an answer 
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.reading.lexer import Token
+from grpo_verifiers.maths.reading.tokens.token import Token
 
 _ARGUMENTS = frozenset(("t", "x", "n", "z", "k", "m", "s", "r", "y", "theta", "tau"))
 _INDICES = frozenset("ijkmn")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.reading.lexer import Token
+from grpo_verifiers.maths.reading.tokens.token import Token
 from grpo_verifiers.maths.reading.units import GENERIC, singular
 from grpo_verifiers.maths.reading.vocabulary import names
 

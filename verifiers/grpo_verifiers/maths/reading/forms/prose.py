@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable, canonical, lex
+from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.reader import read
+from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node
 
 _STOPS = frozenset((",", ".", ";", ":", "!", "?", '"', "`", "&"))

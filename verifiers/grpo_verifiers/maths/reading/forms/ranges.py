@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from grpo_verifiers.maths.reading.forms.prose import Formula, sentence
-from grpo_verifiers.maths.reading.lexer import Token, Unreadable
 from grpo_verifiers.maths.reading.reader import read
+from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, number, symbols
 from grpo_verifiers.maths.reading.vocabulary import RELATIONS
 

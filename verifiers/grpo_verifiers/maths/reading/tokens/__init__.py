@@ -1,0 +1,1 @@
+"""What a text is cut into, and how a run of letters is cut."""
