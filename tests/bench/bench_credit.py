@@ -10,8 +10,8 @@ read where one is, not enough to get there. Episodes have about as many turns as
 
 The first finds each arm's rate on the same grid, with a seed that the race does not use: the target reached, in fewest
 episodes, else the higher end; the placebo takes GRPO's. The second races every arm at its own rate. PPO draws as many
-episodes a batch, each of a layout of its own; five of its batches teach the critic alone, none in `ppo_cold`. It makes four
-updates a batch, as `grpo_4` does. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
+episodes a batch, each of a layout of its own; five of its batches teach the critic alone, none in `ppo_cold`; `ppo_16` has
+the layouts of the others. It makes four updates a batch, as `grpo_4` does. A run ends with the batch in which it has drawn `--tokens` tokens of the model's
 own; success is the share of a batch's fresh episodes that reach the door, so it is measured on layouts as they come.
 Counted are episodes until two batches running are at or above the target; a run that never gets there counts with all it
 drew, which flatters it, and how many got there is printed. `end less grpo` is paired by seed, at equal tokens. Runs stand in FOLDER/results.jsonl as they end: call again and
@@ -47,8 +47,11 @@ ARMS: dict[str, dict[str, Any]] = {
     "milestones": {"credit": {"method": "milestones"}},
     "ppo": {"algorithm": "ppo", "critic": CRITIC},
     "ppo_cold": {"algorithm": "ppo", "critic": {**CRITIC, "warmup_steps": 0}},
+    "ppo_16": {"algorithm": "ppo", "critic": CRITIC},
     "random": {"control": "random"},
 }
+ALONE = ("ppo", "ppo_cold")
+"""Arms whose batch has a layout for each episode."""
 LIKE = {"random": "grpo"}
 """Arms that take the rate of another."""
 RATES = (1e-4, 3e-4, 6e-4, 1e-3)
@@ -76,7 +79,7 @@ class Ask:
 def recipe_of(ask: Ask, folder: Path) -> dict[str, Any]:
     """The recipe of a run: a warm-up that shows moves, few of them on the way, then the arm's method."""
     turns = TURNS[ask.grid]
-    group = 1 if ARMS[ask.arm].get("algorithm") == "ppo" else GROUP
+    group = 1 if ask.arm in ALONE else GROUP
     return {
         "grpo": 1,
         "model": {"path": "builtin:tiny", "context": 1024},
