@@ -102,8 +102,18 @@ class Graphs:
         while len(self.held) >= MOST:
             del self.held[next(iter(self.held))]
         shape = shape_for(plan.need)
+        if self.held and shape.tokens > max(held.tokens for held in self.held):
+            self._start_over()
         self.held[shape] = CapturedGraph(self, plan.fill(shape, self.hook.device))
         return self.held[shape]
+
+    def _start_over(self) -> None:
+        """Give back the memory of all graphs before a shape larger than each is captured: no block of theirs is as large as
+        its, so that theirs would stay beside it, while a smaller shape that comes again finds its blocks in the larger's."""
+        self.held.clear()
+        self.pool = GraphMemory()
+        gc.collect()  # what a loss still holds of the last replay
+        torch.cuda.empty_cache()
 
     def collect_gradients(self) -> None:
         """Make the buffers the parameters' gradients; those that are None start at 0, others stay what they are."""
