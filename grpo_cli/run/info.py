@@ -5,16 +5,24 @@ All times are seconds; None is "not measured".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from grpo_cli.run.folder import RunFolder
 
 Metrics = Mapping[str, Any]
+M = TypeVar("M", bound=Metrics)
+BETWEEN = "eval/between"
+"""Marks an evaluation of the first `eval.between` rows only."""
 Level = Literal["info", "good", "warn", "error"]
 Status = Literal["done", "stopped", "paused", "rolled_back", "interrupted", "failed"]
 """How a run ended."""
+
+
+def of_all_rows(evaluations: Iterable[M]) -> list[M]:
+    """The evaluations of all held-out rows: a best is one of these, since a score of few rows may be high by chance."""
+    return [one for one in evaluations if not one.get(BETWEEN)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from grpo_cli.display.frame.curves import spark_of
-from grpo_cli.run.info import Card, Metrics
+from grpo_cli.run.info import BETWEEN, Card, Metrics, of_all_rows
 from grpo_cli.statistics.step import mean
 from grpo_cli.text import duration, number, percent, plus_minus, score, two_decimals, visible
 
@@ -56,13 +56,11 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
         text = f"{score(first.get(key))} {plus_minus(first.get(f'{key}/half'))}"
         if len(evaluations) > 1:
             text += f" → {score(last.get(key))} {plus_minus(last.get(f'{key}/half'))}  {spark_of(key, values, 20)}"
-        count = last.get(f"{key}/n", last.get("eval/n"))
-        if count is not None:
-            text += f"  n {count}"
-        known = [(v, m) for v, m in zip(values, evaluations, strict=True) if v is not None]
-        best, at = max(known, key=lambda pair: pair[0])
-        if len(known) > 1 and at is not last:
-            text += f"  best {score(best)} at step {at.get('step')}"
+        text += _counts(first, last, key)
+        known = [m for m in of_all_rows(evaluations) if m.get(key) is not None]
+        best = max(known, key=lambda m: float(m[key]), default=last)
+        if len(known) > 1 and best is not known[-1]:
+            text += f"  best {score(best[key])} at step {best.get('step')}"
         lines.append(f"   {name:<17} {text}")
     ks = sorted(
         int(key[10:])
@@ -75,6 +73,15 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
     if last.get("eval/think") is not None:
         lines.append(f"   {'thinks':<17} {_from_to(evaluations, 'eval/think', percent)} of held-out samples")
     return lines
+
+
+def _counts(first: Metrics, last: Metrics, key: str) -> str:
+    """`  n 256`, or `  n 256 → 32` where a run ended on an evaluation of fewer rows."""
+    before, after = (m.get(f"{key}/n", m.get("eval/n")) for m in (first, last))
+    if after is None:
+        return ""
+    is_like = before == after or before is None or not last.get(BETWEEN)
+    return f"  n {after}" if is_like else f"  n {before} → {after}"
 
 
 def _from_to(evaluations: Sequence[Metrics], key: str, form: Callable[[float | None], str]) -> str:

@@ -11,7 +11,7 @@ from grpo_cli.display.frame.curves import points_of, spark_of
 from grpo_cli.display.frame.lines import PanelBlock, Piece, line, rule
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.display.plain import seconds, shown_sources
-from grpo_cli.run.info import Metrics, RewardSource
+from grpo_cli.run.info import BETWEEN, Metrics, RewardSource, of_all_rows
 from grpo_cli.text import BLOCKS, number, percent, plus_minus, score, two_decimals, visible
 
 LOTS_TRUNCATED = 0.1
@@ -107,8 +107,9 @@ def evaluated_text(state: FrameState) -> str:
     where = f"held-out: step {last.get('step')}"
     if last.get("eval/n") is not None:
         where += f", n {last['eval/n']}"
-    known = [m[key] for m in state.evaluations if m.get(key) is not None]
-    if len(known) > 1 and last.get(key) is not None and last[key] >= max(known):
+    known = [m[key] for m in of_all_rows(state.evaluations) if m.get(key) is not None]
+    is_whole = last.get(key) is not None and not last.get(BETWEEN)
+    if is_whole and len(known) > 1 and last[key] >= max(known):
         where += ", best so far"
     return where
 

@@ -15,7 +15,7 @@ from grpo_cli.display.frame.state import RunState
 from grpo_cli.findings.gold import trusted_score
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_step
-from grpo_cli.run.info import Card, Level, Status, info_of
+from grpo_cli.run.info import Card, Level, Status, info_of, of_all_rows
 
 OVER = get_args(Status)
 LONG_S = 600.0
@@ -100,7 +100,7 @@ def card_of(folder: RunFolder) -> Card:
     ]
     status: Status = manifest["status"] if manifest.get("status") in OVER else "stopped"
     best = max(
-        (e for e in evaluations if e.get("eval/pass@1") is not None),
+        (e for e in of_all_rows(evaluations) if e.get("eval/pass@1") is not None),
         key=trusted_score,
         default=None,
     )

@@ -13,15 +13,15 @@ from grpo_cli.display.watch.run import LONG_S, OVER, card_of, seconds_of
 from grpo_cli.errors import DataError
 from grpo_cli.findings.gold import trusted_score
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.info import Metrics, info_of
+from grpo_cli.run.info import Metrics, info_of, of_all_rows
 
 UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """`score` is the held-out pass@1 of the last evaluation (`half`: its ±), `best` the highest, `start` the first; `seconds`
-    from the start to the last news; `bytes` on disk. None is "not measured"."""
+    """`score` is the held-out pass@1 of the last evaluation (`half`: its ±), `start` that of the first; `best` and `gain` go by
+    evaluations of all held-out rows; `seconds` from the start to the last news; `bytes` on disk. None is "not measured"."""
 
     name: str
     path: str
@@ -41,11 +41,7 @@ class RunSummary:
     reward: float | None = None
     bytes: int = 0
     reason: str = ""
-
-    @property
-    def gain(self) -> float | None:
-        """Last held-out score less the first."""
-        return None if self.score is None or self.start is None else self.score - self.start
+    gain: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -54,7 +50,7 @@ class RunSummary:
 
     def as_json(self) -> dict[str, Any]:
         """One object of `--json`."""
-        return {**asdict(self), "gain": self.gain}
+        return asdict(self)
 
 
 def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
@@ -65,7 +61,8 @@ def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
     except (DataError, OSError, ValueError) as err:
         return RunSummary(folder.name, str(folder.path), UNREADABLE, bytes=size, reason=str(err))
     measured = [e for e in card.evaluations if e.get("eval/pass@1") is not None]
-    best = max(measured, key=trusted_score, default=None)
+    all_rows = of_all_rows(measured)
+    best = max(all_rows, key=trusted_score, default=None)
     last: Metrics = measured[-1] if measured else {}
     newest: Metrics = card.history[-1] if card.history else {}
     return RunSummary(
@@ -87,6 +84,7 @@ def summarise(folder: RunFolder, now: float | None = None) -> RunSummary:
         reward=newest.get("reward/total/mean"),
         bytes=size,
         reason=str(manifest.get("reason") or ""),
+        gain=trusted_score(all_rows[-1]) - trusted_score(all_rows[0]) if len(all_rows) > 1 else None,
     )
 
 

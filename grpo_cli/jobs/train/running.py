@@ -15,6 +15,7 @@ from grpo_cli.jobs.train.result import Stopwatch
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.interrupt import Interrupts
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import of_all_rows
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.train.trackers import Tracker
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     RunTrainer = Trainer | RoundTrainer
 
 
-BETWEEN = "eval/between"
 """Stands, as 1, in the line of an evaluation of `eval.between` rows."""
 
 
@@ -61,7 +61,7 @@ class RunContext:
     @property
     def measured_whole(self) -> list[dict[str, Any]]:
         """The evaluations of all held-out rows: those that may be compared to choose a checkpoint."""
-        return [one for one in self.evaluations if not one.get(BETWEEN)]
+        return of_all_rows(self.evaluations)
 
     @property
     def trusted(self) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from grpo_cli.resilience import checkpoint
 from grpo_cli.resilience.lock import hold
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.folder import FOLDERS, RunFolder
+from grpo_cli.run.info import of_all_rows
 from grpo_cli.run.lines import replace as replace_file
 from grpo_cli.run.records import dump_line
 
@@ -181,7 +182,7 @@ def best_weights(run: RunFolder) -> Path:
     Raises:
         DataError: no whole checkpoint.
     """
-    scores = {int(m["step"]): m[PASS_1] for m in run.metrics() if PASS_1 in m}
+    scores = {int(m["step"]): m[PASS_1] for m in of_all_rows(run.metrics()) if PASS_1 in m}
     saved = [c for c in checkpoint.all_checkpoints(run.path / "checkpoints") if c.step in scores]
     for one in sorted(saved, key=lambda c: (scores[c.step], c.step), reverse=True):
         if checkpoint.find_fault(one.path) is None:
