@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRAINER = "torch, transformers and TRL"
 MODEL = "torch and transformers"
-LOADS = {"train": TRAINER, "eval": MODEL, "probe": MODEL, "chat": MODEL}
+LOADS = {"train": TRAINER, "eval": MODEL, "probe": MODEL, "chat": MODEL, "export": MODEL}
 """What a command imports before it can begin; other commands answer without it."""
 
 UNSAID = ("--help", "--dry-run", "json", "none", "--display=json", "--display=none")

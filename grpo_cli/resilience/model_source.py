@@ -1,4 +1,7 @@
-"""Where a model comes from (a checkpoint, a run, or any model by name), opened for measuring or exporting, with the recipe that goes with it."""
+"""Where a model comes from (a checkpoint, a run, or any model by name), opened for measuring or exporting, with the recipe that goes with it.
+
+Finding it imports no torch, and a recipe only where there is one: a wrong name is told before anything heavy is loaded.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_cli.errors import RecipeError, SetupError
-from grpo_cli.policy.model import load_model
-from grpo_cli.policy.policy import Policy
-from grpo_cli.recipe.reading.load import find, load
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.errors import DataError, RecipeError, SetupError
 from grpo_cli.resilience.checkpoint import RECIPE, STATE
 from grpo_cli.resilience.starts import newest_checkpoint
-from grpo_cli.run.find import LAST, find_run, list_runs
-from grpo_verifiers.names import nearest
+from grpo_cli.run.find import LAST, find_run, near_run
 
 if TYPE_CHECKING:
     import torch
 
     from grpo_cli.policy.model import Accept
-
+    from grpo_cli.policy.policy import Policy
+    from grpo_cli.recipe.sections.recipe import Recipe
 
 RUNS = "runs"
 
@@ -43,7 +42,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
 
     Raises:
         RecipeError: no recipe in the folder and none given.
-        DataError: a run without a whole checkpoint.
+        DataError: a run without a whole checkpoint; neither a run nor a model that is here, and nearly a run's name.
     """
     folder: Path | None = Path(named).expanduser()
     assert folder is not None
@@ -53,16 +52,44 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
         folder = newest_checkpoint(folder).path
     if not folder.is_dir():
         folder = None
+        if (near := near_run(named, RUNS)) and not _is_model_here(named):
+            raise DataError(f"no run and no model `{named}` is here", hint=f"did you mean the run `{near}`?")
     if recipe is not None:
+        from grpo_cli.recipe.reading.load import find, load
+
         return ModelSource(named, load(recipe, sets), find(recipe).parent, folder)
     if folder is None or not (folder / RECIPE).is_file():
-        near = nearest(named, [run.name for run in list_runs(Path(RUNS))], 0.6) if folder is None else None
-        hint = f"did you mean the run `{near}`?" if near else "give one with `--recipe FILE`"
-        raise RecipeError(f"`{named}` holds no recipe", hint=hint)
+        raise RecipeError(f"`{named}` holds no recipe", hint="give one with `--recipe FILE`")
+    from grpo_cli.recipe.reading.load import load
+
     base = None
     if (folder / STATE).is_file():
         base = json.loads((folder / STATE).read_text()).get("base")
     return ModelSource(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
+
+
+def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:
+    """The same for a talk, which can do without a recipe: None for a model that has none.
+
+    Raises:
+        RecipeError, DataError: as `find_model_source`.
+    """
+    try:
+        return find_model_source(named, recipe, sets)
+    except RecipeError:
+        if recipe is not None or sets:
+            raise
+        return None
+
+
+def _is_model_here(named: str) -> bool:
+    """Whether a folder, a file, the hub's cache or the program itself holds a model of this name."""
+    from grpo_cli.policy.loading.files import model_files
+    from grpo_cli.recipe.sections.inputs import Model
+
+    if named.startswith("builtin:") or Path(named).expanduser().exists():
+        return True
+    return model_files(Model(path=named)).path("config.json") is not None
 
 
 def open_model(source: ModelSource, device: torch.device, accept: Accept | None = None) -> Policy:
@@ -71,6 +98,8 @@ def open_model(source: ModelSource, device: torch.device, accept: Accept | None 
     Raises:
         SetupError: it cannot be loaded.
     """
+    from grpo_cli.policy.model import load_model
+
     seed, spec = source.recipe.train.seed, source.recipe.model
     if source.folder is None:
         named = spec.model_copy(update={"path": source.name, "lora": None})

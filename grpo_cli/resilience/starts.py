@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError
-from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import Checkpoint, newest_valid
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.recipe import Recipe
 
 
 def newest_checkpoint(run: Path) -> Checkpoint:

@@ -41,6 +41,11 @@ def find_run(named: str, root: str | Path = "runs") -> RunFolder:
         ) from None
 
 
+def near_run(named: str, root: str | Path = "runs") -> str | None:
+    """The run under `root` whose name is nearly this one, for a hint."""
+    return nearest(named, [run.name for run in list_runs(Path(root))], 0.6)
+
+
 def list_runs(root: Path) -> list[RunFolder]:
     """The runs under a folder, the one written to last at the end."""
     found = []

@@ -114,7 +114,7 @@ def test_a_model_by_name_is_loaded_with_the_type_and_attention_of_the_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(model_source, "load_model", lambda spec, **_: asked.append(spec))
+    monkeypatch.setattr("grpo_cli.policy.model.load_model", lambda spec, **_: asked.append(spec))
     model = {
         "path": "own/model",
         "dtype": "bfloat16",

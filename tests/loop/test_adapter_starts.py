@@ -103,7 +103,7 @@ def test_training_goes_on_from_an_adapter_and_is_measured_with_it(
     expected = merged(base, saved)
     place = find_model_source(str(run.path), None, [])
     assert torch.allclose(logits(open_model(place, CPU).model), expected, atol=1e-5)
-    write_folder(str(run.path), tmp_path / "out")
+    write_folder(find_model_source(str(run.path), None, []), tmp_path / "out")
     whole = load_model(Model(path=str(tmp_path / "out")), device=CPU, seed=0)
     assert torch.allclose(logits(whole.model), expected, atol=1e-5)
     assert f"goes on with the adapter in {adapter} (rank 4) on {base}" in run.log_path.read_text()
@@ -204,7 +204,7 @@ def test_a_run_can_be_named_where_a_checkpoint_is_asked_for(
     with pytest.raises(RecipeError) as caught:
         find_model_source("onne", None, [])
     assert "did you mean the run `one`?" in caught.value.hint
-    write_folder("last", tmp_path / "out")
+    write_folder(find_model_source("last", None, []), tmp_path / "out")
     assert (tmp_path / "out" / "model.safetensors").is_file()
     assert two.path.is_dir()
     monkeypatch.chdir(tmp_path / "out")

@@ -49,10 +49,14 @@ def export(
     if out.exists() and not force:
         raise UsageError(f"`{out}` exists", hint="give another folder, or `--force`")
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+    from grpo_cli.commands.opening import loading
+    from grpo_cli.resilience.model_source import find_model_source
 
+    source = find_model_source(checkpoint, None, [])
     quiet_libraries()
     pin_one_gpu()
-    from grpo_cli.jobs.export.folder import is_there, push_folder, write_folder
+    with loading("export"):
+        from grpo_cli.jobs.export.folder import is_there, push_folder, write_folder
 
     if push and is_there(push) and not yes:
         if not sys.stdin.isatty():
@@ -60,7 +64,7 @@ def export(
         if not typer.confirm(f"`{push}` exists on the hub; overwrite its files?"):
             print("nothing was exported")
             return
-    write_folder(checkpoint, out, precision if form == "gguf" else None)
+    write_folder(source, out, precision if form == "gguf" else None)
     print(out)
     if push:
         push_folder(out, push)

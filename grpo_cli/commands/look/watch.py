@@ -38,12 +38,14 @@ def watch(
     """
     import sys
 
+    from grpo_cli.run.find import find_run
+
+    folder = find_run(run, dir)  # a wrong name is told before the frames are imported
     from grpo_cli.display.choose import can_animate, in_notebook, needs_ascii, wants_color
     from grpo_cli.display.watch.loop import follow_lines, follow_live, print_once
     from grpo_cli.display.watch.run import RunWatcher
-    from grpo_cli.run.find import find_run
 
-    watching = RunWatcher(find_run(run, dir))
+    watching = RunWatcher(folder)
     out = sys.stdout
     plain_glyphs = ascii or needs_ascii(out)
     if once and display in ("plain", "json"):

@@ -46,13 +46,10 @@ def chat(
       grpo chat last --row 3 --samples 4
       echo "12+30=" | grpo chat runs/1127-quickstart-k3f9
     """
-    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.errors import UsageError
 
     if as_json and row is None:
         raise UsageError("a talk has no object to print", place="--json", hint="--json goes with --row N")
-    quiet_libraries()
-    pin_one_gpu()
     changes: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
     given = {name: value for name, value in changes.items() if value is not None}
     if row is None:
@@ -62,15 +59,25 @@ def chat(
         _row(model, recipe, [*(sets or []), *over], row, of, samples, seed or 0, as_json)
 
 
+def _get_ready() -> None:
+    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+
+    quiet_libraries()
+    pin_one_gpu()
+
+
 def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, Any]) -> None:
     from grpo_cli.commands.opening import loading
     from grpo_cli.errors import DataError, SetupError
+    from grpo_cli.resilience.model_source import find_model_to_talk
 
+    source = find_model_to_talk(model, recipe, sets)
+    _get_ready()
     with loading("chat"):
         from grpo_cli.jobs.chat.talk import open_talk
 
     typed = sys.stdin.isatty()
-    with open_talk(model, recipe, sets, changes, lambda text: print(text, file=sys.stderr)) as talk:
+    with open_talk(source, model, changes, lambda text: print(text, file=sys.stderr)) as talk:
         if typed:
             kind = "each line is a prompt of its own" if talk.plain else "chat"
             print(f"{model} · {kind} · {HELP}", file=sys.stderr)
@@ -103,15 +110,17 @@ def _row(
     as_json: bool,
 ) -> None:
     from grpo_cli.commands.opening import loading
-    from grpo_cli.display.choose import make_display
+    from grpo_cli.resilience.model_source import find_model_source
 
+    source = find_model_source(model, recipe, sets)
+    _get_ready()
     with loading("chat"):
+        from grpo_cli.display.choose import make_display
         from grpo_cli.jobs.chat.row import lines_of, sample_row
-        from grpo_cli.resilience.model_source import find_model_source
 
     shown = make_display("auto")
     try:
-        records = sample_row(find_model_source(model, recipe, sets), of, row, samples, seed, shown)
+        records = sample_row(source, of, row, samples, seed, shown)
     finally:
         shown.close()
     if as_json:

@@ -37,19 +37,19 @@ def evaluate(
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
-    from grpo_cli.display.choose import make_display
+    from grpo_cli.resilience.model_source import find_model_source
 
+    source = find_model_source(checkpoint, recipe, sets or [])
+    other = find_model_source(against, recipe, sets or []) if against else None
     quiet_libraries()
     pin_one_gpu()
     with loading("eval"):
+        from grpo_cli.display.choose import make_display
         from grpo_cli.jobs.evaluate.compare import compare
         from grpo_cli.jobs.evaluate.kinds import by_kind
         from grpo_cli.jobs.evaluate.run import measure_model
         from grpo_cli.jobs.evaluate.text import as_object, comparison, table
-        from grpo_cli.resilience.model_source import find_model_source
 
-    source = find_model_source(checkpoint, recipe, sets or [])
-    other = find_model_source(against, recipe, sets or []) if against else None
     path = out or (source.folder / "eval.jsonl" if source.folder else None)
     shown = make_display(display)
     try:

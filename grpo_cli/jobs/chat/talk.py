@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_cli.data.messages import Message
 from grpo_cli.data.rows import Row
-from grpo_cli.errors import RecipeError
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.recipe.sections.method import Sample
-from grpo_cli.resilience.model_source import ModelSource, find_model_source, open_model
+from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.make import policy_engine
 
@@ -65,19 +64,17 @@ class Talk:
 
 @contextmanager
 def open_talk(
+    source: ModelSource | None,
     named: str,
-    recipe: str | None,
-    sets: Sequence[str],
     changes: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> Iterator[Talk]:
-    """The model of a checkpoint, a run, a folder or a name, with its recipe where it has one; `changes` are fields of
+    """The model of a source, or without one that of this name, which has no recipe; `changes` are fields of
     `SamplingSettings` that hold instead of the recipe's.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo eval` of this model.
     """
-    source = _source(named, recipe, sets)
     device = pick_device()
     if source is None:
         policy = load_model(Model(path=named), device=device, seed=0, training=False)
@@ -94,13 +91,3 @@ def open_talk(
         yield Talk(policy, engine, replace(SamplingSettings.of(sample), **changes), system, plain)
     finally:
         engine.release()
-
-
-def _source(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:
-    """None for a model that has no recipe, which a talk can do without."""
-    try:
-        return find_model_source(named, recipe, sets)
-    except RecipeError:
-        if recipe is not None or sets:
-            raise
-        return None

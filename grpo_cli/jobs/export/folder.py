@@ -14,20 +14,19 @@ from grpo_cli.jobs.export.gguf.modelfile import modelfile
 from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.dump import to_yaml
-from grpo_cli.resilience.model_source import find_model_source, open_model
+from grpo_cli.resilience.model_source import ModelSource, open_model
 
 HUB_HINT = "is `hf auth login` done and the hub reachable?"
 
 
-def write_folder(checkpoint: str, out: Path, gguf: str | None = None) -> Policy:
-    """Write the model of a checkpoint or run, LoRA merged into its base, with tokenizer, recipe and model card; return what was written.
+def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Policy:
+    """Write the model of a source, LoRA merged into its base, with tokenizer, recipe and model card; return what was written.
 
     With `gguf`, a precision of `writing.PRECISIONS`, also `OUT.gguf` for llama.cpp and a `Modelfile` for Ollama.
 
     Raises:
-        SetupError: no such checkpoint, the folder cannot be written, or no GGUF of this model.
+        SetupError: its weights cannot be loaded, the folder cannot be written, or no GGUF of this model.
     """
-    source = find_model_source(checkpoint, None, [])
     policy = open_model(source, torch.device("cpu"))
     if hasattr(policy.model, "peft_config"):
         policy = replace(policy, model=policy.model.merge_and_unload())

@@ -11,6 +11,7 @@ from grpo_cli.app import app
 from grpo_cli.jobs.export import folder as exporting
 from grpo_cli.jobs.export.card import card_of
 from grpo_cli.recipe.reading.load import load
+from grpo_cli.resilience import model_source
 from tests.builders.report_runs import make_run
 
 
@@ -39,7 +40,8 @@ def test_a_repository_that_exists_is_written_to_when_asked_for(
 ) -> None:
     pushed: list[str] = []
     monkeypatch.setattr(exporting, "is_there", lambda repository: True)
-    monkeypatch.setattr(exporting, "write_folder", lambda checkpoint, out, gguf: out.mkdir())
+    monkeypatch.setattr(model_source, "find_model_source", lambda *_: None)
+    monkeypatch.setattr(exporting, "write_folder", lambda source, out, gguf: out.mkdir())
     monkeypatch.setattr(exporting, "push_folder", lambda out, repository: pushed.append(repository))
     done = CliRunner().invoke(app, ["export", "last", str(tmp_path / "out"), "--push", "me/model", *words])
     assert pushed == (["me/model"] if words else [])

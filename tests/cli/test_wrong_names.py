@@ -1,0 +1,51 @@
+"""A name that is nearly a run's is told by every command, before any library that takes seconds is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.builders.report_runs import make_run
+
+HEAVY = ("torch", "transformers", "datasets", "pyarrow")
+COMMANDS = (
+    ["eval", "sed-0"],
+    ["eval", "builtin:tiny", "--recipe", "quickstart", "--against", "sed-0"],
+    ["chat", "sed-0"],
+    ["chat", "sed-0", "--row", "1"],
+    ["export", "sed-0", "out"],
+    ["pairs", "sed-0"],
+    ["watch", "sed-0"],
+    ["report", "sed-0"],
+    ["doctor", "sed-0"],
+    ["runs", "show", "sed-0"],
+    ["runs", "remove", "sed-0", "--yes"],
+    ["train", "--resume", "sed-0"],
+    ["train", "quickstart", "--resume", "sed-0"],
+)
+PROGRAM = """
+import sys
+from grpo_cli.app import app
+from grpo_cli.errors import UserError
+try:
+    app(args=sys.argv[1:])
+except UserError as err:
+    print(err.render())
+    print("heavy:", *[name for name in %r if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_near_run_is_named_at_once(tmp_path: Path, words: list[str]) -> None:
+    make_run(tmp_path / "runs", "seed-0", hostile=False)
+    command = [sys.executable, "-c", PROGRAM % (HEAVY,), *words]
+    env = os.environ | {"HF_HUB_OFFLINE": "1"}
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env)
+    assert found.stderr == ""
+    assert "did you mean" in found.stdout
+    assert "`seed-0`" in found.stdout
+    assert found.stdout.endswith("heavy:\n")
