@@ -3,12 +3,15 @@ of the package `verifiers`. Each becomes an object with `reset` and `step`."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from grpo_cli.environments.step import kind_of, method_of
 from grpo_verifiers.kinds.functions.find import BadFunction, find, place_of
+from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verifier import Unavailable
 
@@ -18,6 +21,8 @@ WORLDS = {
     for name in ("keydoor", "guess", "calculator", "textworld")
 }
 """The worlds that are shipped."""
+METHODS = {"reset": ("row", "seed"), "step": ("action",)}
+"""What an environment must have, and what they are called with."""
 PYTHON = "python"
 """The tool that is shipped: code in the sandbox."""
 
@@ -62,14 +67,39 @@ def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
     (spec,) = specs
     make = find(place_of_world(spec))
     check(make, spec, options)
-    for method in ("reset", "step") if inspect.isclass(make) else ():
-        if not callable(getattr(make, method, None)):
+    # what a function makes has to be looked at itself
+    owner = make if inspect.isclass(make) else make(**copy.deepcopy(dict(options)))
+    for method in METHODS:
+        if not callable(getattr(owner, method, None)):
+            what = f"`{spec}`" if owner is make else f"{kind_of(owner)}, which `{spec}` made,"
             raise BadFunction(
-                f"`{spec}` has no method `{method}`: an environment has `reset(row, seed)` and `step(action)`"
+                f"{what} has no method `{method}`: an environment has `reset(row, seed)` and `step(action)`"
+                " (a class made for TRL stands under `environment.trl`)"
             )
-    return Made(
-        make, spec.rpartition(":")[2], place_of(make), hasattr(make, "score"), hasattr(make, "demonstrate")
+    for method, arguments in METHODS.items():
+        _check_call(owner, method, arguments, spec)
+    try:
+        scores, demonstrates = (method_of(owner, name, spec) is not None for name in ("score", "demonstrate"))
+    except BadReturn as err:
+        raise BadFunction(str(err)) from err
+    return Made(make, spec.rpartition(":")[2], place_of(make), scores, demonstrates)
+
+
+def _check_call(owner: object, method: str, arguments: Sequence[str], spec: str) -> None:
+    """Raises BadFunction where the method of a class, or of an object, cannot be called with the arguments by their places."""
+    bound = not inspect.isclass(owner) or isinstance(
+        inspect.getattr_static(owner, method), staticmethod | classmethod
     )
+    try:
+        signature = inspect.signature(getattr(owner, method))
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*(() if bound else (owner,)), *arguments)
+    except TypeError as err:
+        raise BadFunction(
+            f"`{method}{signature}` of `{spec}` cannot be called as `{method}({', '.join(arguments)})`: {err}"
+        ) from err
 
 
 def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> Made:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from grpo_verifiers.kinds.functions.value import BadReturn
-from grpo_verifiers.names import did_you_mean
+from grpo_verifiers.kinds.functions.value import BadReturn, number_of
+from grpo_verifiers.names import near_or_known, nearest
 
 LONGEST = 65_536
 """Characters of one observation or state. Longer ones would never fit into an episode and are the environment's mistake."""
@@ -53,15 +53,7 @@ def read_step(value: object, where: str) -> Step:
     """
     if isinstance(value, str) or value is None:
         return Step(observation=read_text(value, where, "the observation"))
-    if isinstance(value, Mapping):
-        said = dict(value)
-    elif all(hasattr(value, name) for name in ("observation", "reward", "done")):
-        said = {name: getattr(value, name) for name in _FIELDS if hasattr(value, name)}
-    else:
-        raise BadReturn(f"{where} returned {_kind(value)}: return a text, a dict or a `Step`")
-    for name in said:
-        if name not in _FIELDS:
-            raise BadReturn(f"{where} returned an unknown key `{name}`{did_you_mean(str(name), _FIELDS)}")
+    said = _fields_said(value, where)
     seen = said.get("observation")
     parts = tuple(read_text(one, where, "an observation") for one in seen) if isinstance(seen, list) else ()
     return Step(
@@ -75,6 +67,33 @@ def read_step(value: object, where: str) -> Step:
     )
 
 
+def _fields_said(value: object, where: str) -> dict[str, Any]:
+    """What a dict or an object says. A dict holds nothing else; an object may, but for what is a slip of one of our names."""
+    if isinstance(value, Mapping):
+        for name in value:
+            if name not in _FIELDS:
+                raise BadReturn(
+                    f"{where} returned an unknown key `{name}`{near_or_known(str(name), _FIELDS)}"
+                )
+        return dict(value)
+    own = [field.name for field in fields(value)] if is_dataclass(value) else getattr(value, "_fields", ())
+    if isinstance(value, tuple) and not own:
+        raise BadReturn(
+            f"{where} returned a tuple: return a dict, `{{'observation': …, 'reward': …, 'done': …}}`"
+            " (gymnasium's `terminated or truncated` is `done`)"
+        )
+    said = {name: getattr(value, name) for name in _FIELDS if hasattr(value, name)}
+    for name in own:
+        near = nearest(name, _FIELDS, 0.85)
+        if near is not None and near not in said:
+            raise BadReturn(f"{where} returned {kind_of(value)} with `{name}`; did you mean `{near}`?")
+    missing = [name for name in ("observation", "reward", "done") if name not in said]
+    if missing:
+        lacks = f" without `{missing[0]}`" if len(missing) < 3 else ""
+        raise BadReturn(f"{where} returned {kind_of(value)}{lacks}: return a text, a dict or a `Step`")
+    return said
+
+
 def read_text(value: object, where: str, what: str) -> str:
     """A text; None is an empty one.
 
@@ -84,7 +103,7 @@ def read_text(value: object, where: str, what: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadReturn(f"{where} returned {_kind(value)} as {what}: return text")
+        raise BadReturn(f"{where} returned {kind_of(value)} as {what}: return text")
     if len(value) > LONGEST:
         raise BadReturn(
             f"{where} returned {len(value):,} characters as {what}, at most {LONGEST:,} are taken: cut it there"
@@ -98,13 +117,25 @@ def read_number(value: object, where: str, what: str) -> float:
     Raises:
         BadReturn: it is none.
     """
-    plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
-    if isinstance(plain, bool | int | float):
-        number = float(plain)
-        if math.isfinite(number):
-            return number
-        raise BadReturn(f"{where} returned {number} as {what}: return a finite number")
-    raise BadReturn(f"{where} returned {_kind(value)} as {what}: return a finite number")
+    number = number_of(value)
+    if number is None or not math.isfinite(number):
+        said = kind_of(value) if number is None else number
+        raise BadReturn(f"{where} returned {said} as {what}: return a finite number")
+    return number
+
+
+def method_of(owner: object, name: str, called: str) -> Any:
+    """A method that may be left out; None where it is. `called` is the owner's name in messages.
+
+    Raises:
+        BadReturn: something else has its name, such as a number that the class keeps there.
+    """
+    found = getattr(owner, name, None)
+    if found is None or callable(found):
+        return found
+    raise BadReturn(
+        f"`{name}` of `{called}` is {kind_of(found)}, and a method `{name}()` is meant by it: give it another name"
+    )
 
 
 def as_json(step: Step) -> dict[str, Any]:
@@ -116,7 +147,7 @@ def _switch(value: object, where: str, name: str) -> bool:
     plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
     if isinstance(plain, bool):
         return plain
-    raise BadReturn(f"{where} returned {_kind(value)} as `{name}`: return true or false")
+    raise BadReturn(f"{where} returned {kind_of(value)} as `{name}`: return true or false")
 
 
 def _state(value: object, where: str) -> str | None:
@@ -128,7 +159,7 @@ def _state(value: object, where: str) -> str | None:
         hash(value)
     except TypeError:
         raise BadReturn(
-            f"{where} returned {_kind(value)} as `state`: return what can be hashed, such as a tuple"
+            f"{where} returned {kind_of(value)} as `state`: return what can be hashed, such as a tuple"
         ) from None
     return read_text(repr(value), where, "`state`")
 
@@ -136,9 +167,10 @@ def _state(value: object, where: str) -> str | None:
 def _milestone(value: object, where: str) -> str | None:
     if value is None or (isinstance(value, str) and value):
         return value
-    raise BadReturn(f"{where} returned {_kind(value)} as `milestone`: return a name, or None")
+    raise BadReturn(f"{where} returned {kind_of(value)} as `milestone`: return a name, or None")
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """`a float`, for messages."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

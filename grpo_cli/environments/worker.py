@@ -6,6 +6,7 @@ actions so far; one that then says something else than before does not repeat, a
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import random
@@ -15,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from grpo_cli.environments.making import made_of
-from grpo_cli.environments.step import Step, as_json, read_number, read_step, read_text
+from grpo_cli.environments.step import Step, as_json, method_of, read_number, read_step, read_text
+from grpo_cli.environments.waiting import awaited
 from grpo_verifiers.kinds.functions.find import place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 
@@ -94,31 +96,35 @@ class Worker:
 
     def _reset(self, ask: Ask) -> dict[str, Any]:
         fix_chance(ask.seed, 0)
-        live = self.live[ask.play] = _Live(self.make(**self.options))
+        # episodes of a row come with one row between them, and a world may change what it is given
+        row, options = copy.deepcopy((dict(ask.row or {}), dict(self.options)))
+        live = self.live[ask.play] = _Live(self.make(**options))
         where = self._where(live, "reset")
-        said = read_text(live.inner.reset(dict(ask.row or {}), ask.seed), where, "the first observation")
+        said = read_text(awaited(live.inner.reset(row, ask.seed)), where, "the first observation")
+        for name in ("score", "demonstrate"):
+            method_of(live.inner, name, self.name)
         live.said.append(said)
         return {"observation": said}
 
     def _step(self, ask: Ask, live: _Live, action: str) -> Step:
         fix_chance(ask.seed, live.taken + 1)
         live.taken += 1
-        step = read_step(live.inner.step(action), self._where(live, "step"))
+        step = read_step(awaited(live.inner.step(action)), self._where(live, "step"))
         live.earned += step.reward
         live.said.append(step.observation)
         return step
 
     def _score(self, ask: Ask, live: _Live) -> float | None:
-        score = getattr(live.inner, "score", None)
+        score = method_of(live.inner, "score", self.name)
         if score is None:
             return live.earned
         fix_chance(ask.seed, live.taken + 1)
-        found = score()
+        found = awaited(score())
         return None if found is None else read_number(found, self._where(live, "score"), "the score")
 
     def _demonstrate(self, ask: Ask, live: _Live) -> str:
         fix_chance(ask.seed, live.taken + 1)
-        return read_text(live.inner.demonstrate(), self._where(live, "demonstrate"), "an action")
+        return read_text(awaited(live.inner.demonstrate()), self._where(live, "demonstrate"), "an action")
 
     def _where(self, live: _Live, method: str) -> str:
         place = place_of(getattr(live.inner, method))

@@ -115,3 +115,41 @@ class Broken:
     def reset(self, row: dict, seed: int) -> None: ...
     def step(self, action: str) -> str:
         return ""
+
+
+class Eats:
+    """Uses up the list of its row, and the one of its options."""
+
+    def __init__(self, lives: list[int]) -> None:
+        self.lives = lives
+
+    def reset(self, row: dict, seed: int) -> None:
+        self.left = row["numbers"]
+
+    def step(self, action: str) -> dict:
+        self.lives.pop()
+        self.left.pop()
+        return {"observation": f"{len(self.left)} {len(self.lives)}"}
+
+
+class Async:
+    async def reset(self, row: dict, seed: int) -> str:
+        return "at 0"
+
+    async def step(self, action: str) -> dict:
+        return {"observation": "at 1", "done": True}
+
+    async def score(self) -> float:
+        return 0.5
+
+    async def demonstrate(self) -> str:
+        return "up"
+
+
+class SetsScore(Plain):
+    def reset(self, row: dict, seed: int) -> None:
+        self.score = 0.0
+
+
+def make_counter(goal: int = 3) -> Counter:
+    return Counter(goal)

@@ -134,6 +134,35 @@ def test_a_return_without_meaning_is_no_verdict(opened: Any, action: str, said: 
     assert "`step` of `Plain` (" in fault.text
 
 
+def test_episodes_of_a_row_do_not_share_what_one_of_them_changes(opened: Any) -> None:
+    worlds = opened("Eats", lives=[1, 1])
+    row = {"numbers": [1, 2, 3]}
+    (a, _), (b, _) = worlds.open([(row, 1), (row, 1)])
+    assert [step.observation for step in worlds.step([(a, "x"), (b, "x")])] == ["2 1", "2 1"]
+    assert row == {"numbers": [1, 2, 3]}
+
+
+def test_methods_may_be_coroutines(opened: Any) -> None:
+    worlds = opened("Async")
+    ((a, said),) = worlds.open([({}, 1)])
+    assert said == "at 0"
+    assert worlds.demonstrate([a]) == ["up"]
+    assert worlds.step([(a, "x")]) == [Step("at 1", done=True)]
+    assert worlds.score([a]) == [0.5]
+
+
+def test_a_function_may_make_the_environment(opened: Any) -> None:
+    worlds = opened("make_counter", goal=1)
+    assert worlds.demonstrates
+    (a,) = start(worlds, 0)
+    assert worlds.step([(a, "go")])[0].done
+
+
+def test_a_number_that_is_called_score_is_refused_before_the_first_turn(opened: Any) -> None:
+    ((_, fault),) = opened("SetsScore").open([({}, 1)])
+    assert "`score` of `SetsScore` is a float, and a method `score()` is meant by it" in fault.text
+
+
 def test_text_without_tokens_is_replaced_and_none_is_no_observation(opened: Any) -> None:
     worlds = opened("Plain")
     (a,) = start(worlds, 0)

@@ -81,3 +81,19 @@ def inside_trainer(completions: list[str], trainer_state: Any) -> list[float]:
 
 
 NOT_A_FUNCTION = 3
+
+
+def eats(completion: str, numbers: list[int]) -> bool:
+    return numbers.pop() == 3
+
+
+def eats_the_row(completion: str, row: dict) -> bool:
+    return row["numbers"].pop() == 3
+
+
+def eats_lists(completions: list[str], numbers: list[list[int]], **_: object) -> list[float]:
+    return [float(own.pop() == 3) for own in numbers]
+
+
+async def eats_later(completion: str, numbers: list[int]) -> bool:
+    return numbers.pop() == 3

@@ -118,6 +118,14 @@ def test_a_function_that_always_loops_gives_no_verdict() -> None:
     assert judged("always_loops", "x", {}, timeout_s=0.1).outcome is Outcome.ERROR
 
 
+@pytest.mark.parametrize("name", ["eats", "eats_the_row", "eats_lists", "eats_later"])
+def test_a_function_that_changes_its_row_changes_no_other_sample(name: str) -> None:
+    made = verifier(name, cache=False)
+    made.start()
+    gold = made.compile({"numbers": [1, 2, 3]})
+    assert [verdict.score for verdict in made.judge([Sample(text, gold) for text in "abc"])] == [1.0] * 3
+
+
 def test_a_traceback_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     made = verifier("broken")
     with caplog.at_level(logging.WARNING, "grpo_verifiers"):

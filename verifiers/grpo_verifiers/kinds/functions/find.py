@@ -28,19 +28,31 @@ def find(spec: str) -> Callable[..., Any]:
         assert found is not None and found.loader is not None
         module = importlib.util.module_from_spec(found)
         sys.modules[found.name] = module
-        found.loader.exec_module(module)
+        try:
+            found.loader.exec_module(module)
+        except ImportError as err:
+            if "no known parent package" not in str(err):
+                raise
+            raise BadFunction(
+                f"`{where}` imports from its package, and a file by itself has none: name it as a module, `PACKAGE.MODULE:{name}`"
+            ) from err
     else:
         module = importlib.import_module(where)
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            known = [n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_")]
+            known = [
+                n
+                for n, v in vars(module).items()
+                if (inspect.isfunction(v) or inspect.isclass(v)) and v.__module__ == module.__name__
+            ]
+            known = [n for n in sorted(known) if not n.startswith("_")]
             raise BadFunction(
-                f"`{where}` has no `{name}`; it has {', '.join(sorted(known)[:8]) or 'no functions'}"
+                f"`{where}` has no `{name}`; it has {', '.join(known[:8]) or 'no functions or classes'}"
             )
         target = getattr(target, part)
     if not callable(target):
-        raise BadFunction(f"`{spec}` is a {type(target).__name__}, not a function")
+        raise BadFunction(f"`{spec}` is a {type(target).__name__}, not a function or class")
     return target  # type: ignore[no-any-return]
 
 

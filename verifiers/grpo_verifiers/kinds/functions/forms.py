@@ -7,6 +7,7 @@ solution_str, solution_strs        verl: `data_source`, `ground_truth`, `extra_i
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,7 @@ class Signature:
 
     def of_one(self, call: FunctionCall, extra: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
         """The arguments for one completion."""
+        call = _own(call)
         completion, prompt = _said(call, messages)
         have: dict[str, Any] = {
             **extra, **call.row, "row": dict(call.row), "prompt": prompt, "completion": completion, "solution_str": call.completion,
@@ -114,6 +116,7 @@ class Signature:
         Raises:
             NotHere: token ids are wanted where there are none.
         """
+        calls = [_own(call) for call in calls]
         said = [_said(call, messages) for call in calls]
         columns = dict.fromkeys(name for call in calls for name in call.row)
         lists: dict[str, Any] = {name: [call.row.get(name) for call in calls] for name in columns}
@@ -179,6 +182,11 @@ def _object(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _own(call: FunctionCall) -> FunctionCall:
+    """The call with a row of its own: calls that came together share their rows, and a function may change what it is given."""
+    return call._replace(row=copy.deepcopy(call.row))
 
 
 def _said(call: FunctionCall, messages: bool) -> tuple[Any, Any]:

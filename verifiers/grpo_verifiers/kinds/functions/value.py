@@ -87,18 +87,9 @@ class ReturnReader:
 
     def score(self, value: object) -> float:
         """A finite number inside the declared range: bool, int, float, Fraction, Decimal, or a numpy or torch scalar."""
-        plain: Any = value
-        if not isinstance(value, str | bytes | Real | Decimal) and hasattr(value, "item"):
-            try:
-                plain = value.item()
-            except (TypeError, ValueError, RuntimeError):  # more than one element
-                plain = value
-        if not isinstance(plain, Real | Decimal):
+        score = number_of(value)
+        if score is None:
             raise self.bad(f"{shown(value)} ({type(value).__name__})", f"return {_FORMS}")
-        try:
-            score = float(plain)
-        except OverflowError:
-            score = math.inf
         if not math.isfinite(score):
             raise self.bad(shown(value), "return a finite number, or None where there is no verdict")
         if self.range is not None and not self.range[0] <= score <= self.range[1]:
@@ -112,6 +103,23 @@ class ReturnReader:
         """The error of a value that cannot be meant."""
         where = f" ({self.place})" if self.place else ""
         return BadReturn(f"`{self.name}`{where} returned {what}; {mend}")
+
+
+def number_of(value: object) -> float | None:
+    """The float of a bool, int, float, Fraction, Decimal, or a scalar of numpy or torch; infinite where it is too large, None of
+    anything else."""
+    plain: Any = value
+    if not isinstance(value, str | bytes | Real | Decimal) and hasattr(value, "item"):
+        try:
+            plain = value.item()
+        except (TypeError, ValueError, RuntimeError):  # more than one element
+            return None
+    if not isinstance(plain, Real | Decimal):
+        return None
+    try:
+        return float(plain)
+    except OverflowError:
+        return math.inf
 
 
 def listed(value: object) -> list[Any] | None:
