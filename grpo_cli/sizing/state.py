@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grpo_cli.policy.loading.adapter import saved_rank
-from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes
+from grpo_cli.policy.loading.sizes import ModelSizes, local_sizes
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.sections.recipe import Model, Recipe
 
@@ -88,7 +88,7 @@ def critic_parameters(recipe: Recipe, sizes: ModelSizes) -> tuple[int, int, str]
         return sizes.hidden + 1, width, "head"
     named = critic.model(model)
     if named is not None:
-        other = full_sizes(named)
+        other = local_sizes(named)
         return None if other is None else (other.parameters, width, f"parameters of `{named.path}`")
     rank = adapter_rank(model)
     if rank is not None:

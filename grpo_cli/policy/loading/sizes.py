@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any
 
-from grpo_cli.errors import SetupError
-from grpo_cli.policy.loading.files import ModelFiles, base_files
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.policy.loading.adapter import base_of
+from grpo_cli.policy.loading.files import ModelFiles, base_files, model_files
 from grpo_cli.policy.loading.weights import read_header
 from grpo_cli.recipe.sections.recipe import Model
 
@@ -81,6 +83,19 @@ def read_sizes(model: Model, files: ModelFiles) -> ModelSizes | None:
     return _sizes(
         config.get("text_config") or config, counted, "safetensors headers" if counted else "config.json"
     )
+
+
+def local_sizes(model: Model) -> ModelSizes | None:
+    """The sizes as far as files on this disk tell them, a GGUF's header among them; None where they do not. No hub is asked."""
+    is_gguf = model.gguf_file is not None or model.path.endswith(".gguf")
+    is_wheel = model.path.startswith("builtin:") and model.path != "builtin:tiny"
+    if is_wheel or (is_gguf and Path(model.path).expanduser().exists()):
+        return full_sizes(model)
+    try:
+        whole = base_of(model, 0).model
+    except (RecipeError, SetupError):  # an adapter whose base is not here
+        return None
+    return read_sizes(whole, model_files(whole))
 
 
 def full_sizes(model: Model) -> ModelSizes | None:

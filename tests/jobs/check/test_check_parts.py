@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from grpo_cli.data import hub_access
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
 from grpo_cli.jobs.check.cost import check_memory
@@ -20,7 +22,7 @@ from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_golds, check_refusals
 from grpo_cli.policy.loading.files import model_files
-from grpo_cli.policy.loading.sizes import read_sizes
+from grpo_cli.policy.loading.sizes import local_sizes, read_sizes
 from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.recipe import Model, Recipe
@@ -389,7 +391,14 @@ def test_the_form_in_which_a_function_takes_completions_is_named(tmp_path: Path)
         ({"critic": {"from": "there"}}, "critic = `there`, whose size is not known here"),
     ],
 )
-def test_the_memory_of_a_critic_is_counted_beside_the_policys(train: dict[str, Any], said: str) -> None:
+def test_the_memory_of_a_critic_is_counted_beside_the_policys(
+    train: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *address: asked.append(address))
+    monkeypatch.setattr(hub_access, "_found", {})
+    for name in hub_access.OFFLINE:
+        monkeypatch.delenv(name, raising=False)
     recipe = ppo(train)
     sizes = read_sizes(recipe.model, model_files(recipe.model))
     assert sizes is not None
@@ -397,6 +406,13 @@ def test_the_memory_of_a_critic_is_counted_beside_the_policys(train: dict[str, A
     assert any(said in line for line in lines)
     plain = ppo({"critic": None, "algorithm": "grpo"})
     assert not any("critic" in line for line in check_memory(plain, sizes, plan(plain, 64), None).lines)
+    assert not asked
+
+
+def test_a_critic_that_is_an_adapter_counts_by_its_base_where_that_is_here(tmp_path: Path) -> None:
+    for named, known in (("builtin:tiny", True), (str(tmp_path / "gone"), False)):
+        (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": named, "r": 4}))
+        assert (local_sizes(Model(path=str(tmp_path))) is not None) is known
 
 
 def test_a_critic_from_a_folder_that_is_not_there_is_found_before_the_run(tmp_path: Path) -> None:
