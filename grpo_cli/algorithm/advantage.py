@@ -32,6 +32,7 @@ def group_advantages(
     (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
     the samples with a verdict only; with `weights_PG` a sample stands in them that many times.
     """
+    # in float64 eight equal rewards of 0.3 spread by less than LEAST, whatever the device they came from
     rewards, floor = rewards_PG.double(), max(floor, LEAST)
     known = ~rewards.isnan()
     times = known if weights_PG is None else weights_PG.double() * known
@@ -39,6 +40,7 @@ def group_advantages(
     mean = (rewards.nan_to_num(0.0) * times).sum(dim=1, keepdim=True) / count.clamp(min=1)
     centred = torch.where(known, rewards - mean, 0.0)
     spread = _std(centred, count, ddof, weights_PG)
+    # a sample that is alone with its verdict was compared with nothing
     alive = (spread >= floor) & (known.sum(dim=1, keepdim=True) >= 2)
     if scale == "group":
         advantages = centred / spread.clamp(min=floor)
@@ -57,6 +59,7 @@ def leave_one_out(rewards_PG: Tensor, *, floor: float = 1e-6) -> Tensor:
     known = ~rewards_PG.isnan()
     count = known.sum(dim=1, keepdim=True)
     centred = group_advantages(rewards_PG, scale="none", floor=floor)
+    # r - (sum - r) / (n - 1) = (r - mean) n / (n - 1); a sample that is alone has 0 already
     return centred * count / (count - 1).clamp(min=1)
 
 
@@ -80,6 +83,7 @@ def normalise_then_sum(
     count = known.sum(dim=1, keepdim=True)
     mean = total.nan_to_num(0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
     alive = _std(torch.where(known, total - mean, 0.0), count, ddof) >= floor
+    # centred and scaled over the batch as GDPO does; `alive` was decided by each group's own mean
     centred = torch.where(known, total - total.nanmean(), 0.0)
     std = _std(centred.reshape(1, -1), known.sum().reshape(1, 1), ddof)
     return torch.where(alive & known, centred / std.clamp(min=floor), 0.0)

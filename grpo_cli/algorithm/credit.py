@@ -91,6 +91,7 @@ def credit(
     if penalty_PG is None:
         return judged
     lively_P = A_PG.ne(0).any(dim=1)
+    # from the start once more: the penalty moves the baseline and the spread too
     A_PG, kept_PG = _outcome(train, rewards_PG - penalty_PG, parts_PGK, weights_K, times_PG)
     moved = replace(_finished(train, A_PG, kept_PG, finer), signal_P=judged.signal_P)
     if train.scale == "group" or (train.scale == "batch" and not lively_P.any()):
@@ -105,6 +106,7 @@ def _finished(train: Train, A_PG: Tensor, kept_PG: Tensor, finer: TokenCredit | 
     prune = train.prune
     if prune is not None and prune.by == "advantage":
         whole = _joined(A_PG, kept_PG, finer)
+        # how hard a sample pulls: token advantages of both signs would cancel in their mean
         size_PG = A_PG if whole.A_PGT is None else whole.A_PGT.abs().sum(dim=-1)
         kept_PG = kept_mask(size_PG, prune.keep, "advantage")
     return _joined(A_PG, kept_PG, finer)
@@ -131,6 +133,7 @@ def _outcome(
     kept_PG = torch.ones(rewards_PG.shape, dtype=torch.bool, device=rewards_PG.device)
     if prune is not None and prune.by == "variance":
         kept_PG = kept_mask(rewards_PG, prune.keep, "variance")
+        # as if they had no verdict: PODS forms mean and spread among those that are kept
         rewards_PG = rewards_PG.masked_fill(~kept_PG, math.nan)
     if train.reward_combine == "normalise_then_sum":
         assert parts_PGK is not None and weights_K is not None

@@ -41,11 +41,13 @@ def drop_dead_rows(
     keep = most(max(1, int(alive.sum())))
     if keep == n:
         return inputs, 1.0
+    # rows of advantage 0 fill up to what all ranks keep: they add nothing but their cost
     alive[torch.nonzero(~alive).flatten()[: keep - int(alive.sum())]] = True
     mask = loss_mask(inputs)
     if loss in PER_BATCH:
         share = 1.0
     elif loss in PER_ROW:
+        # a mean over fewer rows is too large by n / kept
         share = int(alive.sum()) / n
     elif loss in PER_TOKEN:
         share = int(mask[alive].sum()) / max(int(mask.sum()), 1)
@@ -69,6 +71,7 @@ def trim(inputs: dict[str, Any]) -> dict[str, Any]:
     trimmed = dict(inputs)
     for key, value in inputs.items():
         if key in ("prompt_ids", "prompt_mask"):
+            # prompts are padded on the left, completions on the right
             trimmed[key] = value[:, value.shape[1] - lead :]
         elif torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == full:
             trimmed[key] = value[:, :width]

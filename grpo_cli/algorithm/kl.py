@@ -32,6 +32,7 @@ def kl_per_token(logps: Tensor, ref: Tensor, estimator: Estimator) -> Tensor:
     Returns:
         [B, T] nats, with the gradient of `logps`; padding is not masked.
     """
+    # -log r
     apart = logps - ref
     if estimator in ("k1_loss", "k1_reward"):
         return apart

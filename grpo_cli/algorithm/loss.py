@@ -35,6 +35,7 @@ class Objective:
     def of(cls, train: Train, group: int) -> Objective:
         """The objective that a recipe's `train` section asks for, with groups of this size."""
         in_loss = train.kl.beta > 0 and train.kl.estimator not in ("k1_reward", "k1_token")
+        # a KL in the loss or an entropy bonus has a gradient on rows of advantage 0 too
         drop = train.dead_groups != "keep" and not in_loss and not acts_on_every_row(train.trl)
         kept = train.prune.keep / group if train.prune else 1.0
         imitates = train.critic.positive if train.critic else 0.0
@@ -82,6 +83,7 @@ class MicroBatchLogProbs:
         """Called with the policy's log-probs before TRL looks up the old ones."""
         self.logps_BT = logps_BT
         old = self.inputs.get("old_per_token_logps")
+        # without old log-probs TRL takes those of now: every ratio is 1, and so is the sequence's
         if self.objective.ratio == "sequence_token" and old is not None:
             self.inputs["old_per_token_logps"] = sequence_token_old(logps_BT, old, self.mask_BT)
 

@@ -36,6 +36,7 @@ def most_varied(rewards: Sequence[float], keep: int) -> list[int]:
 
     if not keep_known:
         return unknown[:keep]
+    # rounded, so that splits which differ in the last bits only count as equal
     best = max(range(keep_known + 1), key=lambda high: (round(spread(high), 12), high))
     return sorted(split(best) + unknown[: keep - keep_known])
 

@@ -165,6 +165,7 @@ class Ads(Uniform):
         if not self.bands:
             self._begin(order.n_rows, n)
         active = min(self.active, len(self.bands))
+        # all of them in a drawn order: those behind `active` step in where windows have too few rows
         drawn = weighted_sample(rng, dict(enumerate(self.chances)), len(self.bands))
         chosen: list[int] = []
         for turn, number in enumerate(drawn):
@@ -254,6 +255,7 @@ class Ads(Uniform):
         for band, saved in zip(self.bands, state["clusters"], strict=True):
             row_of = {self._name(row): row for row in band.rows}
             band.first = {row_of[name]: rate for name, rate in saved["first"].items() if name in row_of}
+            # before the window is set: ranking sorts the rows that its places mean
             band.begin()  # ranks rows that were all drawn
             place = {self._name(row): at for at, row in enumerate(band.rows)}
             kept = [place[name] for name in saved["window"] if name in place]

@@ -55,6 +55,7 @@ class Ledger:
     def update(self, step: int, outcomes: Sequence[RowOutcome]) -> None:
         """Note the groups of a step; one without a single verdict says nothing."""
         for outcome in outcomes:
+            # a verifier that fails says nothing of the row, and must not make it dead
             if not outcome.judged:
                 continue
             entry = self.entries.setdefault(outcome.row, LedgerEntry())
@@ -62,7 +63,9 @@ class Ledger:
                 self.again.append(not outcome.has_signal)
             entry.outcomes += 1
             entry.pass_rate = outcome.right / outcome.judged
+            # after persistence was noted above, which asks for the streak of before
             entry.dead_streak = 0 if outcome.has_signal else entry.dead_streak + 1
+            # old evidence is halved towards Beta(1, 1), then the new counts come on top
             entry.alpha = DECAY * entry.alpha + (1 - DECAY) + outcome.right
             entry.beta = DECAY * entry.beta + (1 - DECAY) + outcome.judged - outcome.right
             entry.last_step = step

@@ -21,6 +21,7 @@ class Order:
         epoch, place = divmod(self.drawn, self.n_rows)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, list(range(self.n_rows))
+            # of seed and epoch alone: after a resume the order is made again, not read
             random.Random(f"{self.seed}/{epoch}").shuffle(self._order)
         self.drawn += 1
         return self._order[place]
@@ -30,6 +31,7 @@ class Order:
         n = min(n, self.n_rows - len(exclude))
         left = self.n_rows - self.drawn % self.n_rows
         if left < n:
+            # else a batch could meet a row of the new epoch that it has already, and take fewer
             self.drawn += left
         found: list[int] = []
         while len(found) < n:

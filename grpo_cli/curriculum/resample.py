@@ -49,6 +49,7 @@ def fill(
     size, sampled, rounds = len(first), list(first), 0
     alive = [g for g in sampled if has_signal(g)]
     while len(alive) < size and rounds < most_rounds:
+        # Laplace's rule: never 0, so that a first round without signal does not ask for all there is
         share = (len(alive) + 1) / (len(sampled) + 2)
         wanted = min(size, math.ceil((size - len(alive)) / share))
         more = sample(wanted)
@@ -59,5 +60,6 @@ def fill(
             break
     kept = alive[:size]
     kept += [g for g in sampled if not has_signal(g)][: size - len(kept)]
+    # by identity: a group holds lists, which have no hash
     chosen = {id(g) for g in kept}
     return FilledBatch(kept, [g for g in sampled if id(g) not in chosen], rounds)

@@ -35,6 +35,7 @@ class Selection:
 
         Chance depends on the seed, the step and how much was sampled in it, so a resumed run chooses the same.
         """
+        # a text, whose hash random takes itself: no PYTHONHASHSEED comes into it
         rng = random.Random(f"{self.seed}/{step}/{len(exclude)}")
         return self.strategy.pick(self.ledger, self.order, rng, n, exclude)
 

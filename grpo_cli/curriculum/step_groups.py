@@ -48,6 +48,7 @@ class StepGroups:
             groups = self._sample(chosen.rows, self.size)
         else:
             candidates = self._sample(chosen.rows, self.size // 2)
+            # a stable sort: of equals the row that was chosen first
             candidates.sort(key=lambda g: abs(g.right / max(g.judged, 1) - 0.5))
             kept = [g.row for g in candidates[: chosen.wanted]]
             rest = self._sample(kept, self.size - self.size // 2, first=self.size // 2)

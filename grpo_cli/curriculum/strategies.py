@@ -16,6 +16,7 @@ from grpo_cli.curriculum.order import Order, Uniform
 
 def weighted_sample(rng: random.Random, weights: dict[int, float], n: int) -> list[int]:
     """Up to `n` different keys of positive weight, drawn one after another in proportion (Efraimidis-Spirakis)."""
+    # the largest keys are a weighted draw without replacement: one number a row, whatever `n`
     keys = {row: rng.random() ** (1 / w) for row, w in weights.items() if w > 0}
     return sorted(keys, key=lambda row: -keys[row])[:n]
 
@@ -69,6 +70,7 @@ class Greso(Uniform):
         n = min(n, order.n_rows - len(exclude))
         chosen: list[int] = []
         passed_over: list[int] = []
+        # three passes at most: where nearly all are skipped the rest is filled below
         for _ in range(3 * order.n_rows):
             if len(chosen) == n:
                 return chosen
@@ -85,6 +87,7 @@ class Greso(Uniform):
     def update(self, ledger: Ledger, outcomes: Sequence[RowOutcome]) -> None:
         for name, target in TARGETS.items():
             dead = sum(not v.has_signal and dead_kind(ledger, v.row) == name for v in outcomes)
+            # a lower q skips more
             move = -0.01 if outcomes and dead / len(outcomes) > target else 0.01
             self.q[name] = min(max(self.q[name] + move, 0.05), 0.95)
 

@@ -125,6 +125,7 @@ def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
             raise SetupError(f"`launch.gpus` asks for {asked} GPUs, there are none here")
         world = cpu_ranks
     elif asked == "auto":
+        # 1 always divides
         return max(n for n in range(1, there + 1) if completions % n == 0)
     else:
         world = int(asked)
@@ -158,6 +159,7 @@ def launch(
             if nodes.rank == 0:
                 check_port_free(nodes.rendezvous)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, allowed_cores() // world)))
+        # this interpreter, not a `torchrun` on the path, which may belong to another environment
         command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]
         with (control / "torchrun.log").open("w") as log:
             process = subprocess.Popen(
@@ -166,6 +168,7 @@ def launch(
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                # a Ctrl-C at the terminal reaches its foreground group: the ranks are told by us, once
                 start_new_session=True,
                 preexec_fn=_become_torchrun,
             )
@@ -298,6 +301,7 @@ def _verdict(control: Path, code: int, signalled: int) -> int:
         if name == "SIGKILL":
             print("\nhint: out of memory? `dmesg` tells; go on with `--resume`", file=sys.stderr)
         return int(Exit.SETUP)
+    # by time: the ranks that fail next only lost their neighbour
     ends = sorted((json.loads(f.read_text()) for f in control.glob("rank-*.end")), key=lambda end: end["at"])
     bad = next((end for end in ends if end["code"] not in (0, None)), None)
     if bad is not None:

@@ -63,6 +63,7 @@ def own_address(host: str, port: int) -> str:
     for family, kind, _, _, place in places:
         try:
             with socket.socket(family, kind) as way:
+                # of a datagram socket: the kernel only looks up the route
                 way.connect(place)
                 return str(way.getsockname()[0])
         except OSError as err:

@@ -55,6 +55,7 @@ class Peers:
         self, ranks: Ranks, machine: int = 0, lost_s: float = 120.0, connect: Callable[[], Any] | None = None
     ) -> None:
         self.ranks, self.lost_s, self._connect = ranks, lost_s, connect or _store
+        # one store hears them all
         self.every_s = max(1.0, ranks.world / 16)
         self.status = RankStatus(machine, socket.gethostname())
         self._heard: dict[int, tuple[RankStatus, float]] = {}
@@ -143,6 +144,7 @@ class Peers:
 
     def _tell_end(self, text: str) -> None:
         self.status = replace(self.status, end=text.removeprefix("error: ").splitlines()[0])
+        # long enough for the thread to tell it once
         time.sleep(min(1.2 * self.every_s, OLD_S))
 
     @property
@@ -183,11 +185,15 @@ class Peers:
 
     def _exchange(self, store: Any) -> None:
         self.status = replace(self.status, count=self.status.count + 1)
+        # through a client of its own: one that torch waits with would not answer, and a hang is when this speaks
         store.set(_key(self.ranks.rank), json.dumps(asdict(self.status)))
         others = [rank for rank in range(self.ranks.world) if rank != self.ranks.rank]
+        # reading a key that is not there would wait for it
         there = [rank for rank in others if rank in self._heard or store.check([_key(rank)])]
         for rank, told in zip(there, store.multi_get([_key(r) for r in there]), strict=True):
             status = RankStatus(**json.loads(told))
+            # by our own clock, from when the count moved: the machines' clocks may differ by more than a
+            # silence
             if rank not in self._heard or status.count != self._heard[rank][0].count:
                 self._heard[rank] = (status, time.monotonic())
 

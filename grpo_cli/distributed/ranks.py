@@ -85,6 +85,7 @@ class Ranks:
         try:
             PartialState(cpu=not on_gpu, timeout=WAIT)
         except RuntimeError as err:
+            # gloo's word for it; all other errors say what they are
             if "connectFullMesh" not in str(err):
                 raise
             raise SetupError(
@@ -108,6 +109,7 @@ class Ranks:
         from accelerate.utils import broadcast_object_list
 
         box: list[Any] = [value]
+        # in place: the list of every rank holds rank 0's value after it
         broadcast_object_list(box, from_process=0)
         return box[0]  # type: ignore[no-any-return]
 

@@ -25,6 +25,7 @@ class Replica:
 
     def __init__(self, policy: nn.Module, compute_dtype: torch.dtype | None) -> None:
         copies = {id(p): _copy(p, compute_dtype) for p in policy.parameters()}
+        # with our parameters in the memo: modules and buffers are copied, and tied weights stay tied
         self.model: Any = copy.deepcopy(policy, copies)
         self.trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.updates = 0

@@ -61,6 +61,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
         finally:
             self.is_fsdp_enabled = was
         if self.replica:
+            # a count that no run has: the next reader copies the weights that were loaded
             self.replica.updates = -1
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -86,6 +87,7 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def held(self) -> dict[str, float]:
         """What one of several processes holds (rank 0's share), measured after the first update."""
+        # after the first update, which makes the optimizer's state
         if not self._held and self.accelerator.num_processes > 1:
             self._held = {"memory/held_mib": held_bytes(self.model, self.optimizer) / 2**20}
         return self._held

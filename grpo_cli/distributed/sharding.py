@@ -32,6 +32,7 @@ def trainer_fields(strategy: Strategy) -> dict[str, Any]:
             "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             "reshard_after_forward": True,
             "state_dict_type": "SHARDED_STATE_DICT",
+            # every rank has loaded the same weights itself
             "cpu_ram_efficient_loading": False,
         }
         return {"fsdp": True, "fsdp_config": options}
@@ -56,6 +57,7 @@ def zero_config(strategy: str) -> dict[str, Any]:
         "train_batch_size": "auto",
         "zero_force_ds_cpu_optimizer": False,  # torch's optimizer, as with the other strategies
         "zero_allow_untested_optimizer": True,
+        # never: what it prints would go between the lines of the display
         "steps_per_print": 1 << 31,
     }
 

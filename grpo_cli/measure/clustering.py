@@ -47,6 +47,7 @@ def clusters_of_run(
     if file.is_file():
         try:
             read = json.loads(file.read_text())
+            # a run that was begun with another model or seed: its clusters are not this one's
             if read["of"] == made_of:
                 return Clusters.from_json(read["clusters"], ids)
         except (ValueError, KeyError, TypeError) as err:
@@ -83,6 +84,7 @@ def make_clusters(found: Embeddings, recipe: Recipe) -> Clusters:
     """
     spec = recipe.train.ads or AdsSpec()
     wanted = spec.clusters or cluster_count(len(found.nlls))
+    # directions, because the length of a state says how frequent its tokens are, not what they are about
     points_ND = principal(found.vectors_NH)
     if not bool(torch.isfinite(points_ND).all()):
         raise DataError(
@@ -112,6 +114,7 @@ def principal(vectors_NH: Tensor) -> Tensor:
     centred: Tensor = units - units.mean(dim=0)
     if centred.shape[1] <= PARTS or not bool(torch.isfinite(centred).all()):
         return centred
+    # of the H x H matrix: rows may be a hundred times as many as the model is wide
     _, axes = torch.linalg.eigh(centred.T @ centred)
     parts: Tensor = centred @ axes[:, -PARTS:]
     return parts
@@ -140,6 +143,7 @@ def k_means(points_ND: Tensor, k: int, seed: int) -> Tensor:
         sums = torch.zeros_like(centres).index_add_(0, labels, points_ND)
         counts = torch.bincount(labels, minlength=k)
         centres = sums / counts.clamp(min=1)[:, None].to(sums)
+        # the point that its centre describes worst
         lost = far.gather(1, labels[:, None]).squeeze(1).argsort(descending=True, stable=True).tolist()
         for empty in (counts == 0).nonzero().flatten().tolist():
             centres[empty] = points_ND[lost.pop(0)]
@@ -149,4 +153,5 @@ def k_means(points_ND: Tensor, k: int, seed: int) -> Tensor:
 def _squared(points_ND: Tensor, centres_KD: Tensor) -> Tensor:
     """(N, K) squared distances."""
     squares_N1, squares_K = points_ND.square().sum(1)[:, None], centres_KD.square().sum(1)
+    # of equal points the difference of the squares may come out below 0
     return torch.clamp(squares_N1 - 2 * points_ND @ centres_KD.T + squares_K, min=0)

@@ -36,6 +36,7 @@ def embed(
     Likelihoods are at temperature 1. One forward pass of all tokens; rows of like length go together.
     """
     texts = [_tokens(policy, row) for row in rows]
+    # rows of like length together, and always in the same batches, so that the last bits are the same again
     order = sorted(range(len(rows)), key=lambda i: (len(texts[i][0]), i))
     vectors: list[Tensor] = [torch.empty(0)] * len(rows)
     nlls: list[float | None] = [None] * len(rows)
@@ -54,6 +55,7 @@ def _tokens(policy: Policy, row: Row) -> tuple[list[int], int]:
     """Ids of prompt and gold, and how many of them are the gold's."""
     prompt, gold = policy.encode(row), gold_of_row(row.fields)
     said = list(policy.tokenizer(gold, add_special_tokens=False).input_ids) if gold is not None else []
+    # a gold that is cut still says where the row lies
     room = None if policy.context is None else max(0, policy.context - len(prompt))
     said = said[:room]
     return prompt + said, len(said)
@@ -73,6 +75,7 @@ def _batches(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
 def _forward(policy: Policy, texts: Sequence[tuple[Sequence[int], int]]) -> tuple[Tensor, list[float | None]]:
     """(B, H) means over the tokens of each text, and the loss of its gold tokens."""
     width = max(len(ids) for ids, _ in texts)
+    # padded on the right, which a causal model never looks at
     ids_BS = torch.zeros(len(texts), width, dtype=torch.long)
     mask_BS = torch.zeros(len(texts), width, dtype=torch.long)
     gold_BS = torch.zeros(len(texts), width, dtype=torch.bool)
@@ -102,6 +105,7 @@ def _forward(policy: Policy, texts: Sequence[tuple[Sequence[int], int]]) -> tupl
     counts = gold_BS.sum(dim=1).tolist()
     if not any(counts):
         return means_BH.cpu(), [None] * len(texts)
+    # in the same order: `before_BS` is `gold_BS` moved by one, and both are read row by row
     losses = F.cross_entropy(said.logits[0].float(), ids_BS[gold_BS], reduction="none")
     parts = torch.split(losses.cpu(), counts)
     return means_BH.cpu(), [float(part.mean()) if len(part) else None for part in parts]

@@ -85,6 +85,7 @@ def measure(
     n_judged = sum(c.judged for c in counts)
     pass_k, maj_k = {}, {}
     for k in ks:
+        # a prompt that lost samples to errors would pull pass@k down for want of tries
         full = [group for group in judged if len(group) >= k]
         if k == 1 or not full:
             continue

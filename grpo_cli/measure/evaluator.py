@@ -89,6 +89,7 @@ class Evaluator:
         self, step: int, n: int, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]
     ) -> MeasuredSamples:
         began, rank, world = time.perf_counter(), self.shared.rank, self.shared.world
+        # of the first `n` rows: an evaluation in between measures the same rows each time
         some = slice(rank, n, world)
         flat = self._completions(some, samples, settings, on_progress)
         texts = texts_of(flat, self.policy.decode)
@@ -99,6 +100,7 @@ class Evaluator:
         ]
         local_records = self._records(step, samples, range(n)[rank::world], flat, texts, judgements)
         place = {row.id: i for i, row in enumerate(self.rows)}
+        # back into the order of the rows, so that files and sums do not depend on the number of ranks
         records = sorted(self.shared.gathered(local_records), key=lambda record: place[record.row])
         return measure(
             records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
@@ -113,6 +115,7 @@ class Evaluator:
             on_progress(done)
 
         if self.episodes is not None:
+            # the same worlds in every round: scores over time are paired
             play = self.episodes.open(self.rows[some], samples, settings.seed or 0)
             groups = play.generate(settings, on_progress=progressed)
         else:

@@ -58,8 +58,10 @@ class GateBound:
 def bars(probe: Probe, gate: Gate) -> list[GateBound]:
     """Every bound that the gate sets."""
     here = probe.at_group
+    # a group size that was not forecast: nothing was judged
     signal = Interval(0.0, 0.0, 0.0, 0)
     if here is not None:
+        # what is not dead: the ends of the interval change places
         signal = Interval(here.signal, 1 - here.dead.high, 1 - here.dead.low, here.dead.n)
     found = [
         GateBound("pass@1", probe.pass_1, gate.pass_1[0], gate.pass_1[1]),

@@ -59,6 +59,7 @@ class GradientSketch:
             chosen_BS = logps_BS.gather(-1, tokens_BS[:, 1:, None]).squeeze(-1)
             # a token that is never said has no finite log-prob, and no sample holds one
             means_B = torch.where(said_BS, chosen_BS, 0.0).sum(dim=1) / lengths_B
+            # back to the embeddings' output: gradients pass every layer's hook, and none is made of a weight
             torch.autograd.grad(-(weights_B * means_B).sum(), start)
         return sketch
 
@@ -96,10 +97,13 @@ class _Part:
 
     def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         x = inputs[0].detach().float().flatten(0, -2).cpu()
+        # the input through the first factor; with the second at zero this is all of its gradient but the
+        # output's
         seen_NR = x @ self.sketcher.directions(layer, self.number, x.shape[-1]).T
 
         def add(gradient: Tensor) -> None:
             flat = (gradient.detach().float().flatten(0, -2).cpu().T @ seen_NR).flatten()
+            # odd numbers here and even ones for directions, so that no two draws share a stream
             chance = torch.Generator().manual_seed(_mixed(self.sketcher.seed, 2 * self.number + 1))
             places = torch.randint(WIDTH, flat.shape, generator=chance)
             signs = torch.randint(2, flat.shape, generator=chance) * 2.0 - 1.0
@@ -126,6 +130,7 @@ def against_the_rest(sketches: Sequence[Tensor | None]) -> list[float | None]:
         if sketch is None:
             found.append(None)
             continue
+        # without its own: with few rows a mean that it is part of points its way by itself
         rest, own = total - sketch.double(), sketch.double()
         size = float(rest.norm() * own.norm())
         found.append(float(own @ rest) / size if size > 0 else None)
@@ -143,6 +148,7 @@ def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor
 
 
 def _leaf(output: Tensor, start: list[Tensor]) -> Tensor:
+    # gradients stop here: below are only the embeddings
     leaf = output.detach().requires_grad_(True)
     start.append(leaf)
     return leaf

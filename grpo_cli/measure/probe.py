@@ -64,6 +64,7 @@ def sample_probe(
     places = sorted(random.Random(seed).sample(range(len(train.rows)), min(size.prompts, len(train.rows))))
     spec, sampling = Eval(samples=size.samples, k=[1], greedy=False), SamplingSettings.of(recipe.sample, seed)
     rows, world = train.take(places), recipe.environment
+    # the settings of training, not those of measuring: a probe forecasts what a step will draw
     evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, shared, world)
     records = evaluator.run(0, on_progress).sampled.records
     probe = summarise(
@@ -83,6 +84,7 @@ def _paid(recipe: Recipe, records: Sequence[SampleRecord], samples: int) -> list
     for start in range(0, len(records), samples):
         group = records[start : start + samples]
         judged = [Judgement(dict(r.verdicts), r.outcome or Outcome.ERROR, r.reward) for r in group]
+        # names a placebo's chance, as a step and call of training would
         place = f"0/0/{group[0].row}"
         found.append(pay.of(judged, [r.completion for r in group], [r.tokens for r in group], place))
     return found

@@ -86,5 +86,6 @@ def lifted(model: nn.Module) -> Iterator[None]:
 
 def _set_bias(head: nn.Linear, bias: Tensor | None) -> None:
     """As a buffer that is not saved: a parameter would be trained, and would be in every checkpoint."""
+    # `register_buffer` refuses a name that is taken by a parameter or by None
     del head.bias
     head.register_buffer("bias", bias, persistent=False)

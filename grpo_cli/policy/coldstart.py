@@ -81,6 +81,7 @@ def _warmed(
     play: PlayRows | None,
 ) -> ColdStart:
     device = policy.device.type
+    # sums on a CPU are split over its threads, and their last bits with them
     threads = torch.get_num_threads() if device == "cpu" else 0
     # other numbers than those of torch's Muon, which older versions kept under the same key
     kinds = {str(orthogonal_dtype(p)) for p in policy.model.parameters() if p.ndim == 2}
@@ -226,6 +227,7 @@ def _store(model: nn.Module, folder: Path, about: dict[str, Any]) -> None:
         trained = {name: p.detach().cpu() for name, p in model.state_dict().items()}
         torch.save(trained, beside / WEIGHTS)
         (beside / "about.json").write_text(json.dumps(about))
+        # another run may have put the same there meanwhile: then the rename fails, and its copy is as good
         os.rename(beside, folder)
     except (OSError, RuntimeError):  # torch reports a full disk as an error of its own
         shutil.rmtree(beside, ignore_errors=True)

@@ -27,6 +27,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients; afterwards each module is as it was."""
     import torch
 
+    # one by one: `train()` afterwards would also wake modules that were in evaluation before
     training = [module for module in model.modules() if module.training]
     try:
         for module in training:

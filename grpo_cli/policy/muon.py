@@ -53,6 +53,7 @@ class Muon(torch.optim.Optimizer):
                 ahead = matrix.grad.lerp(mean, momentum)  # Nesterov's
                 matrix.mul_(1 - lr * group["weight_decay"])
                 step = orthogonal(ahead, self.dtype or orthogonal_dtype(matrix))
+                # an orthogonal step has an RMS of 1 / sqrt(max side); AdamW's is about .2
                 matrix.add_(step, alpha=-lr * 0.2 * math.sqrt(max(matrix.shape)))
         return loss
 
@@ -73,6 +74,7 @@ def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     a, b, c = COEFFICIENTS
     is_tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.to(dtype, copy=True)
+    # the products below are of the shorter side
     x = x.T if is_tall else x
     x.div_(x.norm().clamp(min=LEAST))
     for _ in range(ROUNDS):

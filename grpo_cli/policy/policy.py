@@ -89,6 +89,7 @@ class Policy:
         ids = [*self.tokenizer(text, add_special_tokens=False).input_ids]
         if any(text.endswith(one) for one in stop):
             return ids
+        # of several end tokens without a preferred one the lowest: any, and always the same
         return [*ids, self.tokenizer.eos_token_id or min(self.end_ids)]
 
     @property

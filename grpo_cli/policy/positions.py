@@ -59,6 +59,7 @@ def needs_positions(model: nn.Module) -> bool:
     base: Any = causal_model(model)
     weight = base.get_input_embeddings().weight
     vocabulary = int(base.config.get_text_config().vocab_size)
+    # three tokens from the middle of the vocabulary: special ones stand at its ends
     row = torch.tensor([[vocabulary // 7, vocabulary // 3, vocabulary // 2]], device=weight.device)
     ids = torch.cat([row.new_zeros(1, LEAD), row], dim=1)
     mask = torch.cat([row.new_zeros(1, LEAD), torch.ones_like(row)], dim=1)
@@ -72,6 +73,7 @@ def needs_positions(model: nn.Module) -> bool:
         alone = logits(input_ids=row)
         behind: Mapping[str, Tensor] = {"input_ids": ids, "attention_mask": mask}
         without = _apart(logits(**behind), alone)
+        # told positions or not, it says the same
         if without <= bound:
             return False
         told = without

@@ -62,6 +62,7 @@ def end_tokens(model: nn.Module, tokenizer: Tokenizer | None = None) -> set[int]
     """Every id that ends a completion: the generation config's, the model config's and the tokenizer's."""
     base: Any = causal_model(model)
     ends: set[int] = set()
+    # they disagree in many models: a chat model's configuration often names the end of text only
     for holder in (getattr(base, "generation_config", None), getattr(base, "config", None), tokenizer):
         token = getattr(holder, "eos_token_id", None)
         ends.update([token] if isinstance(token, int) else token or [])

@@ -76,4 +76,5 @@ class TurnSuffixes:
             found = self.conversation.suffix(observation, WORDS)
             if len(self._kept) < MOST_KEPT:
                 self._kept[observation] = found
+        # a turn that the model ended itself has its end token among its ids already
         return found if last in self.conversation.ends else [self.closing, *found]

@@ -77,6 +77,7 @@ def supervise(
         for optimizer, base in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = base * factor
+        # over the tokens of the batch: long completions weigh more
         loss = F.cross_entropy(*_predicted(model, ids, mask, labels))
         loss_value = loss.item()
         if not math.isfinite(loss_value):
@@ -148,6 +149,7 @@ def _optimizers(model: nn.Module, phase: Phase) -> list[tuple[torch.optim.Optimi
     matrices = [
         p
         for name, p in trained
+        # embeddings and head go through AdamW: they are tables by token, not maps of states
         if phase.muon_lr and p.ndim == 2 and "embed" not in name and "lm_head" not in name
     ]
     taken = {id(p) for p in matrices}
@@ -176,6 +178,7 @@ def content_key(
         for demo in part:
             parts = (demo.prompt_ids, demo.completion_ids)
             digest.update(repr(parts if demo.mask is None else (*parts, demo.mask)).encode())
+        # between phases: the same texts split otherwise are another course
         digest.update(b"|")
     return digest.hexdigest()[:24]
 

@@ -88,11 +88,13 @@ def seal(
     replace(written / STATE, json.dumps(state.as_json(), indent=1))
     if drafts is not None:
         drafts.save(written / PAST)
+    # last of all: a folder without a manifest is never trusted, whatever else lies in it
     _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)
     if final.exists():
         shutil.rmtree(final)
     os.rename(written, final)
+    # a rename survives a power cut only when the folder that holds the name is synced
     sync(folder)
     return Checkpoint(final, step)
 
@@ -135,10 +137,13 @@ def saving(beside: Path, step: int) -> Iterator[None]:
 def checkpoint_bytes(model: nn.Module) -> int:
     """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
     sizes = [
-        (getattr(p, "ds_numel", p.numel()) * p.element_size(), p.requires_grad) for p in model.parameters()
+        # a parameter that ZeRO-3 has shared out says 0 elements of itself
+        (getattr(p, "ds_numel", p.numel()) * p.element_size(), p.requires_grad)
+        for p in model.parameters()
     ]
     trained = sum(size for size, is_trained in sizes if is_trained)
     weights = sum(size for size, _ in sizes)
+    # the last MiB is for tokenizer, recipe and state
     return int(trained if hasattr(model, "peft_config") else weights) + 2 * int(trained) + (1 << 20)
 
 
@@ -194,6 +199,7 @@ def find_fault(path: Path) -> str | None:
         file = path / name
         if not file.is_file():
             return f"`{name}` is missing"
+        # before the hash: it costs nothing, and says more of a file that was cut off
         if file.stat().st_size != size:
             return f"`{name}` has {file.stat().st_size} bytes instead of {size}"
         if _hash(file) != digest:
@@ -238,6 +244,7 @@ def _hash(file: Path) -> str:
 
 def check_writable(folder: Path) -> None:
     """Raises SetupError where a run folder could not be made: nearest existing parent not writable."""
+    # nothing is made here: a recipe that is refused later must leave no folder behind
     there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise SetupError(f"cannot write to `{folder}`", hint="set `run.dir` to a folder you may write to")

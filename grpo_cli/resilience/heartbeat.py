@@ -40,6 +40,7 @@ class Heartbeat:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch while inside."""
+        # a daemon: it never keeps a process alive whose main thread has ended
         thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
         thread.start()
         try:

@@ -46,6 +46,7 @@ class Interrupts:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            # its words come before those of the ending; a display that is stuck costs a second, not the exit
             for thread in self._saying:
                 thread.join(timeout=1)
 

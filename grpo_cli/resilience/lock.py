@@ -31,12 +31,15 @@ def hold(run: Path, patience_s: float = PATIENCE_S) -> BinaryIO:
         SetupError: the folder cannot be written.
     """
     try:
+        # to append: opening must not empty the name of a holder that is alive
         file = (run / LOCK).open("a+b", buffering=0)
     except OSError as err:
         raise SetupError(f"`{run}` cannot be written: {(err.strerror or str(err)).lower()}") from err
     until = time.monotonic() + patience_s
     while True:
         try:
+            # lockf, not flock: a POSIX lock belongs to this process alone, that of flock would live on in its
+            # forks
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except OSError as err:

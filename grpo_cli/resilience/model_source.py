@@ -46,6 +46,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     """
     folder: Path | None = Path(named).expanduser()
     assert folder is not None
+    # a folder of that name goes before a run of that name
     if not folder.exists() and (named == LAST or (Path(RUNS) / named / "run.json").is_file()):
         folder = find_run(named, RUNS).path
     if (folder / "run.json").is_file():
@@ -112,6 +113,8 @@ def open_model(source: ModelSource, device: torch.device, accept: Accept | None 
         return load_model(named, device=device, seed=seed, training=False, accept=accept)
     if not any((source.folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise SetupError(f"`{source.folder}` holds no model", hint="name a folder with `config.json`")
+    # the folder holds weights, tokenizer and configuration of its own: what the recipe says of the start is
+    # past
     here = spec.model_copy(
         update={
             "path": str(source.folder),

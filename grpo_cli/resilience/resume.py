@@ -47,6 +47,7 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
         )
     root = Path(recipe.run.dir)
     near: list[tuple[int, RunFolder, list[str]]] = []
+    # newest first, so that the first that agrees is the one meant by a bare `--resume`
     for file in sorted(root.glob("*/run.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         run = RunFolder.open(file.parent)
         with suppress(DataError):  # a run that cannot be read is not the one that is meant
@@ -72,6 +73,7 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     from ruamel.yaml.error import YAMLError
 
     try:
+        # keys that came after the run was made stand in it at their defaults
         before = as_written_now(run.recipe_text)
         return [key for key in differing_keys(before, to_yaml(recipe)) if not _is_new_path(key, before)]
     except (OSError, ValueError, YAMLError) as err:

@@ -35,6 +35,7 @@ class Group:
     @property
     def generated(self) -> int:
         """Tokens of them that were generated for it, not kept from earlier completions."""
+        # a prefix that is kept costs no decoding, and counts in no rate
         return self.tokens - sum(c.kept for c in self.completions)
 
     @property
@@ -55,6 +56,7 @@ class Group:
     def parts(self, names: Iterable[str]) -> list[list[float]]:
         """For each sample the scores of these verifiers, NaN where one gave none, and what shaping added to the sum."""
         return [
+            # what is in the reward and in no verdict is shaping
             [_score(j, name) for name in names] + [reward - (j.reward or 0.0)]
             for j, reward in zip(self.judgements, self.rewards, strict=True)
         ]

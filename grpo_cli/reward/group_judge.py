@@ -61,9 +61,11 @@ class GroupJudge:
     def _group(
         self, sampled: RowCompletions, texts: list[str], judged: list[Judgement], call: EngineCall
     ) -> Group:
+        # only now is the group whole: what no answer is worth depends on the others' scores
         judged, completions = self.judge.settled(judged), sampled.completions
         if self.marks is not None:
             completions = self.marks.put(completions)
+        # of the call too: a row that is sampled twice in a step has another chance as a placebo
         place = f"{call.step}/{call.number}/{sampled.row}"
         rewards = self.pay.of(judged, texts, [c.spoken for c in completions], place)
         begun = self.tasks[sampled.row].begun

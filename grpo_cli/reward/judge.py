@@ -187,9 +187,11 @@ class Judge:
         for name, verifier in self.verifiers.items():
             indices = [i for i, judgement in enumerate(out) if name in judgement.verdicts]
             before = [out[i].verdicts[name] for i in indices]
+            # no answer is worth the least that the verifier can give: it must never pay more than a wrong one
             for i, old, new in zip(indices, before, floored(before, verifier.low), strict=True):
                 if new is not old:
                     out[i] = self.combine({**out[i].verdicts, name: new})
+        # after the floors, which look at all verdicts of a verifier
         kept = without_skipped([judgement.verdicts for judgement in out])
         return [
             j if verdicts is j.verdicts else self.combine(verdicts)
@@ -213,9 +215,11 @@ class Judge:
 
     def combine(self, verdicts: dict[str, Verdict]) -> Judgement:
         """Outcome and reward of one sample; an error of any verifier that counts leaves it without a reward."""
+        # two questions: what the primary one says, and what all of them together pay
         found = outcome(verdicts, self.specs, self.rule)
         reward = combine(verdicts, self.specs, rule=self.rule)
         return Judgement(verdicts, found or Outcome.ERROR, reward, self.primary)
 
     def _judges(self, name: str, task: Task) -> bool:
+        # with `by` a row is compiled for the verifier that it names alone
         return self.rule.method != "by" or task.golds.get(name) is not None

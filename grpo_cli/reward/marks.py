@@ -39,6 +39,7 @@ class CreditMarker:
         text = self.decode([ids])[0]
         found = [(match.end(), name) for name, match in self._matches(text)]
         parts, start = list[Turn](), 0
+        # in the order in which the text reaches them, not that of the recipe
         for end, name in sorted(found):
             stop = self._tokens(ids, text[:end])
             if stop > start:  # of two that one token completes the first counts
@@ -71,6 +72,7 @@ class CreditMarker:
 
     def _tokens(self, ids: list[int], text: str) -> int:
         """The fewest tokens that say this beginning of what `ids` say."""
+        # by halves: decoding every beginning would take time with the square of the length
         low, high = 0, len(ids)
         while low < high:
             middle = (low + high) // 2

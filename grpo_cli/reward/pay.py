@@ -29,6 +29,7 @@ class RewardRule:
         return placebo(self.train.control, rewards, judged, f"{self.train.seed}/{place}")
 
     def _one(self, judged: Judgement, text: str, tokens: int) -> float:
+        # shaping is no verdict: a sample that nobody judged is not paid for its form
         if judged.reward is None:
             return math.nan
         return judged.reward + sum(

@@ -30,6 +30,7 @@ def placebo(
         read = [j.outcome in (Outcome.RIGHT, Outcome.WRONG) for j in judgements]
         return [math.nan if math.isnan(r) else float(ok) for r, ok in zip(rewards, read, strict=True)]
     if control == "random":
+        # one for every sample, also without a verdict, so that an error moves nobody else's coin
         coins = [float(rng.random() < 0.5) for _ in rewards]
         return [math.nan if math.isnan(r) else coin for r, coin in zip(rewards, coins, strict=True)]
     known = [r for r in rewards if not math.isnan(r)]

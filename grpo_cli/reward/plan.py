@@ -188,6 +188,7 @@ def _typed(kind: str, key: str, text: str) -> Any:
     from grpo_cli.recipe.checking.options import describe
 
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    # `5` is a number and `a` is none: as JSON first, then as a string
     for spelled in (text, json.dumps(text)):
         try:
             return adapter.validate_json(spelled, strict=True)
@@ -241,6 +242,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
 def _shaping(recipe: Recipe) -> dict[str, ShapingEntry]:
     terms = {str(name): ShapingEntry(dict(one.options), one.weight) for name, one in recipe.shaping.items()}
     if recipe.train.overlong:
+        # a term of that name under `shaping` has options of its own, and goes before
         terms.setdefault("overlong", ShapingEntry({"cache": recipe.train.overlong}))
     return terms
 

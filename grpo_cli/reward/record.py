@@ -61,6 +61,7 @@ def turn_lines(
             "observation": turn.observation,
             "tokens": turn.tokens,
             "reward": turn.reward,
+            # what tells states apart; the text of a state may be as long as the world pleases
             "state_hash": f"{zlib.crc32(turn.state.encode('utf-8', 'surrogatepass')):08x}",
             "milestone": turn.milestone,
             "valid": turn.valid,

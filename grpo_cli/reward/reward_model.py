@@ -89,6 +89,7 @@ class RewardModelVerifier(Verifier):
                 f"no sequence classifier at `{self.options.model}`: {' '.join(str(err).split())[:160]}",
                 hint="give a folder that holds one, or a hub id on a machine with a network",
             ) from err
+        # a base model loads without complaint, with a head of random numbers
         if loaded["missing_keys"]:
             raise Unavailable(
                 f"`{self.options.model}` lacks {len(loaded['missing_keys'])} tensors, first"
@@ -151,6 +152,7 @@ class RewardModelVerifier(Verifier):
     def _verdict(self, score: float, seconds: float) -> Verdict:
         if not math.isfinite(score):
             return error("non_finite", "the classifier's logits are not finite", seconds)
+        # never right by itself: a high score is an opinion
         return wrong(None, REASON, seconds, score=score)
 
 

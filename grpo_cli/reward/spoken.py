@@ -12,6 +12,7 @@ Decode = Callable[[list[list[int]]], list[str]]
 
 def texts_of(completions: Sequence[Completion], decode: Decode) -> list[str]:
     """The text of each."""
+    # an episode has its transcript; its ids hold what the environment said too
     plain = iter(decode([c.token_ids for c in completions if c.episode is None]))
     return [next(plain) if c.episode is None else c.episode.judged for c in completions]
 

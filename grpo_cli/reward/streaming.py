@@ -45,11 +45,13 @@ class StreamingJudge:
         try:
             yield lambda request, sample, completion: heard.put((request, sample, completion))
         finally:
+            # also where generation failed: the thread waits for an end
             heard.put(None)
 
     def judgements(self, sizes: Sequence[int]) -> list[Judgement]:
         """All of them, request by request, once the last is there; `sizes` are the requests' numbers of samples."""
         assert self._found is not None
+        # raises what the thread raised: an error of a verifier is not lost there
         found = self._found.result()
         return [found[request, sample] for request, size in enumerate(sizes) for sample in range(size)]
 
@@ -60,6 +62,7 @@ class StreamingJudge:
         is_open = True
         while is_open:
             batch = [heard.get()]
+            # all that has come meanwhile in one call: a verifier's processes want batches
             while not heard.empty():
                 batch.append(heard.get())
             is_open = None not in batch

@@ -26,6 +26,7 @@ class RowTasks:
     def __getitem__(self, i: int) -> Task:
         if i not in self._made:
             row = self.rows[i]
+            # compiled once a row, whatever the number of its samples
             own = {name: of[i] for name, of in self.golds.items()}
             self._made[i] = Task(own, row.prompt, self.begun(row))
         return self._made[i]

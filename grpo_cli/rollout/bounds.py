@@ -47,6 +47,7 @@ def check_requests(
         place, length = f"prompt {index}", len(request.prompt_ids)
         if request.n < 1:
             wrong.append(Mistake(place, f"asks for {request.n} samples"))
+        # a prefix counts towards `max_tokens`
         if len(request.prefix) >= settings.max_tokens:
             begun = f"{len(request.prefix)} of {settings.max_tokens} tokens"
             wrong.append(Mistake(place, f"has begun with {begun}: nothing is left to sample"))
@@ -54,6 +55,8 @@ def check_requests(
             wrong.append(Mistake(place, "is empty: there is no token to go on from"))
         elif min(request.ids) < 0 or max(request.ids) >= vocabulary:
             wrong.append(Mistake(place, f"has token ids outside the model's vocabulary of {vocabulary}"))
+        # before the step, by the most it may take: a cache that overflows in the middle loses what was
+        # sampled
         if context is not None and length + settings.max_tokens > context:
             too_long = True
             wrong.append(

@@ -89,10 +89,12 @@ class Collect(Generic[G]):
         Raises:
             ServerLost: the engine's server is gone.
         """
+        # every world-th row: neighbours, which are often alike in length, go to different ranks
         sampled = self.sample(rows[self.ranks.rank :: self.ranks.world], size, call, first)
         self.progress.phase("verify", 0, sum(len(s.completions) for s in sampled))
         with self.progress.timed("verify"):
             own = self.judges.groups(sampled, call)
+        # gathered by rank, wanted in the order of `rows`, so that a step is the same on any number of ranks
         by_row = {group.row: group for group in self.ranks.gathered(own)}
         return [by_row[row] for row in rows]
 
@@ -122,6 +124,7 @@ class Collect(Generic[G]):
         prompts = [self.encode(self.rows[row]) for row in rows]
         generate = self.engine.generate
         if self.reuse is not None:
+            # from `first` on: a draft is taken up once a step, by the sample of its own number
             generate = partial(self.reuse.generate, self.reuse.history.drafts(rows, first))
         return prompts, partial(generate, [Request(ids, size) for ids in prompts])
 
@@ -141,4 +144,5 @@ def sampling(recipe: Recipe, seed: int | None = None) -> SamplingSettings:
 
 def step_seed(seed: int, step: int) -> int:
     """A seed that depends on the recipe's seed and on how many steps were done, on nothing else."""
+    # of integers, which no PYTHONHASHSEED changes; 31 bits, which every generator takes
     return hash((seed, step)) & 0x7FFFFFFF

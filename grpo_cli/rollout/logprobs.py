@@ -87,12 +87,14 @@ def score_shared(
         [B, T] each, 0 where no token stands, with their graph where gradients are on.
     """
     base: Any = causal_model(model)
+    # with the mask: two prompts may differ in their padding only
     prompts, inverse = torch.unique(
         torch.stack([ids[:, :-keep], mask[:, :-keep]], dim=1), dim=0, return_inverse=True
     )
     completions, counts = ids[:, -keep:], mask[:, -keep:].bool()
     places = torch.arange(1, keep + 1, device=ids.device)
     lengths = (counts * places).amax(dim=1)
+    # chunks of like length pad little; stable, so that the order of sums does not depend on the sort
     order = torch.argsort(lengths, stable=True)
     shared = _Prompts(base, prompts[:, 0], prompts[:, 1], absolute)
     hidden = [
@@ -113,6 +115,8 @@ class _Prompts:
         names = inspect.signature(self.backbone.forward).parameters
         self.cache_name = "cache" if "cache" in names else "past_key_values"
         cache = DynamicCache()
+        # prompts are padded on the left: the last column is a token of every row, and predicts the first of
+        # its completion
         self.last = self._run(ids, mask, cache)[:, -1]
         self.past = [(layer.keys, layer.values) for layer in cache.layers]
 
@@ -122,6 +126,7 @@ class _Prompts:
         if width > 1:
             cache = DynamicCache()
             for number, (keys, values) in enumerate(self.past):
+                # copies with a graph: the gradients of all samples add up in their prompt's keys and values
                 cache.update(keys.index_select(0, prompt_of), values.index_select(0, prompt_of), number)
             mask = torch.cat([self.mask[prompt_of], counts[:, : width - 1].to(self.mask)], dim=1)
             states = torch.cat([states, self._run(completions[:, : width - 1], mask, cache)], dim=1)
@@ -139,6 +144,7 @@ def _head(head: nn.Module, states: Tensor, labels: Tensor, temperature: float) -
     """(N,) log-probs and entropies; logits beyond `HEAD_NUMBERS` are not kept for the backward pass."""
 
     def scored(part: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        # float32 before the division: in bfloat16 the softmax over a vocabulary loses the small probabilities
         logps = (head(part).float() / temperature).log_softmax(dim=-1)
         with torch.no_grad():
             entropies = -(logps.exp() * logps).sum(dim=-1)
@@ -148,6 +154,7 @@ def _head(head: nn.Module, states: Tensor, labels: Tensor, temperature: float) -
     size = max(1, HEAD_NUMBERS // vocabulary)
     if len(states) <= size:
         return scored(states, labels)
+    # in parts, because the logits of a batch are by far its largest tensor
     cuts = list(range(size, len(states), size))
     parts = zip(states.tensor_split(cuts), labels.tensor_split(cuts), strict=True)
     found = [checkpoint(scored, part, wanted, use_reentrant=False) for part, wanted in parts]

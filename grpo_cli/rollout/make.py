@@ -62,6 +62,7 @@ def make_engine(
     if pad_id is None:
         pad_id = getattr(tokenizer, "pad_token_id", None)
     if name != "transformers":
+        # None where nothing stands in the way
         reason = supports(model)
         if reason is None:
             return _graph(model, ends, tokenizer, max_rows, autocast, say or (lambda _: None))
@@ -137,6 +138,7 @@ def _graph(
         return GraphEngine(
             model, ends, max_rows=rows, autocast=autocast, patches=patches, tokenizer=tokenizer
         )
+    # every self-check runs in the numbers that training will use: a kernel may be right in one type only
     with numerics(model, autocast):
         merged, attention = checked_merged_weights(model, autocast, say), checked_attention(model, say)
         patches = checked_patches(model, say)
@@ -157,6 +159,7 @@ def _graph(
     }
     engine = GraphEngine(model, ends, stepper=GraphStepper(Forward(model)), **options)
     try:
+        # a capture fails here, on two samples of three tokens, or not at all
         engine.generate([Request([0, 0], 2)], SamplingSettings(3, seed=0))
     except RuntimeError as err:
         say(f"decoding without CUDA graphs: {str(err).splitlines()[0][:100]}")

@@ -69,6 +69,7 @@ class TransformersEngine:
         stops = stop_words(settings.stop, self.tokenizer)
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
         devices = [device] if device.type == "cuda" else []
+        # `generate` draws from torch's global generator, which dropout and shuffling of training use too
         with evaluating(base), torch.random.fork_rng(devices, enabled=settings.seed is not None):
             if settings.seed is not None:
                 torch.manual_seed(settings.seed)
@@ -144,6 +145,7 @@ class SampleWatch:
         return rules.LogitsProcessorList(chain)  # type: ignore[no-any-return]
 
     def _record(self, _: Tensor, scores: Tensor) -> Tensor:
+        # a copy: the rules behind this one write into `scores`
         self.raw = scores.float().clone()
         if bool(self.raw.isnan().any()):
             raise TrainingError(NOT_FINITE, hint=NOT_FINITE_HINT)
@@ -161,11 +163,13 @@ class SampleWatch:
         import torch
 
         assert self.raw is not None
+        # the contract: log-probs of the untruncated distribution, whatever the rules left to choose from
         scaled = self.raw if self.settings.greedy else self.raw / self.settings.temperature
         chosen = input_ids[:, -1]
         logps = torch.log_softmax(scaled, -1).gather(-1, chosen[:, None])[:, 0].tolist()
         ended = []
         for row, token in enumerate(chosen.tolist()):
+            # `generate` goes on padding rows that have ended until all have
             if row not in self.open:
                 continue
             self.tokens[row].append(token)

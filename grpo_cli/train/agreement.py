@@ -40,6 +40,7 @@ def check_agreement(trainer: Trainer, engine: Engine, policy: Policy, row: Row, 
     """
     prompt = policy.encode(row)
     longer = prompt[-LONGEST:] if len(prompt) > 1 else prompt * 2
+    # of unequal length, so that one of them is padded: what breaks first are positions behind padding
     prompts = [longer, longer[len(longer) // 2 :]]
     found = engine.generate(
         [Request(ids, 1) for ids in prompts],

@@ -32,6 +32,7 @@ class Clock:
 
     def split(self) -> tuple[dict[str, float], float]:
         """Seconds by phase and of the whole step; `update` is what is in no other phase."""
+        # evaluating and saving lie between two closings, and are no part of either step
         whole = now() - self.began - self.seconds.get("pause", SpentTime())
         phases = {name: self.seconds.get(name, SpentTime()) for name in ("generate", "verify")}
         if "environment" in self.seconds:  # it acts while the engine waits

@@ -58,11 +58,13 @@ def add_reference(
         [samples of all ranks], what the KL takes off each reward; None where it takes off nothing.
     """
     beta = trainer.objective.reward_beta
+    # in the loss the mask says what counts; what a reward pays for is all that was said
     whole = _uncut(out, sampled) if beta else out
     with reference.swapped_in():
         out["ref_per_token_logps"] = score(trainer, whole)
     if not beta:
         return None
+    # the metric over what the loss counts, the penalty over the whole answer
     ref = out["ref_per_token_logps"]
     logps = sampled_logps(trainer, whole, sampled, are_exact=are_exact, again=whole is not out)
     trainer._metrics["train"]["kl"].append(token_kl(logps, ref, loss_mask(out), trainer.accelerator))

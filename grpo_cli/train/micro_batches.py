@@ -47,6 +47,7 @@ class MiniBatches:
     def again(self, micro_steps: int) -> int:
         """Which further pass over a batch begins after so many micro-batches; 0 where none does."""
         done, within = divmod(micro_steps, self.count * self.micro)
+        # one mini-batch a batch has the same rows in every pass, and nothing to deal anew
         return done % self.epochs if self.count > 1 and not within else 0
 
     def look(self, batches: list[Rows], largest: Callable[[int], int]) -> None:
@@ -107,6 +108,7 @@ def _grouped(batches: list[Rows], group: int, drops_dead: bool) -> list[Rows]:
     masks = torch.cat([batch["completion_mask"].sum(dim=1) for batch in batches])
     if drops_dead:
         alive = torch.cat([batch["advantages"] for batch in batches]) != 0
+        # they are dropped before the pass, so they cost nothing
         masks = masks * (alive if alive.dim() == 1 else alive.any(dim=1))
     members: dict[int, list[int]] = {}
     for place, sample in enumerate(samples):
@@ -130,6 +132,7 @@ def _grouped(batches: list[Rows], group: int, drops_dead: bool) -> list[Rows]:
 
 
 def _sorted(batches: list[Rows]) -> list[Rows]:
+    # longest first: if a micro-batch does not fit into memory, the first one says so
     lengths = torch.cat([batch["completion_mask"].sum(dim=1) for batch in batches])
     return _dealt(batches, torch.argsort(lengths, descending=True, stable=True).tolist())
 
@@ -139,6 +142,7 @@ def _dealt(batches: list[Rows], order: list[int]) -> list[Rows]:
     sizes = [len(batch["completion_mask"]) for batch in batches]
     dealt: list[Rows] = [dict(batch) for batch in batches]
     for name, value in batches[0].items():
+        # a tensor without axes is one number of the whole batch, such as `num_items_in_batch`
         if torch.is_tensor(value) and value.dim() > 0:
             whole = torch.cat([batch[name] for batch in batches])
             whole = whole[torch.tensor(order, device=whole.device)]

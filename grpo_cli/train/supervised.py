@@ -36,11 +36,13 @@ class SupervisedTrainer(RoundTrainer):
         for i, (phase, rows) in enumerate(self.phases):
             shown, plan = demonstrations(policy, phase, rows, seed + i, encoded), plan_of(phase)
 
+            # bound as defaults: a closure would see the last phase's
             def note(step: int, loss: float, plan: Phase = plan, count: int = len(shown)) -> None:
                 last.clear()
                 rate = plan.lr * schedule(step - 1, plan)
                 last.update(self._record({"loss": loss, "lr": rate, "sft/demonstrations": count}))
 
+            # a demonstration may say what samples must not
             with lifted(policy.model):
                 supervise(policy.model, shown, plan, seed=seed + i, pad_id=pad_id, on_step=note)
         return last

@@ -100,6 +100,7 @@ def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: i
         most = total
         if device.type == "cuda":
             most = max(1, GPU_TOKENS_A_FORWARD // (longest_prompt + recipe.sample.max_tokens))
+        # a divisor: TRL deals a batch into micro-batches of one size
         micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
     return Batching(micro, total // micro, parts)
 
@@ -123,6 +124,7 @@ def grpo_config(
         "num_generations": max(recipe.sample.group, 2),
         "num_iterations": train.inner_epochs,
         "max_completion_length": recipe.sample.max_tokens,
+        # TRL counts optimizer steps, and ours are batches
         "max_steps": train.steps * train.updates,
         "learning_rate": train.lr,
         "lr_scheduler_type": scheduler(train.schedule),
@@ -139,7 +141,9 @@ def grpo_config(
         # TRL's own default is the model's coefficient: a term that rows left out for a zero advantage would miss
         "router_aux_loss_coef": 0.0,
         "logging_steps": 1,
+        # it would put a mean of earlier losses in a NaN's place
         "logging_nan_inf_filter": False,
+        # checkpoints are ours: at the end of a batch, whole or not at all
         "save_strategy": "no",
         "report_to": list(recipe.run.track),
         "use_cpu": on_cpu,
@@ -152,6 +156,7 @@ def grpo_config(
         "dataloader_pin_memory": False,  # the loader delivers places only
         "ddp_find_unused_parameters": False,
         "remove_unused_columns": False,
+        # on resume TRL would draw all earlier batches; rows are chosen in the loop
         "ignore_data_skip": True,
     }
     if recipe.sample.engine == "vllm":

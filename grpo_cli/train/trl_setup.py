@@ -58,6 +58,7 @@ def log_prob_source(
     trainer: ShardedTrainer, loop: Loop, model: nn.Module, args: GRPOConfig, absolute: bool
 ) -> LogProbSource:
     """Our own forward pass where it computes the same from fewer tokens, else TRL's; `absolute` as in `TrlLogProbs`."""
+    # each of these needs TRL's own pass: other ranks wait in it, or it computes more than we do
     shares = (
         loop.ranks.world == 1
         and not (args.gradient_checkpointing or trainer._entropy_bonus_enabled or args.cast_lm_head_to_fp32)

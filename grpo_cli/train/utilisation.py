@@ -43,6 +43,7 @@ class Utilisation:
         for prompt, completion in lengths:
             tokens = prompt + completion
             forward += 2 * self.body * tokens + 2 * self.head * completion
+            # causal: token t meets t columns
             forward += self.attention * tokens * (tokens + 1) / 2
         return 3 * passes * forward / (self.peak * seconds)
 
@@ -56,10 +57,12 @@ def arithmetic(model: nn.Module) -> tuple[int, int, int]:
     )
     active = getattr(config, "num_experts_per_tok", None) or experts
     head = base.get_output_embeddings()
+    # a look-up multiplies nothing; the head counts apart, for it sees completions only
     around = {id(base.get_input_embeddings().weight)} | ({id(head.weight)} if head is not None else set())
     body = 0.0
     for name, weight in base.named_parameters():
         if weight.dim() > 1 and id(weight) not in around:
+            # a router's weights count in full: every token goes through them
             body += weight.numel() * (active / experts if experts and "experts" in name else 1)
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     attention = 4 * config.num_hidden_layers * config.num_attention_heads * width

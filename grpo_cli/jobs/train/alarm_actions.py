@@ -50,9 +50,11 @@ class AlarmActions:
             self.told = {(alarm["code"], alarm["step"]) for act in acted for alarm in act["alarms"]}
             lines = run.metrics()
             last = max((int(m["step"]) for m in lines), default=0)
+            # a resumed run knows what the unbroken one would: rules look back over many steps
             for metrics in filter(is_step, lines):
                 self.health.step(metrics)
                 self.constant.step(metrics)
+            # an alarm of the very step after which the run died: it was written, and nobody acted on it
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 
     def step(self, metrics: Metrics) -> None:

@@ -58,11 +58,14 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         running.alarmed.step(logs)
         self._tell_printed()
         is_last = done >= recipe.train.steps
+        # after the last step there is nothing to hold up
         if not is_last:
             self._wait_while_paused()
+        # every rank asks at the same place: an answer that only rank 0 waited for would hang the run
         wished = running.ranks.agreed(running.wishes.take())
         every, is_best = recipe.eval.every, False
         is_measured = "evaluate" in wished or (every is not None and done % every == 0)
+        # who compares evaluations needs them over the same rows
         compares = recipe.stop.patience is not None or recipe.monitor.gold is not None
         is_between = recipe.eval.between is not None and "evaluate" not in wished and not compares
         if "evaluate" in wished and self.evaluate is None:
@@ -83,6 +86,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
             )
             running.interrupts.asked = Exit.TERMINATED
         is_due = is_best or "save" in wished or self._is_due(done)
+        # in one exchange: each is a wait for the slowest rank
         heard = running.ranks.gathered([(running.interrupts.asked, reason, running.alarmed.wanted, is_due)])
         # not written back: a signal may have come since, and the next step hears it
         asked = next((code for code, *_ in heard if code is not None), None)

@@ -98,6 +98,7 @@ def end_rolled_back(running: RunContext, step: int) -> TrainResult:
         )
         running.display.note("warn", where + aside, hint)
     best = running.ranks.agreed(best)
+    # what came later is set aside on disk too, and must not stand on the end card
     running.evaluations = [e for e in running.evaluations if e["step"] <= best]
     running.canaries = [c for c in running.canaries if c["step"] <= best]
     next_ = f"grpo eval {shlex.quote(str(run.checkpoint_path(best)))}"

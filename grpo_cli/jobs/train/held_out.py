@@ -41,6 +41,7 @@ class HeldOut:
         """
         running = self.running
         with running.stopwatch.timed("evaluate"):
+            # before there is a trainer the model that generates is the one that was loaded
             if running.trainer is not None:
                 running.trainer.sync_weights()
             show = running.display.phase
@@ -51,6 +52,7 @@ class HeldOut:
                 self.evaluator.engine.release()  # the memory is vLLM's between evaluations
         metrics = self._metrics(step, found, is_between)
         running.folder.write_samples(step, found.sampled.records, split="eval")
+        # the samples are on disk already: they say why
         if found.sampled.pass_1.n == 0 and running.recipe.stop.verifier_errors < 1:
             cause = why_no_verdict(record.verdicts for record in found.sampled.records)
             raise TrainingError(f"no held-out sample got a verdict: {cause}", hint=ERRORS_HINT)

@@ -94,11 +94,11 @@ class Job:
         on = device_name(place.policy.device, self.ranks.world)
         if self.ranks.is_main:
             run = resume or create_run(self.said, place.judge, label=self.label, base=self.base, device=on)
-            self.lock = hold(run.path)
+            self.lock = hold(run.path)  # kept: the lock goes when the file is collected
             if self.said.train.epochs is not None:
                 run.update_manifest(epoch_steps=self.recipe.train.steps)
             record_cpu_bf16(run)
-            checkpoint.clear_partial(run.path / "checkpoints")
+            checkpoint.clear_partial(run.path / "checkpoints")  # another process might save there until now
             self.ranks.agreed(str(run.path))
             return run
         return SilentRun(Path(self.ranks.agreed("")))
@@ -228,7 +228,7 @@ class Job:
     def _seal(self, trainer: RunTrainer, written: Path) -> None:
         running, folder = self.running, self.running.folder.path / "checkpoints"
         state = replace(trainer.train_state(), more={"stop_rules": running.stop_rules.state()})
-        running.folder.sync()
+        running.folder.sync()  # first: a checkpoint must not stand behind lines that a power cut took
         saved = checkpoint.seal(written, folder, state, to_yaml(self.said), trainer.loop.drafts)
         keep_newest_and_best(folder, self.recipe.run.keep, running.measured_whole, running.canaries)
         self.display.note("good", f"saved {saved.path}")

@@ -78,6 +78,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
             do not fit them or each other.
     """
     recipe, display = rows.recipe, rows.display
+    # refused before a model is loaded, which may take minutes
     plan(recipe, len(rows.train.rows))
     checkpoint.check_writable(Path(recipe.run.dir))
     server = server_of(recipe.sample, display.progress)
@@ -199,6 +200,7 @@ def _clusters(place: Workplace, run: RunFolder, ranks: Ranks, resumes: bool) -> 
         sizes = sorted(map(len, found.members))
         ranked = "" if all(found.ranked) else f", {found.ranked.count(False)} ranked by first visits"
         display.note("info", f"{len(sizes)} clusters of {sizes[0]} to {sizes[-1]} rows{ranked}")
+    # not made by each: on another kind of processor the last bits of a state may choose another cluster
     return ranks.agreed(found)
 
 
@@ -248,6 +250,7 @@ def make_trainer(
     Raises:
         SetupError: no room on the disk for two checkpoints, or a library does not take the recipe.
     """
+    # now, not at the first save, which may be hours away
     checkpoint.check_space(run.path, checkpoint.checkpoint_bytes(place.policy.model))
     partial = run.path / "checkpoints" / checkpoint.PARTIAL
     recipe = place.recipe

@@ -33,6 +33,8 @@ def agree_on_cpu_bf16(resume: RunFolder | None, ranks: Ranks, display: Display) 
     if pick_device(ranks.local).type != "cpu":
         return
     if ranks.is_main:
+        # by the clock, so that another run of the same machine might choose otherwise: the run's own choice
+        # counts
         measured = measure_cpu_bf16()
         noted = resume.manifest().get(CPU_BF16) if resume is not None else None
         chosen = measured if noted is None else bool(noted)
@@ -112,6 +114,7 @@ def set_pace(run: RunFolder, said: Recipe, recipe: Recipe, done: int, display: D
         rate = f"the {train.schedule} rate of a run of {train.steps} steps from {train.lr:g}, taken up at step {done}"
     display.note("info", f"{run.name} goes on from step {done} to {train.steps}: {words}; {rate}")
     changes = [*run.manifest().get("pace", []), {"step": done, **{k: list(v) for k, v in changed.items()}}]
+    # the run's own recipe from now on: what `--resume` compares with, and what evaluation reads
     replace_recipe(run, to_yaml(said))
     run.update_manifest(pace=changes, recipe_sha=recipe_sha(said))
 
@@ -128,6 +131,7 @@ def resume_point(run: RunFolder, said: Recipe, recipe: Recipe, display: Display,
     """
     found: checkpoint.Checkpoint | None = None
     if ranks.is_main:
+        # before the newest checkpoint is looked for: those that it leaves behind must not be it
         finish_roll_back(run)
         found, broken = checkpoint.newest_valid(run.path / "checkpoints")
         for one, fault in broken:

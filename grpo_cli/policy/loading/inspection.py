@@ -56,6 +56,7 @@ def flaws(model: Model) -> Iterator[ModelFlaw]:
         return
     if adapter_folder(model) is not None:
         whole = whole.model_copy(update={"lora": Lora()})
+    # each a generator: what comes behind a fatal flaw is not even looked at
     parts = (_place(whole), _needs(whole), _config(whole), _weights(whole), _vocabulary(model, whole))
     for flaw in chain.from_iterable(parts):
         yield flaw
@@ -267,6 +268,7 @@ def _table(file: str, name: str) -> frozenset[str]:
         return frozenset()
     found: set[str] = set()
     for node in nodes:
+        # the name stands at the head of the assignment; inside other tables' values it may occur too
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr) and name in ast.dump(node)[:400]:
             found |= {
                 str(leaf.value)

@@ -124,6 +124,7 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSiz
     kv_heads = config.get("num_key_value_heads") or heads
     head_dim = config.get("head_dim") or d // heads
     experts = config.get("num_experts", config.get("num_local_experts")) or 0
+    # the sum below knows no experts, and would be many times too small
     if counted is None and experts:
         return None
     attention = 2 * d * heads * head_dim + 2 * d * kv_heads * head_dim

@@ -29,6 +29,7 @@ def read_header(path: Path) -> Shapes:
     """
     with path.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
+        # eight bytes of any other file are a length as well
         if length > MOST_HEADER_BYTES:
             raise ValueError("no safetensors file")
         header = json.loads(stream.read(length))
@@ -60,6 +61,7 @@ def wrong_weights(files: ModelFiles, config: dict[str, Any], *, is_whole: bool) 
             there |= read_header(path)
         except (OSError, ValueError, KeyError, TypeError, struct.error) as err:
             return f"the weight file `{name}` cannot be read: {err}"
+    # quantised tensors have shapes and names of their own
     if config.get("quantization_config"):
         return ""
     return _compared(there, expected_shapes(config), config)

@@ -62,6 +62,7 @@ def attend(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     phase = ForwardPhase.phase
     if isinstance(phase, Decode):
+        # a fused kernel stores the new column itself and reads the buffers, so it is handed all of a layer
         fused = phase.store.attention
         if fused is None:
             return attend_one(query, key, value, mask_of(phase, key.shape[2], form), scale, form), None
@@ -134,12 +135,14 @@ def attend_behind(
 
     key, value = _for_each_head(query, key, value)
     column, own = torch.arange(key.shape[2], device=key.device), positions[:, None, :, None]
+    # a row's own columns begin at 0, without padding: the column of a token is its position
     seen = column <= own
     if form.window is not None:
         seen = seen & (column > own - form.window)
     if form.cap is None and form.sinks is None:
         out = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale)
         return out.transpose(1, 2)
+    # the cap before the mask: tanh of -inf would be a score like any other
     scores = form.capped(query @ key.transpose(2, 3) * scale).masked_fill(~seen, float("-inf"))
     return (form.likelihood(scores).to(value.dtype) @ value).transpose(1, 2)
 
@@ -161,6 +164,7 @@ def mask_of(phase: Decode, columns: int, form: AttentionForm) -> Tensor | None:
     column, last = torch.arange(columns, device=phase.position.device), phase.position[:, None]
     hidden = (column > last) | (column <= last - form.window)
     shown = torch.zeros(hidden.shape, dtype=phase.store.layout.dtype, device=hidden.device)
+    # added, not a bool mask: the scores are those of a product, and get one sum
     return shown.masked_fill_(hidden, float("-inf"))[:, None, None]
 
 

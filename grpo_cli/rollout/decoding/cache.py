@@ -67,6 +67,7 @@ class KeyValueStore:
 
         def buffers(shape: tuple[int, int]) -> list[Tensor]:
             size = (rows, shape[0], columns, shape[1])
+            # empty: on a CPU the pages that are never touched are never taken
             return [torch.empty(size, dtype=layout.dtype, device=layout.device) for _ in range(layout.layers)]
 
         self.keys, self.values = buffers(layout.key), buffers(layout.value)
@@ -77,6 +78,7 @@ class KeyValueStore:
     def reach(self, columns: int, rows: int | None = None) -> int:
         """Makes the first `columns` columns of the first `rows` rows safe to read; returns how many to read."""
         if columns > self._zeroed:
+            # some ahead: zeroing column by column would be a call a token and layer
             upto = min(self.columns, max(columns, self._zeroed + ZERO_AHEAD))
             for buffer in (*self.keys, *self.values):
                 buffer[:, :, self._zeroed : upto] = 0
@@ -209,6 +211,7 @@ def hugging_face_cache(phase: Phase) -> Any:
         """Only `update` is ever called: masks and positions are the engine's own."""
 
         def __init__(self) -> None:
+            # no layers of its own: transformers would make them, and keep a second copy of all keys
             super().__init__(layers=[])
 
         def update(

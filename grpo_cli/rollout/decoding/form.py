@@ -60,6 +60,7 @@ class AttentionForm:
 
         if self.sinks is None:
             return torch.softmax(scores, -1, dtype=torch.float32)
+        # one more column that has likelihood and no value, dropped after the softmax
         sinks = self.sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
         return torch.softmax(torch.cat([scores, sinks], -1), -1, dtype=torch.float32)[..., :-1]
 

@@ -26,6 +26,8 @@ def rollout_mode(model: nn.Module) -> Iterator[None]:
     before = [(config, config._attn_implementation_internal) for config in configs.values()]
     try:
         for config, _ in before:
+            # the private name: setting the public one goes down into nested configurations, which are noted
+            # and put back one by one here
             config._attn_implementation_internal = ROLLOUT_ATTENTION
         with evaluating(model), unwrapped_forward(model):
             yield
@@ -37,6 +39,7 @@ def rollout_mode(model: nn.Module) -> Iterator[None]:
 
 def fingerprint(model: nn.Module) -> tuple[object, ...]:
     """Changes when a weight moves or an adapter is switched: what was captured or measured before is then void."""
+    # where they lie, not what they hold: an optimizer step writes in place
     places: list[object] = [(p.data_ptr(), p.dtype) for p in model.parameters()]
     places += [buffer.data_ptr() for buffer in model.buffers()]
     layers: Iterator[Any] = iter(model.modules())
@@ -67,6 +70,7 @@ class Forward:
 
             head = self.model.get_output_embeddings()
             assert head is not None  # as `supports` has seen
+            # the head on one state a row: on all of a prompt's it would make [rows, tokens, vocabulary]
             handle = head.register_forward_pre_hook(keep_last)
         ForwardPhase.phase = phase
         try:

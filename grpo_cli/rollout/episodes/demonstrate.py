@@ -43,7 +43,9 @@ def demonstrations(
             if isinstance(action, Fault):
                 raise DataError(action.text, place="`warmup`", hint="mend the environment's `demonstrate`")
             ids = [*policy.tokenizer(action, add_special_tokens=False).input_ids, suffixes.closing]
+            # as an engine counts: the prefix is part of the limit
             room = settings.max_tokens - len(request.prefix)
+            # no policy gave it a log-prob, and imitation asks for none
             shown.append(Completion(ids[:room], [0.0] * len(ids[:room]), "stop"))
         return shown
 

@@ -34,6 +34,7 @@ def with_observation(row: Row, said: str) -> Row:
     if not said or row.messages is None:
         return row
     messages: list[Any] = [dict(message) for message in row.messages]
+    # behind the user's last words, where the task stands; a row without any has only its last message
     at = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=len(messages) - 1)
     messages[at]["content"] = f"{messages[at]['content']}{said}"
     return replace(row, messages=messages, prompt=f"{row.prompt}{said}")

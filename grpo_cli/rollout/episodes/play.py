@@ -80,6 +80,7 @@ class Episodes:
         Raises:
             DataError: a row that the environment cannot begin with, or whose prompt leaves no room.
         """
+        # of the row, not of its place in the step: the same world whoever stands beside it
         seeds = [mixed(seed, row.id) for row in rows]
         with self.timed():
             opened = self.worlds.open(
@@ -87,6 +88,7 @@ class Episodes:
             )
         running: list[LiveEpisode] = []
         for r, row in enumerate(rows):
+            # a row's episodes lie side by side, as `open` asked for them
             mine = opened[r * size : (r + 1) * size]
             said = begun_alike(row, [found for _, found in mine])
             prompt = self.policy.encode(with_observation(row, said))
@@ -193,6 +195,7 @@ class Play:
         self._ask([e for e, left in room if left >= longest], turn, wide, is_whole=False)
         self._ask([e for e, left in room if left < longest], turn, settings, is_whole=True)
         for episode in live:
+            # a turn that ended by itself at the very limit is still an answer
             if len(episode.ids) >= settings.max_tokens and not episode.has_stopped:
                 episode.cut()
 
@@ -202,11 +205,13 @@ class Play:
         """`is_whole`: the limit of tokens is that of the episode, not of the turn."""
         if not some:
             return
+        # the longest that any of them may become: a cache that is made once holds them to their end
         columns = max(map(len, self.prompts)) + self.budget
         requests = [
             Request(
                 e.prompt if is_whole else e.prompt + e.ids,
                 1,
+                # never of the call: another episode that ends early must not change this one's chance
                 mixed(e.seed, turn),
                 tuple(e.ids) if is_whole else (),
                 CacheSlot(self.number, e.number, len(self.running), columns),
@@ -233,12 +238,14 @@ class Play:
                 episode.is_over = True
                 continue
             suffix = self.of.suffixes(act.answered(step), episode.ids[-1])
+            # room for one token of the next turn at least; else this one was the last
             if len(episode.ids) + len(suffix) + 1 > budget:
                 episode.cut()
             else:
                 episode.hear(suffix)
 
     def _completions(self) -> list[Completion]:
+        # a world that has failed cannot be asked how it went
         whole = [episode for episode in self.running if episode.fault is None]
         with self.of.timed():
             found = self.of.worlds.score([episode.world for episode in whole])

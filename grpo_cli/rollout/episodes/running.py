@@ -47,6 +47,7 @@ class LiveEpisode:
     def hear(self, ids: Sequence[int]) -> None:
         """What stands between two turns."""
         self.ids += ids
+        # place holders, so that ids and log-probs have one length: the mask keeps them out of every sum
         self.logps += [0.0] * len(ids)
 
     def cut(self) -> None:
@@ -92,4 +93,5 @@ class LiveEpisode:
 def mixed(*parts: object) -> int:
     """A seed of these parts alone, the same in every process and on every machine."""
     text = "/".join(map(str, parts)).encode()
+    # seven bytes: every generator takes it as a positive number of 64 bits
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")

@@ -224,6 +224,7 @@ class ContinuousBatch:
         movers, holes, left = plan_moves(idle, len(self.running))
         if holes:
             source, target = self._tensor(movers), self._tensor(holes)
+            # only as many columns as any of them has been fed
             self.batch.store.copy_rows(source, target, max(self.fed[row] for row in movers))
             self.batch.rows.move(source, target)
             self.batch.rows.idle(source, self.batch.out.sink)

@@ -134,6 +134,8 @@ class GraphEngine:
     def _batch(self, requests: Sequence[Request], settings: SamplingSettings, total: int) -> Batch:
         import torch
 
+        # captured graphs hold addresses of weights: one that has moved makes them read what is no longer
+        # there
         weights = fingerprint(self.model)
         if weights != self._weights or self._layout is None:
             self._batches.clear()
@@ -144,6 +146,7 @@ class GraphEngine:
         columns = max(longest + settings.max_tokens - 1, whole)
         self._make_room(self._layout, min(total, self.max_rows), columns)
         self._make_outputs(self._layout.device, total, settings.max_tokens)
+        # neither seed nor stop words are part of a captured step: both come in through buffers and scans
         batch = self._made_for(dataclasses.replace(settings, seed=None, stop=()))
         seed = settings.seed
         if seed is None:
@@ -159,10 +162,12 @@ class GraphEngine:
         assert store is not None and out is not None
         if settings in self._batches:
             return self._batches[settings]
+        # each has its captured graphs, which hold memory
         if len(self._batches) >= KEPT_SETTINGS:
             self._batches.clear()
         device = store.layout.device
         is_end = torch.zeros(self.vocabulary, dtype=torch.bool, device=device)
+        # a tokenizer may know end tokens for which the model has no row
         is_end[[token for token in self.end_ids if token < self.vocabulary]] = True
         shape = (store.rows, self.vocabulary)
         batch = Batch(
@@ -181,6 +186,7 @@ class GraphEngine:
     def _make_outputs(self, device: torch.device, samples: int, steps: int) -> None:
         out = self._out
         if out is None or out.sink < samples or out.tokens.shape[1] < steps:
+            # the captured graphs write into the old buffers
             self._batches.clear()
             self._out = Outputs.empty(samples, steps, device)
 
@@ -188,11 +194,14 @@ class GraphEngine:
         """Keeps the cache if it was made for as much; else one for the largest call so far, where that fits."""
         import torch
 
+        # rounded up: prompts of a few tokens more must not make a new cache
         columns = -(-columns // COLUMN_STEP) * COLUMN_STEP
         kept = self._store
         if kept is not None and kept.layout == layout and self._asked >= rows and kept.columns >= columns:
             return
+        # the largest call so far, so that training and evaluation do not take turns in making it anew
         most, widest = max(rows, self._asked), max(columns, kept.columns if kept is not None else 0)
+        # before memory is measured: two caches at once would not fit
         self._forget()
         kept = None
         budget = self.cache_bytes
@@ -208,6 +217,7 @@ class GraphEngine:
                 self._store = _store(layout, rows, columns, self.attention)
                 return
             except (torch.OutOfMemoryError, RuntimeError) as err:
+                # a CPU that is out of memory says so in a plain RuntimeError
                 if "memory" not in str(err).lower():
                     raise
                 if rows == 1:

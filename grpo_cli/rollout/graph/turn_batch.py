@@ -49,6 +49,7 @@ class TurnBatch(ContinuousBatch):
     def _prefill(self, starts: list[Admission]) -> None:
         """Equal prompts go through the model once."""
         prompts = [self.requests[start.request].ids for start in starts]
+        # not by a set, whose order differs from process to process
         places = {tuple(ids): i for i, ids in enumerate(dict.fromkeys(map(tuple, prompts)))}
         prompt_of_row = self._tensor([places[tuple(ids)] for ids in prompts])
         rows, logits = self._prompt_pass(starts, list(places), prompt_of_row)
@@ -68,6 +69,7 @@ class TurnBatch(ContinuousBatch):
         rows = self._occupy(starts)
         store, whole = self.batch.store, max(len(request.ids) for request in requests)
         store.reach(whole)
+        # up to the longest known: columns behind a row's own are void, and no token of it sees them
         self.episode_cache.load(store, rows, requests, max(known))
         positions = self._tensor(known)[:, None] + torch.arange(longest, device=self.device)[None]
         logits = self.forward(Extend(store, rows, positions, last, whole), tokens, positions, last)

@@ -74,6 +74,8 @@ class PrefixReuse:
         on_progress: OnProgress | None = None,
     ) -> list[list[Completion]]:
         """What `engine.generate` returns for these requests; each sample may have a draft, the requests' first ones do."""
+        # the recipe refuses the rest: what a truncated distribution drew has other chances than its log-probs
+        # say
         assert settings.seed is not None and not settings.greedy and not settings.truncates
         kept = self._kept(drafts, requests, settings)
         done = {place: b for place, b in kept.items() if _is_whole(b, settings.max_tokens)}
@@ -88,12 +90,15 @@ class PrefixReuse:
             Request(requests[r].prompt_ids, len(samples), requests[r].seed, start)
             for (r, start), samples in open_.items()
         ]
+        # what the engine calls request and sample here is another one outside
         places = [[(r, s) for s in samples] for (r, _), samples in open_.items()]
 
         def joined(place: SampleIndex, rest: Completion) -> Completion:
             head = kept.get(place)
             if head is None:
                 return rest
+            # both under the policy of now: those of the kept part were scored again, the old ones only judged
+            # it
             ids, logps = head.token_ids + rest.token_ids, head.logps + rest.logps
             return Completion(ids, logps, rest.finish, head.kept)
 
@@ -135,6 +140,7 @@ class PrefixReuse:
         for (place, draft), tokens, logps, numbers in zip(old.items(), ids, scored, luck, strict=True):
             n = kept_tokens(draft.logps, np.asarray(logps), numbers[: len(logps)], self.lenience)
             if n:
+                # "length" of a part only says that it goes on
                 finish: Finish = "stop" if draft.ended and n == len(logps) else "length"
                 kept[place] = Completion(tokens[:n], logps[:n], finish, n)
         return kept

@@ -60,6 +60,7 @@ class History:
     @property
     def nbytes(self) -> int:
         """Bytes that `save` writes, but for a small head."""
+        # row 8, length 4, ended 1; then 4 of the id and 4 of the log-prob a token
         return sum(13 + 8 * len(draft.token_ids) for drafts in self.rows.values() for draft in drafts)
 
     def save(self, file: Path) -> None:
@@ -68,6 +69,7 @@ class History:
         from safetensors.numpy import save_file
 
         every = [draft for row in sorted(self.rows) for draft in self.rows[row]]
+        # concatenate refuses nothing at all
         none = [np.zeros(0)]
         columns: dict[str, NDArray[Any]] = {
             "row": np.array([draft.row for draft in every], dtype=np.int64),

@@ -62,6 +62,7 @@ class DraftScorer:
         some: list[Pair] = [((0, 1), (1, 0, 1)), ((1, 0, 1, 1, 0), (0, 1))]
         with numerics(self.model, self.autocast), evaluating(self.model):
             both = zip(self._shared(some, 1.0), self._padded(some, 1.0), strict=True)
+        # bfloat16 has 8 bits of mantissa: two orders of the same sums differ in the third digit
         close = 2e-2 if self.autocast is not None else CLOSE
         return all(abs(a - b) < close for one, other in both for a, b in zip(one, other, strict=True))
 
@@ -71,6 +72,7 @@ class DraftScorer:
         from grpo_cli.rollout.logprobs import score_shared
 
         before, after = max(len(prompt) for prompt, _ in pairs), max(len(ids) for _, ids in pairs)
+        # prompts end and completions begin in the same column, as `score_shared` wants them
         rows = [[0] * (before - len(p)) + [*p, *ids] + [0] * (after - len(ids)) for p, ids in pairs]
         real = [[before - len(p), len(p) + len(ids), after - len(ids)] for p, ids in pairs]
         mask = [[0] * left + [1] * inside + [0] * right for left, inside, right in real]

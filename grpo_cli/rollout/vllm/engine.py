@@ -84,6 +84,7 @@ class VllmEngine:
         assert all(request.n == n for request in requests)
         prompts = [request.prompt_ids for request in requests for _ in range(n)]
         with watched(self.watch):
+            # of the class: the trainer's own method asks this engine; TRL takes each prompt n times, and n
             ids, logps = GRPOTrainer._generate_single_turn(self.trainer, prompts, None, {}, n)
         finished = finisher(stop_words(settings.stop, self.tokenizer), self.end_ids)
         flat = [finished(list(tokens), list(values)) for tokens, values in zip(ids, logps, strict=True)]
@@ -96,6 +97,7 @@ class VllmEngine:
     def _own_llm(self) -> Any:
         """The vLLM of this process, with the weights of now."""
         held = self.trainer.vllm_generation
+        # TRL's own note of it, so that weights go over once a step whoever asks first
         if self.trainer.state.global_step != self.trainer._last_loaded_step:
             held.sync_weights()
             self.trainer._last_loaded_step = self.trainer.state.global_step
@@ -135,6 +137,7 @@ def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
     try:
         with openable(model, tokenizer):
             yield
+    # vLLM has no error of its own: what does not fit is any of these, its first line the reason
     except (ImportError, OSError, RuntimeError, ValueError, AssertionError) as err:
         words = first_line(err)
         raise SetupError(f"vLLM did not start: {words}", hint=_remedy(words)) from err

@@ -84,6 +84,7 @@ class OfflineVllm:
 
     def release(self) -> None:
         """Ends vLLM; its memory is free afterwards."""
+        # the last reference: vLLM frees its memory when its object goes
         self.llm = None
         gc.collect()
         import torch
@@ -142,6 +143,7 @@ def _in_main_memory(policy: Policy) -> Iterator[None]:
 def _save(policy: Policy, folder: str) -> None:
     model = policy.model
     if hasattr(model, "peft_config"):
+        # a copy: merging changes the weights it merges into, and measuring must not
         model = copy.deepcopy(model).merge_and_unload()
     model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)

@@ -150,6 +150,7 @@ def lost_in_words(server: Server | None) -> Iterator[None]:
     except RequestException as err:
         reason = getattr(err.args[0], "reason", None) if err.args else None
         raise _lost(server, time.monotonic() - began, str(reason or err)) from err
+    # TRL raises plain Exceptions of a server's answers; all others are passed on below
     except Exception as err:
         # an answer other than 200, or a transfer that broke
         if not (type(err) is Exception or isinstance(err, DistError) or str(err).startswith("NCCL error")):

@@ -17,6 +17,7 @@ def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bo
     `prunes`: samples that are left out do not count in the normaliser either; every rank has to ask.
     """
     own, mask = slice(places.start, places.stop), loss_mask(out)
+    # TRL has made its own of the rewards; type and device stay
     out["advantages"] = credit.rows(own, mask.shape[1]).to(out["advantages"])
     if prunes:
         counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)

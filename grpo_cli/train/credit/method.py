@@ -39,6 +39,7 @@ class Method:
         rewards_PG = torch.tensor([group.rewards for group in groups])
         parts_PGK = weights_K = finer = None
         if self.train.reward_combine == "normalise_then_sum":
+            # in the order of the weights below
             parts_PGK = torch.tensor([group.parts(self.weights) for group in groups])
             weights_K = torch.tensor([*self.weights.values(), 1.0])  # shaping is the last part
         if self.train.credit is None:

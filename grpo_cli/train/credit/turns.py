@@ -63,6 +63,7 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
         [(turn.start + turn.planned, turn.end, part) for turn, part in zip(turns(c), row, strict=True)]
         for c, row in zip(flat, parts, strict=True)
     ]
+    # the sample's own advantage goes to its plans, that of subgoals to the acts between them
     return TokenCredit(model, plans, on(acts))
 
 
@@ -81,8 +82,10 @@ def _episodes(group: Group, is_placebo: bool) -> list[Steps]:
     found = []
     for completion, reward in zip(group.completions, group.rewards, strict=True):
         own, known = turns(completion), not math.isnan(reward)
+        # a placebo deals out outcomes by chance; what an environment paid for a step would tell them apart
         paid = [0.0 if is_placebo else turn.reward for turn in own]
         if known and paid:
+            # so that the turns add up to the reward of the episode
             paid[-1] += reward - math.fsum(paid)
         found.append(Steps(paid, [turn.state for turn in own], [turn.milestone for turn in own], known))
     return found

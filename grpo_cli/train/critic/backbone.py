@@ -38,6 +38,7 @@ class LayersBackbone:
     @classmethod
     def copied(cls, model: nn.Module, *, absolute: bool) -> LayersBackbone:
         """The layers of the policy as it is now, in memory of their own."""
+        # without the head, which would be a vocabulary's worth of unused weights
         return cls(deepcopy(causal_model(model).base_model), absolute=absolute)
 
     def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
@@ -60,11 +61,13 @@ class AdapterBackbone:
 
     def hidden(self, ids_BS: Tensor, mask_BS: Tensor) -> Tensor:
         """(B, S, hidden)."""
+        # `evaluating` switches gradients off, and an update of the critic wants them
         grad = torch.is_grad_enabled()
         with evaluating(self.base), torch.set_grad_enabled(grad):
             return _states(self._call, ids_BS, mask_BS, self.absolute)
 
     def _call(self, **inputs: Any) -> Any:
+        # the second adapter stands in for the policy's during this call, and the policy's is not touched
         return torch.func.functional_call(self.base, dict[str, Tensor](self.named), kwargs=inputs)
 
 

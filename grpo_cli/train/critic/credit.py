@@ -71,6 +71,7 @@ def critic_credit(
         gathered: what ranks say, of all of them in the same order.
     """
     device, known = mask_BT.device, torch.tensor([not math.isnan(r) for r in rewards], device=mask_BT.device)
+    # a sample without a verdict is no lesson, of no advantage and of no value
     counted_BT = mask_BT * known[:, None].to(mask_BT)
     masks, kept = counted_BT.tolist(), values_BT1.tolist()
     logps, ref = ([], []) if pull is None else (pull.logps_BT.tolist(), pull.ref_BT.tolist())
@@ -108,6 +109,7 @@ def _row(
     steps = [(turn.end, turn.reward) for turn in turns]
     # the value of going on in place of the outcome, never both: values that are paid to themselves run away
     goes_on = spec.cut == "value" and completion.finish == "length"
+    # a cut episode keeps what its steps were paid; what stands for its end is the value behind it
     outcome = 0.0 if math.isnan(reward) else sum(r for _, r in steps) if goes_on else reward
     paid = token_rewards(outcome, mask, beta=beta, logps=logps, ref=ref, steps=steps)
     after = values[len(completion.token_ids)] if goes_on else 0.0
@@ -115,6 +117,7 @@ def _row(
     is_adaptive = spec.decay == "adaptive"
     decay = adaptive_decay(tokens) if isinstance(spec.decay, str) else spec.decay
     gains = advantages(paid, own, mask, gamma=spec.gamma, decay=decay, after=after)
+    # VAPO: the critic learns from returns at lambda 1, which its own errors do not enter
     ahead = advantages(paid, own, mask, gamma=spec.gamma, decay=1.0, after=after) if is_adaptive else gains
     returns = [a + v if m else 0.0 for a, v, m in zip(ahead, own, mask, strict=True)]
     return _Row(paid, own, mask, gains, returns)
@@ -132,6 +135,7 @@ def _measured(
     errors = [r - v for r, v in zip(returns, values, strict=True)]
     own = [Moments.of(part) for part in (gains, returns, values, errors)]
     said = gathered(own)
+    # four a rank, one rank after the other
     whole_gains, whole_returns, whole_values, whole_errors = (Moments.joined(said[k::4]) for k in range(4))
     explained = explained_variance(whole_returns, whole_errors)
     shown = {

@@ -59,6 +59,8 @@ class Critic:
         embeddings = causal_model(model).get_input_embeddings().weight
         config: Any = causal_model(model).config.get_text_config()
         self.head = nn.Linear(int(config.hidden_size), 1, device=embeddings.device, dtype=torch.float32)
+        # at 0 the first advantages are the returns, as without a critic; a random value would be noise in
+        # them
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.trained = [*backbone.trained, *self.head.parameters()]
@@ -88,6 +90,7 @@ class Critic:
         mask_BS = torch.cat([out["prompt_mask"][at], out["completion_mask"][at]], dim=1)
         with numerics(self.head, self.numbers.autocast):
             states = self.backbone.hidden(ids_BS, mask_BS)
+        # the last column of the prompt predicts the first token
         first = out["prompt_ids"].shape[1] - 1
         found: Tensor = self.head(states[:, first:].float())[..., 0]
         return found
@@ -107,6 +110,7 @@ class Critic:
         seen = torch.zeros(3, device=target.mask_BT.device)  # loss, clipped tokens, tokens of this rank
         for rows in self._mini_batches(places, whole, seed):
             own = target.mask_BT[rows.to(target.mask_BT.device)].sum().float()
+            # by the tokens of all ranks, so that a mini-batch is the same however its rows are spread
             tokens = self.numbers.summed(own.clone())
             if not float(tokens):
                 continue
@@ -118,6 +122,7 @@ class Critic:
                 )
                 (found.loss_BT.sum() / tokens).backward()  # type: ignore[no-untyped-call]
                 seen[:2] += torch.stack([found.loss_BT.detach().sum(), found.clipped_BT.sum().float()])
+            # of this rank alone; `summed` below adds the ranks
             seen[2] += own
             self._step()
         loss, clipped, counted = self.numbers.summed(seen).tolist()
@@ -129,11 +134,14 @@ class Critic:
         for _ in range(self.spec.epochs):
             for part in torch.randperm(whole, generator=order).chunk(self.spec.mini_batches):
                 own = part[(part >= places.start) & (part < places.stop)]
+                # in order, so that a row's numbers do not depend on where the shuffle put it
                 yield own.sort().values - places.start
 
     def _step(self) -> None:
         """One update with the gradients of all ranks."""
+        # every rank, also one without rows in this mini-batch: all wait in the sum
         for p in self.trained:
+            # summed, not averaged: each rank has divided by the tokens of all
             p.grad = self.numbers.summed(torch.zeros_like(p) if p.grad is None else p.grad)
         norm = float(nn.utils.clip_grad_norm_(self.trained, LONGEST))
         if not math.isfinite(norm):

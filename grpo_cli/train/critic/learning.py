@@ -113,9 +113,11 @@ class CriticLearning:
             return ranks.gathered(parts)
 
         with self.loop.clock.phase("critic"):
+            # values first: all that is learned of this batch is learned from the critic as it was
             values = self.critic.values(out)
             pull = self._pull(trainer, out, samples.completions, mask_BT)
             found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, gathered)
+            # of the step: a run that is resumed deals its rows out alike
             seed = step_seed(self.loop.recipe.train.seed, before.step + 1)
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
         if self.objective.imitates:

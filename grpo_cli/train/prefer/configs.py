@@ -83,8 +83,10 @@ def kto_weights(right: int, wrong: int) -> tuple[float, float]:
     """Weights of right and of wrong answers that bring right : wrong into [1, 4/3] (KTO, arXiv 2402.01306, eq. 8)."""
     ratio = right / wrong if wrong else 1.0
     if right and ratio < 1:
+        # right answers weigh more until they count as much as wrong ones
         return wrong / right, 1.0
     if ratio > 4 / 3:
+        # wrong ones weigh more until right : wrong is 4/3
         return 1.0, ratio * 3 / 4
     return 1.0, 1.0
 

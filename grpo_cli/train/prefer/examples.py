@@ -80,6 +80,7 @@ def in_order(examples: Sequence[E_co], epochs: int, batch: int, seed: int) -> li
         epoch = list(examples)
         draw.shuffle(epoch)
         found += epoch
+    # an update of fewer pairs than the others would have noisier gradients at the same rate
     return found[: max(len(found) // batch * batch, min(len(found), batch))]
 
 
@@ -95,6 +96,7 @@ def keep_rows_apart(examples: Sequence[E_co], batch: int) -> list[E_co]:
         near = {found[-1].row} if place else set[int]()
         if place and (place == batch - 1 or len(rest) == 1):
             near.add(found[len(found) - place].row)
+        # none is left that differs: the first, as it comes
         at = next((i for i, one in enumerate(rest) if one.row not in near), 0)
         found.append(rest.pop(at))
     return found

@@ -29,5 +29,6 @@ class GuardedTrainer(Trainer):  # type: ignore[misc]
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         kept = self.guard.gradient(norm, self.at, model)
         if kept is None and norm is not None:
+            # a NaN would stay in the running sum for good
             self._tr_loss = self._tr_loss.new_zeros(())  # type: ignore[has-type]
         return kept

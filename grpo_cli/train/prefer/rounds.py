@@ -76,11 +76,14 @@ class RoundTrainer(Trainer):  # type: ignore[misc]
         if resume_from_checkpoint is not None:
             self._load_from_checkpoint(resume_from_checkpoint)
         handler, control = self.callback_handler, TrainerControl()
+        # callbacks read them: to them a run of rounds is any run of transformers
         self.state.max_steps, self.state.global_step = self.loop.recipe.train.steps, self.loop.steps_done
         control = handler.on_train_begin(self.args, self.state, control)
         while self.loop.steps_done < self.loop.recipe.train.steps:
             metrics = self._step()
             self.state.global_step = self.loop.steps_done
+            # an answer holds for one step; transformers' own loop takes it back in places that are not
+            # reached here
             control.should_save = control.should_training_stop = False
             control = handler.on_log(self.args, self.state, control, metrics)
             if control.should_save:

@@ -41,6 +41,7 @@ class WithReference(GuardedTrainer):
     @torch.no_grad()
     def _precompute_ref_logps(self, dataset: Dataset, name: str, batch_size: int) -> Dataset:
         """The data set with log-probs of the weights of now; TRL would go through a file of a cache."""
+        # without dropout: the reference is what drew the samples
         was_training = self.model.training
         self.model.eval()
         found: list[tuple[torch.Tensor, ...]] = []
@@ -51,6 +52,7 @@ class WithReference(GuardedTrainer):
         self.model.train(was_training)
         if "ref" in getattr(self.model, "peft_config", {}):
             self.model.delete_adapter("ref")  # TRL's copy of the adapter, which has said what it was for
+        # TRL's collators look for them under these names, and ask for no reference model then
         for column, parts in zip(self.columns, zip(*found, strict=True), strict=True):
             dataset = dataset.add_column(column, torch.cat(parts).tolist())
         return dataset
