@@ -23,7 +23,7 @@ train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS
 	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
 
 test: setup  ## run the tests but for the dear ones, which have targets of their own; says what was skipped and why
-	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not property and not loop and not faults and not sandbox' $(ARGS)
+	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not property and not loop and not faults and not sandbox and not reference' $(ARGS)
 
 test-cli: setup  ## every command as a process: exit codes, streams, messages
 	$(PYTEST) -rs -m 'cli and not slow' tests/cli $(ARGS)
@@ -36,6 +36,9 @@ test-loop: setup  ## whole runs: resume, ranks, signals, stages, the quickstart
 
 test-sandbox: setup  ## programs of models in the sandbox: verdicts, attacks, limits
 	$(PYTEST) -rs -m 'sandbox and not slow' tests/verifiers $(ARGS)
+
+test-reference: setup  ## updates of small runs beside a float64 reference, and a critic's beside verl's and OpenRLHF's formulas
+	$(PYTEST) -rs -m 'reference and not slow' tests/reference $(ARGS)
 
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
@@ -135,4 +138,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-reference test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package bench bench-update golden trl-table clean

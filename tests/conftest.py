@@ -19,6 +19,7 @@ TARGETS = {
     "loop": ("loop",),
     "faults": ("faults",),
     "sandbox": ("verifiers/sandbox", "verifiers/program"),
+    "reference": ("reference",),
 }
 """By mark: the folders whose tests have it."""
 LEFT: Counter[str] = Counter()
@@ -51,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Count what is left to other targets."""
-    others = (*TARGETS, "slow", "gpu", "browser")
+    others = ("slow", "gpu", "browser", *TARGETS)
     for item in items:
         LEFT.update([next((name for name in others if item.get_closest_marker(name)), "")])
 

@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from grpo_cli.api import load_recipe, verify
 from grpo_cli.errors import DataError, RecipeError, UsageError
-from tests.docs.pages import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,26 +47,3 @@ def test_the_module_imports_nothing_heavy() -> None:
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
-
-
-def test_the_blocks_of_the_page_run_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Trains a step of the quickstart on its CPU model, and measures the run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GRPO_CACHE", str(tmp_path / "cache"))
-    known: dict[str, Any] = {}
-    page = list(blocks(ROOT / "docs" / "python-api.md", "python"))
-    assert len(page) == 4
-    for block in page:
-        exec(
-            compile(
-                block.text.replace('"train.steps=1"', '"train.steps=1", "warmup=null"'),
-                "python-api.md",
-                "exec",
-            ),
-            known,
-        )
-    assert known["summary"]["status"] == "done"
-    assert Path(known["summary"]["run"], "metrics.jsonl").is_file()
-    assert len(known["found"].sampled.records) > 0
