@@ -132,7 +132,7 @@ def test_a_forged_content_of_a_container_of_the_test_waits_for_the_commit(kind: 
         frames.send(theirs.fileno(), ["ok", {"L": [5, wire.encode(kind())]}])
         assert link.ask("get", {"k": 0}, "x") is value
         assert value == before  # `assert box.items == sorted(xs)` makes its expected value only now
-        link.commit()
+        link.statements.commit()
         assert value == kind()
         frames.send(theirs.fileno(), ["ok", {"np": [5, {"n": 9, "kind": "plain"}, wire.encode(kind())]}])
         with pytest.raises(Stopped):
@@ -152,7 +152,7 @@ def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> Non
             and link.returned.is_same(got, xs)
             and not link.returned.is_same(got, [1, 3])
         )
-        link.commit()
+        link.statements.commit()
         assert xs == [1, 3]
         frames.send(theirs.fileno(), ["ok", {"tw": 0}, []])
         with pytest.raises(Stopped):

@@ -120,6 +120,8 @@ def isolate(settings: LaneSettings) -> tuple[seccomp.Program, dict[str, Any]]:
         except ImportError:
             pass
     also = ["recvmsg"] if settings.role == "tester" else []
+    # a heap for each thread reserves 64 MiB of address space, and a run's is limited
+    libc.use_one_heap()
     # verdicts must not take CPU from the training that they run beside
     os.nice(settings.nice)
     os.umask(0o022)

@@ -21,6 +21,8 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
+M_ARENA_MAX = -8
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -50,6 +52,13 @@ def checked(result: int, what: str) -> int:
         err = ctypes.get_errno()
         raise OSError(err, f"{what}: {os.strerror(err)}")
     return result
+
+
+def use_one_heap() -> None:
+    """Have all threads of this process, and of those forked from it, allocate from one heap."""
+    # not every C library has more than one
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_ARENA_MAX, 1)
 
 
 def prctl(option: int, *args: int) -> int:

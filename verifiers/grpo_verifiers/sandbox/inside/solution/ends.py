@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import types
 from typing import Any, Protocol
+
+from ..exchange import Exchange
 
 
 class PeerEnd(Protocol):
     """What the describer and lent things need of the peer."""
 
-    fd: int
-    lock: threading.RLock
+    exchange: Exchange
     module: types.ModuleType
     objects: list[Any]
     numbers: dict[int, int]
@@ -19,6 +19,8 @@ class PeerEnd(Protocol):
     back: dict[int, Any]
     beside: dict[int, type]
     kept: Any
+    describer: Any
+    known: dict[int, Any]
 
     def number(self, value: object) -> int:
         """The number of an object."""

@@ -5,36 +5,38 @@ Nothing here is trusted. Arguments that a call has changed are sent back, so tha
 
 from __future__ import annotations
 
-import threading
 import types
 from collections.abc import Callable
 from typing import Any
 
 from .. import frames, wire
+from ..exchange import END, Exchange, released
 from ..wire import Fields
+from .arguments import CallArguments
 from .derived import made_class
 from .describe import Describer
-from .kept import CONTAINERS, Kept, encode_kept, is_held
+from .kept import CONTAINERS, Kept, is_held
 from .operations import OPERATIONS
 from .receiving import received
 from .waiting import WAITED
 from .world import Console, applied
 
 NO_ENTRY = 97
-MUTABLE_TAGS = frozenset({"d", "s", "B", "Q", "D", "na", "o", "io", "rs", "nm", "ay", "cm"})
 
 
 class Peer(wire.Coder):
     """The connection and the objects that have been handed out."""
 
     def __init__(self, fd: int, module: types.ModuleType, shared: tuple[str, ...]) -> None:
-        self.fd, self.module, self.shared = fd, module, shared
+        self.module, self.shared = module, shared
+        self.exchange = Exchange(fd, 1, self.loop)
+        self.state = self.exchange.state
+        WAITED.exchange = self.exchange
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.lent: dict[int, Any] = {}
         self.back: dict[int, Any] = {}
         self.beside: dict[int, type] = {}
-        self.lock = threading.RLock()
         self.describer = Describer(self)
         self.console = Console(self)
         self.kept = Kept(self)
@@ -42,15 +44,17 @@ class Peer(wire.Coder):
 
     def number(self, value: object) -> int:
         """The number of an object, kept alive from now on."""
-        found = self.numbers.get(id(value))
-        if found is None:
-            found = self.numbers[id(value)] = len(self.objects)
-            self.objects.append(value)
-        return found
+        with self.state:
+            found = self.numbers.get(id(value))
+            if found is None:
+                found = self.numbers[id(value)] = len(self.objects)
+                self.objects.append(value)
+            return found
 
     def encode(self, value: object) -> Any:
         """A value as the test program gets it."""
-        return wire.encode(value, self)
+        with self.state:
+            return wire.encode(value, self)
 
     def subclass(self, value: object, kind: type) -> Any:
         """Values of the solution's own subclasses of plain types that keep their class."""
@@ -69,25 +73,40 @@ class Peer(wire.Coder):
 
     def decode(self, message: object) -> Any:
         """A value of the test program."""
-        return wire.decode(message, lambda tag, body: received(self, tag, body))
+        with self.state:
+            return wire.decode(message, lambda tag, body: received(self, tag, body))
 
     def say(self, message: object) -> None:
         """One message, behind what has been printed."""
-        self.console.send()
-        frames.send(self.fd, message)
+        with self.state:
+            self.console.send()
+            self.exchange.send(message)
 
     def ask(self, message: object) -> Any:
         """A question to the test program, answered after any further calls it makes meanwhile."""
-        with self.lock:
-            self.kept.tell()
-            self.say(message)
-            return self.loop()
+        with self.state:
+            # where it is the encoding of a reply that asks: what that one knows is not for what is said meanwhile
+            known, self.known = self.known, {}
+            try:
+                self.kept.tell()
+                self.say(message)
+                return self._serve()
+            finally:
+                self.known = known
 
-    def loop(self) -> Any:
+    def loop(self) -> None:
+        """Serve one thread of the test program until it ends."""
+        with self.state:
+            self._serve()
+
+    def _serve(self) -> Any:
         """Serve until an answer to our own question comes."""
         while True:
-            with self.lock:
-                message = frames.receive(self.fd)
+            message = self.exchange.receive()
+            if message[0] in ("begin", END):
+                if message[0] == END:
+                    return None
+                continue
             if message[0] == "ret":
                 return self.decode(message[1])
             if message[0] == "stop":
@@ -98,10 +117,9 @@ class Peer(wire.Coder):
                 self.kept.take(message[1])
                 continue
             reply = self.answer(message)
-            with self.lock:
-                self.known = {}
-                self.kept.tell()
-                self.say(reply)
+            self.known = {}
+            self.kept.tell()
+            self.say(reply)
 
     def answer(self, message: list[Any]) -> list[Any]:
         """The reply to one request; whatever the solution raises is a reply too."""
@@ -110,24 +128,31 @@ class Peer(wire.Coder):
                 return self._call(self.objects[message[1]], message[2], message[3], message[4])
             if message[0] == "method":
                 owner = self.decode(message[1])
-                function = getattr(owner if message[5] else self.decode(message[3][0]), message[2])
+                owner = owner if message[5] else self.decode(message[3][0])
+                with released(self.state):
+                    function = getattr(owner, message[2])
                 skip = 0 if message[5] else 1
                 return self._call(function, message[3], message[4], message[6], skip)
             if message[0] == "names":
                 names = self.module.__dict__
                 return ["ok", [[self._shown(names[n])] if n in names else None for n in message[1]]]
             if message[0] == "subclass":
-                made = self._subclass(*message[1:])
+                with released(self.state):
+                    made = self._subclass(*message[1:])
                 return ["ok", self.number(made)]
             if message[0] == "global":
                 self.module.__dict__[message[1]] = self.decode(message[2])
                 return ["ok", None]
             self.known = {}
             if message[0] == "get":
-                value = getattr(self.decode(message[1]), message[2])
+                owner = self.decode(message[1])
+                with released(self.state):
+                    value = getattr(owner, message[2])
                 # the test may change what it finds there, and count on its identity
                 return ["ok", self._shown(value)]
-            value = OPERATIONS[message[0]](*[self.decode(a) for a in message[1:]])
+            given = [self.decode(a) for a in message[1:]]
+            with released(self.state):
+                value = OPERATIONS[message[0]](*given)
             return ["ok", self._shown(value) if self.kept.is_told(value) else self.encode(value)]
         except frames.Closed:
             raise
@@ -145,22 +170,20 @@ class Peer(wire.Coder):
         world: Fields | None,
         skip: int = 0,
     ) -> list[Any]:
-        given = [self.decode(a) for a in args]
-        named = {k: self.decode(v) for k, v in kwargs.items()}
-        fields = [self.describer.fields(v) for v in given]
+        arguments = CallArguments(self, args, kwargs)
+        given, named = arguments.given, arguments.named
         try:
-            with applied(self, world):
+            with applied(self, world), released(self.state):
                 result = function(*given[skip:], **named)
-            changed = self._changed(args, given, kwargs, named, fields)
-            touched = {place for place, _ in changed}
-            self.known = _places(args, given, kwargs, named, touched)
+            changed = arguments.changed()
+            self.known = arguments.places({place for place, _ in changed})
             reply = ["ok", self._result(result, [*enumerate(given), *named.items()], changed)]
         except frames.Closed:
             raise
         except BaseException as err:  # noqa: BLE001 - as above
             self.known, result = {}, None
             reply = self._raised(err)
-            changed = self._changed(args, given, kwargs, named, fields)
+            changed = arguments.changed()
         held = self.kept.held(given, named, result)
         return [*reply, changed, held] if changed or held else reply
 
@@ -178,71 +201,9 @@ class Peer(wire.Coder):
         is_changed = any(p == place and type(now) in (list, dict) and now != {"x": 0} for p, now in changed)
         return {"tw": place} if is_changed else self.encode(value)
 
-    def _changed(
-        self,
-        args: list[Any],
-        given: list[Any],
-        kwargs: dict[str, Any],
-        named: dict[str, Any],
-        fields: list[Any],
-    ) -> list[list[Any]]:
-        self.known = {}
-        changed: list[list[Any]] = [
-            [i, now]
-            for i, (was, value) in enumerate(zip(args, given, strict=True))
-            if (now := self._now(was, value)) != was
-        ]
-        changed += [[k, now] for k, was in kwargs.items() if (now := self._now(was, named[k])) != was]
-        for i, (value, had) in enumerate(zip(given, fields, strict=True)):
-            if had is not None and (now := self.describer.fields(value)) != had:
-                changed.append([i, {"fv": now}])
-        return changed
-
-    def _now(self, was: object, value: object) -> Any:
-        if type(was) is list or (type(was) is dict and not MUTABLE_TAGS.isdisjoint(was)):
-            try:
-                return encode_kept(value, self)
-            except (RecursionError, wire.NotPlain, ValueError):
-                # it cannot be sent as it is now: the test must not go on with what it was
-                return {"x": 0}
-        if type(was) is dict and ("t" in was or "n" in was):
-            return self.encode(value)
-        return was
-
     def _raised(self, err: BaseException) -> list[Any]:
         err.__traceback__ = None  # its frames would hold on to the arguments
         return ["raise", self.describer.exception(err)]
-
-
-def _places(
-    args: list[Any],
-    given: list[Any],
-    kwargs: dict[str, Any],
-    named: dict[str, Any],
-    touched: set[Any],
-) -> dict[int, list[Any]]:
-    """Where the containers of unchanged arguments are, so that a result that holds one of them says so."""
-    places: dict[int, list[Any]] = {}
-    arguments: list[tuple[Any, Any, Any]] = list(zip(range(len(args)), args, given, strict=True))
-    arguments += [(k, kwargs[k], named[k]) for k in kwargs]
-    for place, _, value in arguments:
-        if place not in touched and type(value) in CONTAINERS:
-            _find(value, [place], places, 0)
-    return places
-
-
-def _find(value: object, path: list[Any], places: dict[int, Any], depth: int) -> None:
-    if type(value) not in CONTAINERS or id(value) in places or depth > 20 or len(places) > 5000:
-        return
-    places[id(value)] = {"a": path}
-    if type(value) is list:
-        for i, item in enumerate(value):
-            if type(item) in CONTAINERS:
-                _find(item, [*path, i], places, depth + 1)
-    elif type(value) is dict:
-        for key, item in value.items():
-            if type(item) in CONTAINERS and type(key) in (str, int):
-                _find(item, [*path, key], places, depth + 1)
 
 
 def serve(

@@ -9,9 +9,8 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
-from .. import frames
 from ..scratch import read_files, write_files
 from .describe import bases
 from .ends import PeerEnd
@@ -24,13 +23,7 @@ def applied(peer: PeerEnd, world: dict[str, Any] | None) -> Iterator[None]:
     if not world:
         yield
         return
-    kept = []
-    for full, value in world.get("patches", {}).items():
-        module_name, _, name = full.rpartition(".")
-        module = __import__(module_name, fromlist=["x"])
-        # for this call only: the next one may be made outside of the patch
-        kept.append((module, name, getattr(module, name)))
-        setattr(module, name, peer.decode(value))
+    patches = [_Patch(full, peer.decode(v)) for full, v in world.get("patches", {}).items()]
     if "environ" in world:
         os.environ.clear()
         os.environ.update(world["environ"])
@@ -48,14 +41,38 @@ def applied(peer: PeerEnd, world: dict[str, Any] | None) -> Iterator[None]:
     try:
         yield
     finally:
-        for module, name, value in kept:
-            setattr(module, name, value)
+        # for this call only: the next one may be made outside of the patch
+        for patch in patches:
+            patch.undo()
         if before is not None:
             after = read_files()
             changed = {p: after.get(p) for p in after.keys() | before.keys() if after.get(p) != before.get(p)}
             if changed:
-                with peer.lock:
-                    frames.send(peer.fd, ["files", changed])
+                peer.exchange.send(["files", changed])
+
+
+class _Patch:
+    """A name of the library as the test program has patched it; of calls that overlap, the last one's."""
+
+    standing: ClassVar[dict[tuple[str, str], list[Any]]] = {}
+    """By module and name, what was there and the patches of the calls that go on."""
+
+    def __init__(self, full: str, value: object) -> None:
+        module, _, name = full.rpartition(".")
+        self.module, self.name, self.value = __import__(module, fromlist=["x"]), name, value
+        self.values = self.standing.setdefault((module, name), [])
+        if not self.values:
+            self.values.append(getattr(self.module, name))
+        self.values.append(self)
+        setattr(self.module, name, value)
+
+    def undo(self) -> None:
+        """Take it away: what stands now is what the call before set, or what was there."""
+        self.values.remove(self)
+        last = self.values[-1]
+        if len(self.values) == 1:
+            self.values.clear()
+        setattr(self.module, self.name, last.value if isinstance(last, _Patch) else last)
 
 
 class Printed(io.RawIOBase):
@@ -105,7 +122,7 @@ class Console:
     def send(self) -> None:
         """Say what has been printed since the last message, and how long the solution has waited."""
         if WAITED.seconds:
-            frames.send(self.peer.fd, ["slept", WAITED.take()])
+            self.peer.exchange.send(["slept", WAITED.take()])
         for name, stream in self.streams.items():
             with contextlib.suppress(ValueError, OSError):
                 stream.flush()
@@ -114,7 +131,7 @@ class Console:
                 # a solution that prints without end fills no message
                 text = bytes(raw.data[: self.MOST]).decode("utf-8", "replace")
                 raw.data.clear()
-                frames.send(self.peer.fd, ["out", name, text])
+                self.peer.exchange.send(["out", name, text])
 
 
 class Typed(io.TextIOBase):

@@ -99,8 +99,12 @@ class Answers:
         import asyncio
 
         out: list[Any] = []
+        exchange = self.link.exchange
+        waiting = exchange.current()
 
         def work() -> None:
+            # this thread waits for that one, which has its solution's thread for as long
+            exchange.adopt(waiting)
             try:
                 out.append((True, asyncio.run(coroutine)))
             except BaseException as err:  # noqa: BLE001 - raised again where it is waited for

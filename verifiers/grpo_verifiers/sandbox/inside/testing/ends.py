@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Protocol
+
+from ..exchange import Exchange
 
 
 class Stopped(BaseException):
@@ -31,9 +34,11 @@ class Connection(Protocol):
     raiser: Any
     live: Any
     awaited: dict[int, Any]
-    arguments: list[tuple[Any, dict[str, Any]]]
+    statements: Any
     checks: Any
-    pending: list[tuple[Any, Any]]
+    exchange: Exchange
+    state: threading.RLock
+    is_dead: bool
 
     def abilities(self, cls: type) -> frozenset[str]:
         """The special methods that a class of the solution has."""

@@ -7,46 +7,45 @@ arguments is kept back and written at the end of the statement, so that a test's
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from .. import frames, wire
+from .. import wire
+from ..exchange import Exchange
 from ..writing import write_back
-from .answers import Answers
 from .checks import Checks
 from .ends import Stopped
 from .lending import Lender
-from .live import AT_ONCE, Entry, Live
+from .live import AT_ONCE, Live
 from .meaning import resolved
+from .messages import Messages
 from .mirrored.handles import LINKS, MADE, Handle, HandleMeta, derived, doubt, is_nameable
 from .mirrored.mirrors import Mirrors
 from .mirrored.records import is_as_made
 from .pace import PACE
 from .raised import RaisedErrors
 from .returned import ReturnedArguments
+from .statements import Statements
 
 
 class Link(wire.Coder):
     """The connection to one solution."""
 
     def __init__(self, fd: int, namespace: dict[str, Any], shared: frozenset[str], trusted: bool) -> None:
-        self.fd, self.namespace, self.shared, self.trusted = fd, namespace, shared, trusted
+        self.namespace, self.shared, self.trusted = namespace, shared, trusted
+        self.messages = Messages(self)
+        self.exchange = Exchange(fd, 2, self.messages.attend)
+        self.state, PACE.exchange = self.exchange.state, self.exchange
         self.mirrors, self.lender, self.raiser = Mirrors(self), Lender(self), RaisedErrors(self)
         self.handles: dict[int, Any] = {}
-        self.pending: list[tuple[Any, Any]] = []
+        self.statements = Statements(self)
         self.awaited: dict[int, Any] = {}
         self.calls, self.asked, self.is_dead = 0, 0, False
         self.native, self.untrusted = False, False
         self.checks = Checks()
-        self.answers = Answers(self)
-        self.lock = threading.RLock()
         self.live, self.returned = Live(self), ReturnedArguments(self)
         self.known = self.live.known
         LINKS[id(self)] = self
-        self.arguments: list[tuple[Any, dict[str, Any]]] = []
 
     def ask(self, *request: object) -> Any:
         """One question, and the answers to what the solution asks back meanwhile."""
@@ -71,10 +70,12 @@ class Link(wire.Coder):
 
     def call(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the solution."""
-        self.calls += 1
-        sent = [self.encode(a) for a in args]
-        named = {k: self.encode(v) for k, v in kwargs.items()}
-        return self._ask(["call", number, sent, named, self.lender.world()], args, kwargs)
+        with self.state:
+            self.calls += 1
+            sent = [self.encode(a) for a in args]
+            named = {k: self.encode(v) for k, v in kwargs.items()}
+            request = ["call", number, sent, named, self.lender.world()]
+        return self._ask(request, args, kwargs)
 
     def method(
         self,
@@ -89,10 +90,11 @@ class Link(wire.Coder):
         self.calls += 1
         # in the classes and not by `getattr`, which would ask the object itself
         found = next((vars(c)[name] for c in type.mro(type(target)) if name in vars(c)), stub)
-        sent = [self.encode(a) for a in (target, *args)]
-        named = {k: self.encode(v) for k, v in kwargs.items()}
         by_class = found is not stub or name.startswith("__")
-        request = ["method", {"k": number}, name, sent, named, by_class, self.lender.world()]
+        with self.state:
+            sent = [self.encode(a) for a in (target, *args)]
+            named = {k: self.encode(v) for k, v in kwargs.items()}
+            request = ["method", {"k": number}, name, sent, named, by_class, self.lender.world()]
         return self._ask(request, (target, *args), kwargs)
 
     def construct(self, cls: type[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -133,11 +135,11 @@ class Link(wire.Coder):
     def _ask(self, request: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if self.is_dead:
             raise Stopped
-        with self.lock, PACE.work():
+        with self.state, PACE.work():
             self.asked += 1
-            self.arguments.append((args, kwargs))
+            self.statements.arguments.append((args, kwargs))
             try:
-                reply = self._reply(request)
+                reply = self.messages.reply(request)
                 if reply[0] == "ok":
                     value = self.returned.value(reply, args, kwargs)
                     self._keep(reply[2:], args, kwargs)
@@ -148,60 +150,25 @@ class Link(wire.Coder):
                 self.is_dead = True
                 raise Stopped(f"bad answer: {type(bad).__name__}: {bad}"[:100]) from bad
             finally:
-                self.arguments.pop()
+                self.statements.arguments.pop()
         raise err
-
-    def _reply(self, request: list[Any]) -> Any:
-        changed = self.live.changed() if self.live.entries else None
-        if changed:
-            frames.send(self.fd, ["live", changed])
-        frames.send(self.fd, request)
-        while True:
-            reply = frames.receive(self.fd)
-            if reply[0] in ("ok", "raise"):
-                return reply
-            if reply[0] == "out":
-                stream = sys.stderr if reply[1] == "stderr" else sys.stdout
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    stream.write(str(reply[2]))
-            elif reply[0] == "slept":
-                PACE.pass_by(float(reply[1]))
-            elif reply[0] == "files":
-                self.lender.take_files(reply[1])
-            elif reply[0] == "live":
-                self.live.take(reply[1])
-            else:
-                with released(self.lock):
-                    said = self.answers.answer(reply)
-                frames.send(self.fd, said)
 
     def _keep(self, changed: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         for place, value in changed[0] if changed else ():
             target = kwargs[place] if type(place) is str else args[place]
             if isinstance(target, Handle):
-                self.pending.append((target, [self.decode(v) for v in value["fv"]]))
+                self.statements.delay(target, [self.decode(v) for v in value["fv"]])
             elif type(target) in AT_ONCE:
                 write_back(target, self.decode(value))
             else:
-                self.pending.append((target, self.decode(value)))
+                self.statements.delay(target, self.decode(value))
         for place, number in changed[1] if len(changed) > 1 else ():
             self.live.adopt(number, kwargs[place] if type(place) is str else args[place])
 
-    def commit(self) -> None:
-        """Write back what calls of the finished statement changed in their arguments."""
-        if self.pending:
-            waiting, self.pending = self.pending, []
-            for target, value in waiting:
-                if isinstance(target, Entry):
-                    self.live.settle(target, value)
-                elif not isinstance(target, Handle):
-                    write_back(target, value)
-                elif target._fields is not None:
-                    target._fields[:] = value
-
     def encode(self, value: object) -> Any:
         """A value as the solution gets it."""
-        return wire.encode(value, self)
+        with self.state:
+            return wire.encode(value, self)
 
     def subclass(self, value: object, kind: type) -> Any:
         """Values of classes that stand for the solution's enumerations and named tuples."""
@@ -228,14 +195,5 @@ class Link(wire.Coder):
 
     def decode(self, message: object) -> Any:
         """A value of the solution."""
-        return wire.decode(message, lambda tag, body: resolved(self, tag, body))
-
-
-@contextlib.contextmanager
-def released(lock: threading.RLock) -> Iterator[None]:
-    """While the test serves a question of the solution, its other threads may ask: the solution listens meanwhile."""
-    held = lock._release_save()  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        lock._acquire_restore(held)  # type: ignore[attr-defined]
+        with self.state:
+            return wire.decode(message, lambda tag, body: resolved(self, tag, body))

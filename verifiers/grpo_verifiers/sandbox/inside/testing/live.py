@@ -94,7 +94,7 @@ class Live:
 
     def _delay(self, entry: Entry, value: object) -> None:
         entry.is_due = True
-        self.link.pending.append((entry, value))
+        self.link.statements.delay(entry, value)
 
     def own(self, number: int, value: object, content: object) -> None:
         """An object of the solution that is a kind of container, and what is in it now."""

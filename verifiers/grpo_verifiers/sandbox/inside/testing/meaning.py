@@ -51,7 +51,7 @@ def resolved(link: Connection, tag: str, body: Any) -> Any:
 
 def _alias(link: Connection, path: Parts) -> Any:
     """A container of an argument of the running call, or inside one."""
-    args, kwargs = link.arguments[-1]
+    args, kwargs = link.statements.arguments[-1]
     # of the call that runs now; what it names was sent there by the test itself
     found = kwargs[path[0]] if type(path[0]) is str else args[path[0]]
     for step in path[1:]:

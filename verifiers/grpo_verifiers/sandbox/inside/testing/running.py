@@ -51,7 +51,7 @@ class TestRun:
         self.link.raiser.expects_stop = plan.expects_stop
         self.missing: set[str] = set()
         self.checks = self.link.checks
-        self.namespace[COMMIT], self.namespace[CHECK] = self.link.commit, self.checks.note
+        self.namespace[COMMIT], self.namespace[CHECK] = self.link.statements.commit, self.checks.note
         self.namespace[SAME] = self.link.returned.is_same
 
     def run(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class TestRun:
     def call(self, function: object, args: tuple[Any, ...]) -> str:
         """Call a function of the test program; what went wrong, or nothing."""
         code = compile("f(*a)\ncommit()", "<tests>", "exec")
-        return self._one(code, {"f": function, "a": args, "commit": self.link.commit})
+        return self._one(code, {"f": function, "a": args, "commit": self.link.statements.commit})
 
 
 class SolutionModule(types.ModuleType):
