@@ -16,13 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from grpo_cli.policy.modes import causal_model
-from grpo_cli.train.packed.layout import Packed, PackedShape, PackingPlan, shape_for
+from grpo_cli.train.packed.choice import MOST, ShapeChoice, to_drop
+from grpo_cli.train.packed.layout import Packed, PackedShape, PackingPlan
 from grpo_cli.train.packed.score import ScoreNumerics, score
 
-MOST = 8
-"""Shapes held; they share one pool of memory."""
-WASTE, MORE_WASTE = 16, 3
-"""A held shape is taken for rows that fill all of it but a 16th; once `MOST` are held, but a third."""
 WARM = 2
 """Passes before a capture: what a first call builds (kernels, workspaces) cannot be captured."""
 
@@ -71,6 +68,7 @@ class Graphs:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.sums: list[Tensor | None] = [None] * len(self.parameters)
         self.held: dict[PackedShape, CapturedGraph] = {}
+        self.choice = ShapeChoice()
         self.pool = GraphMemory()
         self.hook = torch.zeros((), device="cuda", requires_grad=True)
 
@@ -89,19 +87,12 @@ class Graphs:
         return logps, entropies, captured.held.shape
 
     def _captured(self, plan: PackingPlan) -> CapturedGraph:
-        part = WASTE if len(self.held) < MOST else MORE_WASTE
-        near = [
-            shape
-            for shape in self.held
-            if shape.holds(plan.need) and shape.tokens - plan.need.tokens <= shape.tokens // part
-        ]
-        if near:
-            found = min(near, key=lambda shape: shape.tokens)
-            self.held[found] = self.held.pop(found)  # the last one used goes last
-            return self.held[found]
+        shape = self.choice.of(self.held, plan.need)
+        if shape in self.held:
+            self.held[shape] = self.held.pop(shape)  # the last one used goes last
+            return self.held[shape]
         while len(self.held) >= MOST:
-            del self.held[next(iter(self.held))]
-        shape = shape_for(plan.need)
+            del self.held[to_drop(self.held)]
         if self.held and shape.tokens > max(held.tokens for held in self.held):
             self._start_over()
         self.held[shape] = CapturedGraph(self, plan.fill(shape, self.hook.device))

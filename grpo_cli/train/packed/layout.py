@@ -251,12 +251,13 @@ def plan(ids_BS: Tensor, mask_BS: Tensor, keep: int) -> PackingPlan | None:
     )
 
 
-def shape_for(need: PackedShape) -> PackedShape:
-    """A shape of the series that holds what is needed."""
-    tokens, longest = rounded(need.tokens), rounded(need.longest, 4)
-    slots = -(-(tokens - need.tokens) // longest)
+def shape_for(need: PackedShape, step: int = STEP) -> PackedShape:
+    """A shape of the series that holds what is needed; its tokens grow by one part of `step`."""
+    tokens, longest = rounded(need.tokens, step), rounded(need.longest, 4)
+    slots = -(-tokens // longest)  # smaller rows run in it as well, with more padding than these
     keys = rounded(need.keys + tokens - need.tokens, 8)
-    return PackedShape(tokens, keys, rounded(need.targets), rounded(need.sequences + slots, 4, 16), longest)
+    targets = rounded(need.targets, step)
+    return PackedShape(tokens, keys, targets, rounded(need.sequences + slots, 4, 16), longest)
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
