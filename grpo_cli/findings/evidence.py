@@ -44,7 +44,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W45": ("reward/total/mean", "reward/std_in_group"),
     "W46": ("env/invalid", "turns/mean"),
     "W47": ("credit/milestone_without_success", "env/milestones", "env/milestones_again", "right"),
-    "W48": ("credit/anchor_share", "credit/step_share"),
+    "W48": ("credit/anchor_share", "credit/step_share", "credit/milestone_1/reached"),
     "W49": ("right", "reward/total/mean"),
     "W50": ("grad_norm", "loss"),
     "W51": ("loss", "grad_norm", "kl"),

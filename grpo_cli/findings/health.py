@@ -322,17 +322,25 @@ def farmed_milestones(history: History, limits: Limits) -> Finding | None:
     )
 
 
-def lonely_states(history: History, limits: Limits) -> Finding | None:
-    """W48: few turns saw a state that another saw too, so that GiGPO has little to compare."""
+def nothing_to_credit(history: History, limits: Limits) -> Finding | None:
+    """W48: few turns saw a state that another saw too, or no episode reaches a milestone: credit for turns has little to go by."""
     shares = all_of_last(history, "credit/anchor_share", limits.window)
-    if shares is None or (share := mean(shares) or 0.0) >= limits.anchors:
-        return None
-    return finding_at(
-        "W48",
-        history,
-        f"{share:.0%} of the turns in {limits.window} steps saw a state that another turn of their row saw too",
-        "`credit: gigpo` is nearly plain GRPO here: let the environment return a `state` without history or step counter",
-    )
+    reached = all_of_last(history, "credit/milestone_1/reached", limits.window)
+    if shares is not None and (share := mean(shares) or 0.0) < limits.anchors:
+        return finding_at(
+            "W48",
+            history,
+            f"{share:.0%} of the turns in {limits.window} steps saw a state that another turn of their row saw too",
+            "`credit: gigpo` is nearly plain GRPO here: let the environment return a `state` without history or step counter",
+        )
+    if reached is not None and not any(reached):
+        return finding_at(
+            "W48",
+            history,
+            f"no episode of {limits.window} steps reached a milestone",
+            "`credit: milestones` is plain GRPO until one does: name a part of the task that is reached now and then",
+        )
+    return None
 
 
 def gradient_spike(history: History, limits: Limits) -> Finding | None:
@@ -390,7 +398,7 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
 
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
-    slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, lonely_states, many_all_wrong, many_all_right, one_row_leads,
+    slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, nothing_to_credit, many_all_wrong, many_all_right, one_row_leads,
     critic_explains_nothing,
 )  # fmt: skip
 """Worst first."""

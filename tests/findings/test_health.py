@@ -90,6 +90,7 @@ def after(start: int, **values: Any) -> Change:
         ("W47", after(60, env__milestones=1.0, env__milestones_again=0.5)),
         ("W47", after(0, env__milestones=lambda s: min(0.9, 0.01 * s), right=0.2)),
         ("W48", after(0, credit__anchor_share=0.1)),
+        ("W48", after(60, credit__milestone_1__reached=0.0)),
         ("W49", after(60, verify__code__reason__untrusted_objects=0.3)),
         ("W50", lambda step, m: m.update(grad_norm=50.0) if step == 70 else None),
         ("W51", lambda step, m: m.update(loss=math.nan) if step == 70 else None),

@@ -164,6 +164,11 @@ def test_milestones_are_counted_and_farming_is_seen() -> None:
     assert made.metrics["credit/milestone_without_success"] == 0.5
 
 
+def test_that_no_episode_reaches_a_milestone_is_a_number_too() -> None:
+    nothing = group(episode(("", 0.0), ("", 1.0)), episode(("", 0.0)))
+    assert method("milestones").credit([nothing]).metrics["credit/milestone_1/reached"] == 0.0
+
+
 def test_a_weight_of_zero_is_plain_grpo() -> None:
     plain = Method.of(recipe(2, train={"scale": "none"})).credit([KEY])
     for name in ("gigpo", "milestones"):

@@ -46,7 +46,7 @@ REMEDIES = {
     "W45": "read the part's reasons in the samples; take it out of `verify`, or set `weight: 0`, if it can give nothing else",
     "W46": "show the form of an action in the prompt or by a `warmup`; raise `environment.turn_tokens` where it cuts them off",
     "W47": "lower `train.credit.reward`, or name fewer milestones",
-    "W48": "let the environment return a `state` without history or step counter, set `train.credit.similarity`, or do without",
+    "W48": "let the environment return a `state` without history or step counter, set `train.credit.similarity`; name milestones that are reached now and then; or do without",
     "W49": "`trusted_objects: true` in the verifier's options lets such objects decide, at the risk of being cheated",
     "W50": "a smaller `train.max_grad_norm`, a lower `train.lr`, or more `train.lr_warmup_steps`",
     "W51": "resume from the last checkpoint, which is good, with a lower `train.lr`",

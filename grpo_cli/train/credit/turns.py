@@ -130,9 +130,9 @@ def _reach(spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> dic
             if steps.known:
                 ends.append(len(reached(steps, spec.order)))
                 right.append(judged.is_right)
+    most = max(1, len(spec.order), *ends) if ends else 0
     metrics = {
-        f"credit/milestone_{k}/reached": fmean(float(n >= k) for n in ends)
-        for k in range(1, max([len(spec.order), *ends]) + 1)
+        f"credit/milestone_{k}/reached": fmean(float(n >= k) for n in ends) for k in range(1, most + 1)
     }
     won = [is_right for n, is_right in zip(ends, right, strict=True) if n]
     if won:
