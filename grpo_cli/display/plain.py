@@ -185,9 +185,9 @@ LONGEST = 150
 STEP_PARTS = (
     (3, "turns", "turns/mean", number),
     (3, "invalid", "env/invalid", percent),
-    (3, "anchors", "credit/anchor_share", percent),
-    (3, "milestone 1", "credit/milestone_1/reached", percent),
-    (3, "milestone 2", "credit/milestone_2/reached", percent),
+    (1, "anchors", "credit/anchor_share", percent),
+    (1, "milestone 1", "credit/milestone_1/reached", percent),
+    (2, "milestone 2", "credit/milestone_2/reached", percent),
     (3, "think", "think", percent),
     (6, "kept", "reuse/tokens", percent),
     (1, "ent", "entropy", two_decimals),

@@ -71,8 +71,8 @@ def apart_while(monkeypatch: pytest.MonkeyPatch) -> Apart:
         model = self.trainer.model
         for request, completions in zip(requests, found, strict=True):
             for completion in completions:
-                apart.now.append(distance(model, {}, request.prompt_ids, completion))
-                apart.before += [distance(model, past, request.prompt_ids, completion)] if past else []
+                apart.now.append(distance(model, {}, request.ids, completion))
+                apart.before += [distance(model, past, request.ids, completion)] if past else []
         past.update({name: weight.detach().clone() for name, weight in model.named_parameters()})
         return found
 

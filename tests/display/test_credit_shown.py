@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from grpo_cli.display import plain
 from grpo_cli.display.frame.panels import credit
 from grpo_cli.display.frame.wide import episodes
+from tests.builders.display_state import INFO, step_metrics
 
 
 def test_shared_states_and_milestones_are_shown_beside_the_turns() -> None:
@@ -15,3 +17,13 @@ def test_shared_states_and_milestones_are_shown_beside_the_turns() -> None:
         == "milestones 75% 25%"
     )
     assert credit({}) == "" and episodes(turns).endswith("invalid 2.0%")
+
+
+def test_a_step_whose_line_is_full_keeps_them_before_the_turns() -> None:
+    full = {"turns/mean": 6.0, "env/invalid": 0.93, "think": 0.5}
+    for name, word in (
+        ("credit/anchor_share", "anchors 0%"),
+        ("credit/milestone_1/reached", "milestone 1 0%"),
+    ):
+        line = plain.step_line(step_metrics(3) | full | {name: 0.0}, INFO)
+        assert word in line and "think" not in line, line
