@@ -52,6 +52,26 @@ def test_a_smooth_fall_of_entropy_beside_a_rising_reward_is_silent() -> None:
     assert codes(run(steps=25, change=fast)) == set()
 
 
+def saturating(step: int, metrics: dict[str, Any]) -> None:
+    """Nearly everything is learned in ten steps; then the groups are all right."""
+    metrics["right"] = 0.95 - 0.8 * math.exp(-step / 4)
+    metrics["group/all_right"] = round(16 * metrics["right"] ** 8)
+    metrics["group/all_wrong"], metrics["group/mixed"] = 0, 16 - metrics["group/all_right"]
+
+
+def test_groups_that_the_run_itself_made_all_right_are_a_finding_once_nothing_is_gained_any_more() -> None:
+    assert codes(run(steps=40, change=saturating)) == set()
+    (found,) = over_run(run(steps=80, change=saturating))
+    assert found.code == "W12"
+    assert 40 < found.step <= 50
+
+
+def test_rows_that_were_easy_from_the_start_are_a_finding_at_once() -> None:
+    easy = after(0, group__all_right=6, right=0.8)
+    (found,) = over_run(run(steps=30, change=easy))
+    assert (found.code, found.step) == ("W12", 10)
+
+
 def after(start: int, **values: Any) -> Change:
     def change(step: int, metrics: dict[str, Any]) -> None:
         if step >= start:
