@@ -82,7 +82,8 @@ Against = Annotated[
     str | None, typer.Option(metavar="OTHER", help="Measure this too and compare, paired by prompt.")
 ]
 EvalOut = Annotated[
-    Path | None, typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint.")
+    Path | None,
+    typer.Option(help="Where the samples go; default eval.jsonl in the checkpoint, earlier ones set aside."),
 ]
 EvalBy = Annotated[
     list[str] | None,

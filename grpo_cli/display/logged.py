@@ -22,7 +22,7 @@ class LogFile(io.RawIOBase):
 
     def __init__(self, path: str) -> None:
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError:
             self._descriptor = os.open(os.devnull, os.O_WRONLY)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from safetensors import SafetensorError
 
 from grpo_cli.errors import SetupError
-from grpo_cli.run.lines import replace, sync
+from grpo_cli.run.lines import open_as, replace, sync
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,6 +88,7 @@ def seal(
     replace(written / STATE, json.dumps(state.as_json(), indent=1))
     if drafts is not None:
         drafts.save(written / PAST)
+    open_as(written / STATE, written)
     # last of all: a folder without a manifest is never trusted, whatever else lies in it
     _write_manifest(written, step)
     folder.mkdir(parents=True, exist_ok=True)

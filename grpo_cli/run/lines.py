@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.errors import SetupError
 from grpo_cli.lines.numbered import whole
 from grpo_cli.run.records import SampleRecord, dump_line, parse_line
 
@@ -15,7 +17,7 @@ from grpo_cli.run.records import SampleRecord, dump_line, parse_line
 def append(path: Path, text: str) -> None:
     """Add whole lines in one write; a torn tail left by an earlier death is cut off first."""
     data = text.encode("utf-8", "surrogatepass")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         _cut_torn_tail(fd)
         while data:  # a disk that fills up may take a part; the rest raises on the next turn
@@ -66,8 +68,21 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 raise ValueError(f"{path}:{number}: {err}") from err
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether nothing may be renamed to this place: root would put a plain file where a device was."""
+    return path.absolute().is_relative_to("/dev") or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
 def replace(path: Path, text: str | Iterable[str]) -> None:
-    """Write a file beside its place and rename it there, so that a reader sees the old or the new, never a part."""
+    """Write a file beside its place and rename it there, so that a reader sees the old or the new, never a part.
+
+    A link is followed; a pipe or a device, such as `/dev/stdout`, is written to as it stands.
+    """
+    if _is_stream(path):
+        with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+            file.writelines([text] if isinstance(text, str) else text)
+        return
+    path = path.resolve() if path.is_symlink() else path
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("w", encoding="utf-8", errors="surrogatepass") as file:
@@ -79,6 +94,60 @@ def replace(path: Path, text: str | Iterable[str]) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
+
+
+def refuse_unwritable(path: Path | None, hint: str = "set `--out`") -> None:
+    """Before hours are spent on what is to lie there; nothing is to lie at None.
+
+    Raises:
+        SetupError: the folder is missing or closed, or a folder has this name.
+    """
+    if path is None:
+        return
+    folder, why = path.parent, ""
+    if not folder.is_dir():
+        why = f"there is no folder `{folder}`"
+    elif path.is_dir():
+        why = "it is a folder"
+    elif not os.access(path if path.exists() else folder, os.W_OK) or not (
+        _is_stream(path) or os.access(folder, os.W_OK)
+    ):
+        why = "permission denied"
+    if why:
+        raise SetupError(f"`{path}` cannot be written: {why}", hint=hint)
+
+
+def refuse_closed(folder: Path) -> None:
+    """Before a model is loaded that is to be written to this folder, which need not be there yet.
+
+    Raises:
+        SetupError: it may not be made or written to.
+    """
+    whole_path = folder.absolute()
+    there = next(path for path in (whole_path, *whole_path.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "permission denied" if there.is_dir() else f"`{there}` is a file"
+        raise SetupError(f"cannot write to `{folder}`: {why}", hint="give another folder")
+
+
+def set_aside(path: Path) -> Path | None:
+    """Rename a file to the first free `NAME-N`, so that another may take its place; None where there is none."""
+    if not path.exists():
+        return None
+    number = 1
+    while (aside := path.with_stem(f"{path.stem}-{number}")).exists():
+        number += 1
+    return path.rename(aside)
+
+
+def open_as(like: Path, folder: Path) -> None:
+    """Let the files of a folder be read by whoever may read `like`, a file of ours: safetensors writes for its owner alone,
+    whatever the umask says."""
+    wanted = stat.S_IMODE(like.stat().st_mode)
+    for file in folder.iterdir():
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if file.is_file() and mode | wanted != mode:
+            file.chmod(mode | wanted)
 
 
 def write_records(path: Path, records: Iterable[SampleRecord]) -> None:

@@ -61,6 +61,16 @@ def test_a_checkpoint_against_itself_does_not_differ(trained: Path) -> None:
     }
 
 
+def test_samples_of_an_earlier_evaluation_are_kept_beside(trained: Path) -> None:
+    folder = trained / "full/checkpoints/step-000002"
+    grpo(trained, "eval", str(trained / "full"))
+    first, count = (folder / "eval.jsonl").read_text(), len(list(folder.glob("eval-*.jsonl")))
+    again = grpo(trained, "eval", str(trained / "full"), "--seed", "1")
+    kept = folder / f"eval-{count + 1}.jsonl"
+    assert str(kept) in again.stderr
+    assert kept.read_text() == first != (folder / "eval.jsonl").read_text()
+
+
 def test_eval_misses_a_bar_with_exit_code_1(trained: Path) -> None:
     grpo(trained, "eval", str(trained / "full"), "--fail-under", "1.01", code=1)
 

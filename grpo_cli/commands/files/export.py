@@ -51,7 +51,9 @@ def export(
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
     from grpo_cli.resilience.model_source import find_model_source
+    from grpo_cli.run.lines import refuse_closed
 
+    refuse_closed(out)
     source = find_model_source(checkpoint, None, [])
     quiet_libraries()
     pin_one_gpu()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,9 +39,12 @@ def evaluate(
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
     from grpo_cli.resilience.model_source import find_model_source
+    from grpo_cli.run.lines import refuse_unwritable
 
     source = find_model_source(checkpoint, recipe, sets or [])
     other = find_model_source(against, recipe, sets or []) if against else None
+    path = out or (source.folder / "eval.jsonl" if source.folder else None)
+    refuse_unwritable(path)
     quiet_libraries()
     pin_one_gpu()
     with loading("eval"):
@@ -50,15 +54,12 @@ def evaluate(
         from grpo_cli.jobs.evaluate.run import measure_model
         from grpo_cli.jobs.evaluate.text import as_object, comparison, table
 
-    path = out or (source.folder / "eval.jsonl" if source.folder else None)
     shown = make_display(display)
     try:
         found = measure_model(source, shown, seed, by=by or [])
         reference = measure_model(other, shown, seed, "evaluate other") if other else None
     finally:
         shown.close()
-    if path is not None:
-        _write(path, found)
     paired = compare(reference, found) if reference else None
     kinds = by_kind(found.sampled, by or [])
     if as_json:
@@ -66,18 +67,28 @@ def evaluate(
     else:
         compared = comparison(against or "", reference, paired) if paired else []
         print("\n".join(table(found, path, kinds) + compared))
+    # last of all: a disk that is full takes the samples, not what was measured
+    for earlier in _write(path, found, keeps=out is None) if path is not None else []:
+        print(f"the samples that were there are in {earlier}", file=sys.stderr)
     if fail_under is not None and found.sampled.pass_1.mean < fail_under:
         raise typer.Exit(int(Exit.BAR_MISSED))
 
 
-def _write(path: Path, found: Evaluation) -> None:
-    from grpo_cli.run.lines import write_records
+def _write(path: Path, found: Evaluation, *, keeps: bool) -> list[Path]:
+    """Write the samples; `keeps` what lay there under a name of its own, and returns these names."""
+    from grpo_cli.run.lines import set_aside, write_records
 
+    files = {path: found.sampled.records}
+    if found.greedy is not None:
+        files[path.with_suffix(".greedy.jsonl")] = found.greedy.records
+    aside: list[Path] = []
     try:
-        write_records(path, found.sampled.records)
-        if found.greedy is not None:
-            write_records(path.with_suffix(".greedy.jsonl"), found.greedy.records)
+        for file, records in files.items():
+            earlier = set_aside(file) if keeps else None
+            aside += [earlier] if earlier is not None else []
+            write_records(file, records)
     except OSError as err:
         raise SetupError(
             f"cannot write the samples: {err.strerror}", place=str(path), hint="set `--out`"
         ) from err
+    return aside

@@ -44,13 +44,14 @@ def pairs(
     """
     from grpo_cli.jobs.pairs.run import PairSettings
     from grpo_cli.preference.pairs import PairLimits
-    from grpo_cli.run.lines import replace
+    from grpo_cli.run.lines import refuse_unwritable, replace
     from grpo_cli.run.records import dump_line
 
     settings = PairSettings(PairLimits(a_row=a_row, gap=length_gap), unpaired, since, prompts, samples)
     run = None if all(name.endswith(SAMPLE_FILES) for name in sources) else _run(sources)
-    made = _made(sources, run, recipe, sets or [], settings, display)
     path = out or (run.path / "pairs.jsonl" if run is not None else Path("pairs.jsonl"))
+    refuse_unwritable(path)
+    made = _made(sources, run, recipe, sets or [], settings, display)
     try:
         replace(path, (dump_line(line) for line in made.lines))
     except OSError as err:

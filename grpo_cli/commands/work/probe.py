@@ -45,11 +45,13 @@ def probe(
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.starts import pinned
+    from grpo_cli.run.lines import refuse_unwritable
     from grpo_cli.sizing.fit import ask_of
 
     ask = ask_of(gpu, price) if gpu is not None or price is not None else None
     checked = pinned(load(recipe, sets or []))
     base = Path() if recipe == "-" else find(recipe).parent
+    refuse_unwritable(out)
     quiet_libraries()
     pin_one_gpu()
     with loading("probe"):

@@ -6,7 +6,7 @@ The folder does not say what a step is doing now, only when the last one ended; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -18,6 +18,8 @@ from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_step
 from grpo_cli.run.info import Card, Level, Status, info_of, of_all_rows
 
 OVER = get_args(Status)
+OF_STEPS = ("generate", "environment", "verify", "update")
+UNSHOWN = ("imports", "monitor")
 LONG_S = 600.0
 """After this long without a step it is said that nothing comes, since a killed process writes no status."""
 
@@ -119,7 +121,14 @@ def card_of(folder: RunFolder) -> Card:
         reason=str(manifest.get("reason") or ""),
         evidence=str(acted[-1]["evidence"]) if acted else "",
         next=f"grpo train --resume {folder.path}" if status == "paused" else next_,
+        seconds=_seconds(manifest.get("phases") or {}),
     )
+
+
+def _seconds(phases: Mapping[str, Any]) -> dict[str, float]:
+    """Wall seconds by phase as the run's own card has them: what is not of its steps first."""
+    spent = {name: float(said["wall_s"]) for name, said in phases.items() if name not in UNSHOWN}
+    return {name: spent[name] for name in sorted(spent, key=lambda name: name in OF_STEPS)}
 
 
 def seconds_of(stamp: object) -> float | None:

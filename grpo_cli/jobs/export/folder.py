@@ -15,6 +15,7 @@ from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.resilience.model_source import ModelSource, open_model
+from grpo_cli.run.lines import open_as
 
 HUB_HINT = "is `hf auth login` done and the hub reachable?"
 
@@ -37,6 +38,7 @@ def write_folder(source: ModelSource, out: Path, gguf: str | None = None) -> Pol
         policy.tokenizer.save_pretrained(out)
         (out / "recipe.yaml").write_text(to_yaml(source.recipe), encoding="utf-8")
         (out / "README.md").write_text(card_of(source.recipe, source.folder), encoding="utf-8")
+        open_as(out / "README.md", out)
         if gguf is not None:
             file = out / f"{out.resolve().name}.gguf"
             write_gguf(policy, file, gguf)

@@ -19,6 +19,8 @@ PAUSED_S = 0.25
 """Seconds between two looks at whether a paused run should go on."""
 SAVE_EVERY_S = 300.0
 """Seconds between checkpoints where the recipe does not say."""
+FIRST_RATE = "step 1 moved no weight: the rate's warm-up begins at 0 (`train.lr_warmup_steps`)"
+"""As transformers' schedules do: without the word a first step that changes nothing looks like a mistake."""
 
 
 class TrainCallback(TrainerCallback):  # type: ignore[misc]
@@ -57,6 +59,8 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         reason = running.stop_rules.see_step(logs)
         running.alarmed.step(logs)
         self._tell_printed()
+        if done == 1 and logs.get("lr") == 0:
+            running.display.note("info", FIRST_RATE)
         is_last = done >= recipe.train.steps
         # after the last step there is nothing to hold up
         if not is_last:

@@ -170,7 +170,7 @@ class Train(Section):
     lr: Above0
     """Learning rate at its highest; left out, 1e-6, or 1e-5 with `model.lora`."""
     lr_warmup_steps: Count | None = None
-    """Steps over which the rate rises from 0; left out, none."""
+    """Steps over which the rate rises from 0, so that the first update moves no weight, as with transformers; left out, none."""
     schedule: Literal["linear", "constant", "cosine"] = "linear"
     """How the rate falls after that."""
     max_grad_norm: Above0 = 1.0

@@ -199,3 +199,22 @@ def test_no_run_is_one_message_and_exit_code_three(tmp_path: Path) -> None:
     done = grpo("watch", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "error: no run under `runs`\n\nhint: `grpo train RECIPE` makes one\n"
+
+
+def test_the_end_card_says_where_the_time_went_as_the_run_itself_does(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    spent = {
+        "imports": 0,
+        "setup": 1.5,
+        "generate": 4,
+        "update": 3,
+        "evaluate": 2,
+        "monitor": 0.5,
+        "verify": 1,
+    }
+    folder.update_manifest(
+        status="done", phases={name: {"wall_s": s, "cpu_s": s} for name, s in spent.items()}
+    )
+    seconds = card_of(folder).seconds
+    assert dict(seconds) == {"setup": 1.5, "evaluate": 2, "generate": 4, "update": 3, "verify": 1}
+    assert list(seconds)[:2] == ["setup", "evaluate"]
