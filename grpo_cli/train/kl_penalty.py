@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils import gather
-from torch import Tensor, nn
-from trl import GRPOConfig
+from torch import Tensor
 
 from grpo_cli.algorithm.kl import answer_kl, token_kl
 from grpo_cli.algorithm.loss import Objective
@@ -17,29 +15,15 @@ from grpo_cli.policy.reference import Reference
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.logprobs import draws_dropout
 from grpo_cli.train.old_logprobs import padded
-from grpo_cli.train.trl_hooks import Batch, LogProbs, score
+from grpo_cli.train.trl_hooks import Batch, ScoringTrainer, score
 
 
-class KlTrainer(Protocol):
-    """What this needs of the trainer: two names of TRL's, then ours."""
+class KlTrainer(ScoringTrainer, Protocol):
+    """What this needs of the trainer beside what scoring does: TRL's metrics, then ours."""
 
-    accelerator: Accelerator
-    args: GRPOConfig
     _metrics: dict[str, dict[str, list[float]]]
 
     objective: Objective
-
-    @property
-    def whole(self) -> nn.Module: ...
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: nn.Module,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        **more: object,
-    ) -> LogProbs: ...
 
 
 def add_reference(

@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from step_sides import PATTERN, time_recipe, write_model
+from step_sides import ROOT, own_recipe, side_command, side_environment, time_recipe, write_model
 
-ROOT = Path(__file__).resolve().parents[2]
 LORA = {"lora": {"r": 16, "alpha": 32}}
 PPO: dict[str, Any] = {"algorithm": "ppo", "critic": {"warmup_steps": 0, "lr": 1e-5}}
 SIDES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -70,28 +67,13 @@ def run(name: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     model, train = SIDES[name]
     group = 1 if train["algorithm"] == "ppo" else 8
     memory = Memory()
-    recipe = {
-        "grpo": 1,
-        "model": {"path": str(folder / "model"), "dtype": settings["dtype"], **model},
-        "data": {
-            "train": str(folder / "rows.jsonl"),
-            "prompt": "{prompt}",
-            "answer": "{answer}",
-            "plain": True,
-        },
-        "verify": {"regex": {"pattern": PATTERN}},
-        "sample": {
-            "prompts": settings["completions"] // group,
-            "group": group,
-            "max_tokens": settings["new"],
-            "micro_batch": settings["micro"],
-            "engine": "graph",
-        },
-        "train": {"steps": settings["warm"] + settings["steps"], "lr": 1e-6, **train},
-        "monitor": {"kl": "off"},
-        "stop": {"on": []},
-        "run": {"dir": str(folder / "runs"), "name": name, "save_every": 10_000, "report": False},
-    }
+    shared = settings | {"prompts": settings["completions"] // group, "group": group}
+    recipe = own_recipe(
+        folder, shared, settings["warm"] + settings["steps"], dtype=settings["dtype"], **model
+    )
+    recipe["train"] |= train
+    recipe["run"] |= {"name": name, "report": False}
+    recipe["stop"] = {"on": []}
     time_recipe(recipe, folder, memory.callback)
     lines = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").open()]
     steps = [line for line in lines if "reward/total/mean" in line][settings["warm"] :]
@@ -111,13 +93,7 @@ def run(name: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 def apart(name: str, folder: Path, settings: dict[str, Any], limit: float) -> None:
     """One side in a process of its own; prints its line, or why there is none."""
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers"), os.environ.get("PYTHONPATH", "")]),
-        "HF_HUB_OFFLINE": "1",
-    }
-    command = [
-        sys.executable, __file__, "--side", name, "--folder", str(folder), "--settings", json.dumps(settings)
-    ]  # fmt: skip
+    command, env = side_command(__file__, name, folder, settings), side_environment(folder)
     try:
         done = subprocess.run(
             command, env=env, capture_output=True, text=True, check=False, timeout=limit, cwd=ROOT

@@ -16,15 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench_step import Parts
-from step_sides import time_recipe
+from step_sides import run_side, time_recipe
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -196,25 +194,6 @@ def tokens_an_episode(masks: Sequence[Sequence[int]]) -> dict[str, float]:
 SIDES = {"own": own, "trl": trls}
 
 
-def side(name: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """One side in a process of its own."""
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join(
-            [str(ROOT), str(ROOT / "verifiers"), str(HERE), os.environ.get("PYTHONPATH", "")]
-        ),
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_CACHE": str(folder / "datasets"),
-    }
-    command = [sys.executable, __file__, "--side", name, "--folder", str(folder)]
-    done = subprocess.run(
-        [*command, "--settings", json.dumps(settings)], env=env, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"the side `{name}` failed:\n{done.stderr[-3000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def main() -> None:
     """Prints a JSON line a side as it ends, then one with the ratios TRL / own."""
     parser = argparse.ArgumentParser(
@@ -265,7 +244,7 @@ def main() -> None:
         found = {}
         for one in args.sides:
             steps = args.steps if one == "own" else args.trl_steps
-            found[one] = side(one, folder, settings | {"steps": steps})
+            found[one] = run_side(__file__, one, folder, settings | {"steps": steps})
             print(json.dumps({"side": one, **found[one]}), flush=True)
     ratios = {
         key: round(found["trl"][key] / found["own"][key], 3)

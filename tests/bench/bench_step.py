@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from step_sides import plain_trainer, run_own, write_model
+from step_sides import plain_trainer, run_own, run_side, write_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -122,30 +119,6 @@ def plain(folder: Path, settings: dict[str, Any]) -> None:
     parts.report()
 
 
-def side(name: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """One side in a process of its own."""
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "verifiers"), os.environ.get("PYTHONPATH", "")]),
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_CACHE": str(folder / "datasets"),
-    }
-    command = [
-        sys.executable,
-        __file__,
-        "--side",
-        name,
-        "--folder",
-        str(folder),
-        "--settings",
-        json.dumps(settings),
-    ]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"the {name} side failed:\n{done.stderr[-3000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def main() -> None:
     """Prints one JSON object: both sides and the ratios plain / own."""
     parser = argparse.ArgumentParser(
@@ -188,7 +161,7 @@ def main() -> None:
         write_model(folder, model, args.prompts * 40, prompt_tokens)
         fewer = settings | {"steps": args.plain_steps or args.steps, "warm": min(args.warm, 1)}
         found = {
-            name: side(name, folder, settings if name == "own" else fewer)
+            name: run_side(__file__, name, folder, settings if name == "own" else fewer)
             for name in ("own", "plain")
             if args.only in (None, name)
         }

@@ -20,7 +20,6 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -28,7 +27,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from step_sides import plain_trainer, run_own, write_model
+from step_sides import plain_trainer, run_own, side_command, side_environment, write_model
 from update_clock import Clock
 
 SIDES = ("own", "plain", "liger", "own-whole", "plain-whole", "colocate")
@@ -150,26 +149,12 @@ def plain(folder: Path, settings: dict[str, Any], liger: bool = False, colocate:
 
 def side(name: str, folder: Path, settings: dict[str, Any], limit: float) -> dict[str, Any]:
     """One side in a process group of its own, which is ended after `limit` seconds."""
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join(
-            [str(root()), str(root() / "verifiers"), os.environ.get("PYTHONPATH", "")]
-        ),
-        "HF_HUB_OFFLINE": "1",
+    env = side_environment(folder, root()) | {
         "TRL_EXPERIMENTAL_SILENCE": "1",
-        "HF_DATASETS_CACHE": str(folder / "datasets"),
         "TOKENIZERS_PARALLELISM": "false",
         "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"),
     }
-    command = [
-        sys.executable,
-        __file__,
-        "--side",
-        name,
-        "--folder",
-        str(folder),
-        "--settings",
-        json.dumps(settings),
-    ]
+    command = side_command(__file__, name, folder, settings)
     log = folder / f"{name}.log"
     began = time.perf_counter()
     with log.open("w") as file:

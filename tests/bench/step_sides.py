@@ -1,15 +1,48 @@
-"""What `bench_step.py` and `bench_update.py` run alike: a model with random weights and rows, `grpo train` on them, and TRL's
-own trainer."""
+"""What the benchmarks of steps run alike: a model with random weights and rows, `grpo train` on them, TRL's own trainer, and
+each side in a process of its own."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 PATTERN = "[a-m]\\s*$"
 """The reward: about half of random samples match."""
+
+
+def side_command(script: str, name: str, folder: Path, settings: dict[str, Any]) -> list[str]:
+    """What runs one side of a benchmark, which prints its result as its last line."""
+    return [
+        *(sys.executable, script, "--side", name, "--folder", str(folder)),
+        *("--settings", json.dumps(settings)),
+    ]
+
+
+def side_environment(folder: Path, root: Path = ROOT) -> dict[str, str]:
+    """Ours, with the tree at `root` first and no hub."""
+    paths = [str(root), str(root / "verifiers"), str(HERE), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str(folder / "datasets"),
+    }
+
+
+def run_side(script: str, name: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """One side in a process of its own."""
+    command = side_command(script, name, folder, settings)
+    done = subprocess.run(command, env=side_environment(folder), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the side `{name}` failed:\n{done.stderr[-3000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def write_model(folder: Path, model: Any, prompts: int, prompt_tokens: int) -> None:

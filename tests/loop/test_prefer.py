@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,24 @@ def lines(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+def ends_as_the_unbroken_one(folder: Path, recipe: Path, more: Sequence[str], last: str) -> None:
+    """The run is killed after its second step and resumed: records and weights are those of the run that is not."""
+    finish(train(recipe, folder / "straight", *more))
+    kill_after(train(recipe, folder / "broken", *more), folder / "broken/run/checkpoints/step-000002")
+    assert "resuming run from step-00000" in finish(train(recipe, folder / "broken", *more, "--resume"))
+    straight, broken = folder / "straight/run", folder / "broken/run"
+    assert what(straight) == what(broken)
+    weights = [(run / f"checkpoints/{last}/model.safetensors").read_bytes() for run in (straight, broken)]
+    assert weights[0] == weights[1]
+
+
 @pytest.mark.parametrize("loss", ["dpo", "kto"])
 def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path: Path, loss: str) -> None:
     recipe, more = (
         small_recipe(tmp_path, steps=5, save_every=1),
         sets(f"prefer.loss={loss}", "prefer.epochs=2"),
     )
-    finish(train(recipe, tmp_path / "straight", *more))
-    kill_after(train(recipe, tmp_path / "broken", *more), tmp_path / "broken/run/checkpoints/step-000002")
-    assert "resuming run from step-00000" in finish(train(recipe, tmp_path / "broken", *more, "--resume"))
-    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
-    assert what(straight) == what(broken)
-    weights = [(run / "checkpoints/step-000005/model.safetensors").read_bytes() for run in (straight, broken)]
-    assert weights[0] == weights[1]
+    ends_as_the_unbroken_one(tmp_path, recipe, more, "step-000005")
 
 
 @pytest.mark.parametrize(
@@ -159,13 +165,7 @@ def test_a_file_of_fewer_rows_than_a_step_would_draw_teaches_and_so_does_its_pla
 def test_a_killed_run_over_a_file_of_pairs_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     _, pairs = run_of_pairs(tmp_path, "prefer.loss=kto", "train.steps=6")
     recipe = tmp_path / "small.yaml"
-    finish(train(recipe, tmp_path / "straight", *pairs))
-    kill_after(train(recipe, tmp_path / "broken", *pairs), tmp_path / "broken/run/checkpoints/step-000002")
-    assert "resuming run from step-00000" in finish(train(recipe, tmp_path / "broken", *pairs, "--resume"))
-    straight, broken = tmp_path / "straight/run", tmp_path / "broken/run"
-    assert what(straight) == what(broken)
-    weights = [(run / "checkpoints/step-000006/model.safetensors").read_bytes() for run in (straight, broken)]
-    assert weights[0] == weights[1]
+    ends_as_the_unbroken_one(tmp_path, recipe, pairs, "step-000006")
 
 
 def test_a_held_out_row_in_the_file_is_refused_before_there_is_a_run(tmp_path: Path) -> None:

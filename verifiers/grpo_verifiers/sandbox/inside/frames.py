@@ -1,6 +1,7 @@
 """What both kinds of lanes use: messages and the descriptors that come with them.
 
-Length-prefixed JSON goes over a stream socket between a test program and the solution it tests.
+Length-prefixed JSON goes over a stream socket between a test program and the solution it tests, and between a lane and the
+host. The length is four bytes, the most significant first, as in `grpo_verifiers.processes.wire`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def send(fd: int, message: object) -> None:
     body = ENCODE(message).encode()
     if len(body) > MAX_FRAME:
         raise TooLarge(f"{len(body)} bytes")
-    view = memoryview(len(body).to_bytes(4, "little") + body)
+    view = memoryview(_framed(body))
     while view:
         try:
             view = view[os.write(fd, view) :]
@@ -43,11 +44,15 @@ def read(fd: int) -> bytes:
     Raises:
         Closed, TooLarge.
     """
-    size = int.from_bytes(_exactly(fd, 4), "little")
+    size = int.from_bytes(_exactly(fd, 4), "big")
     # refused before it is read: four bytes of a solution must not make the other side reserve gigabytes
     if size > MAX_FRAME:
         raise TooLarge(f"{size} bytes")
     return _exactly(fd, size)
+
+
+def _framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
 
 
 def _exactly(fd: int, count: int) -> bytes:
@@ -88,4 +93,4 @@ def receive_files(control: _socket.socket) -> tuple[bytes, list[int]]:
 def answer(control: _socket.socket, number: int, **said: Any) -> None:
     """Answer question `number` of the host; 0 is the greeting."""
     body = json.dumps({**said, "id": number}).encode()
-    control.sendall(len(body).to_bytes(4, "big") + body)
+    control.sendall(_framed(body))
