@@ -37,8 +37,8 @@ test-loop: setup  ## whole runs: resume, ranks, signals, stages, the quickstart
 test-sandbox: setup  ## programs of models in the sandbox: verdicts, attacks, limits
 	$(PYTEST) -rs -m 'sandbox and not slow' tests/verifiers $(ARGS)
 
-test-reference: setup  ## updates of small runs beside a float64 reference, and a critic's beside verl's and OpenRLHF's formulas
-	$(PYTEST) -rs -m 'reference and not slow' tests/reference $(ARGS)
+test-reference: setup  ## updates of small runs, critics and losses of pairs beside formulas in float64, verl's, OpenRLHF's and TRL's
+	$(PYTEST) -rs -m 'reference and not slow' tests/reference tests/train/prefer/test_losses.py $(ARGS)
 
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)

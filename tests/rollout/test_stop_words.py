@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,11 +42,14 @@ class Pieces:
 
 
 def cut(completion: Completion, text: str) -> int | None:
-    """Tokens up to the first that completes the text, by decoding every beginning."""
-    for count in range(1, len(completion.token_ids) + 1):
-        if text in TOKENIZER.batch_decode([completion.token_ids[:count]], skip_special_tokens=False)[0]:
-            return count
-    return None
+    """Tokens up to the first that completes the text, by decoding beginnings: those that hold it are the longer ones."""
+
+    def holds(count: int) -> bool:
+        return text in TOKENIZER.batch_decode([completion.token_ids[:count]], skip_special_tokens=False)[0]
+
+    counts = range(1, len(completion.token_ids) + 1)
+    found = bisect_left(counts, True, key=holds)
+    return counts[found] if found < len(counts) else None
 
 
 def flat(groups: list[list[Completion]]) -> list[Completion]:
