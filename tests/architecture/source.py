@@ -104,7 +104,8 @@ def _walk(node: ast.AST, for_types: bool) -> Iterator[tuple[ast.AST, bool]]:
 
 
 def _asks_type_checking(test: ast.expr) -> bool:
-    return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+    return name == "TYPE_CHECKING"
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:

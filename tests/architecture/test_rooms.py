@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -126,6 +127,13 @@ def test_what_runs_inside_the_sandbox_needs_the_standard_library_only() -> None:
     assert foreign <= {("grpo_verifiers.sandbox.inside.wire", "numpy")}
     out = [one for one in imports() if one.importer in inside and one.imported not in inside]
     assert out == []
+
+
+def test_every_room_is_named_on_the_page_of_the_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"\w+", page))
+    rooms = {path.parent.name for path in modules().values() if path.name == "__init__.py"}
+    none("rooms that docs/architecture.md does not name", sorted(rooms - named))
 
 
 def test_a_folder_holds_at_most_16_modules() -> None:

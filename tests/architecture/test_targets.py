@@ -12,10 +12,13 @@ CI = (ROOT / ".ci" / "run").read_text()
 WORKFLOWS = "".join(file.read_text() for file in (ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def test_every_folder_that_has_a_target_is_there() -> None:
-    assert all(
-        any((ROOT / "tests" / one).glob("test_*.py")) for folders in TARGETS.values() for one in folders
-    )
+def test_all_that_has_a_target_is_there_and_the_target_runs_it() -> None:
+    for name, places in TARGETS.items():
+        _, _, recipe = MAKEFILE.partition(f"\ntest-{name}:")
+        run = [ROOT / word for word in recipe.partition("\n\n")[0].split() if word.startswith("tests/")]
+        for place in (ROOT / "tests" / one for one in places):
+            assert any(place.is_relative_to(folder) for folder in run), place
+            assert place.is_file() or any(place.glob("test_*.py")), place
 
 
 def test_what_make_test_leaves_out_has_a_target_which_ci_runs() -> None:

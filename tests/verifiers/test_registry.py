@@ -11,46 +11,13 @@ import pytest
 
 from grpo_verifiers import BadOption, Outcome, build, register
 from grpo_verifiers.registry import KINDS, Kinds, kind_class
-
-PLUGIN = """
-from dataclasses import dataclass
-from grpo_verifiers import Verifier
-from grpo_verifiers.verdict import right, wrong
-
-@dataclass(frozen=True)
-class Options:
-    word: str = "please"
-
-class Polite(Verifier):
-    "Right where the word is said."
-    Options = Options
-    columns = ()
-    def compile(self, row):
-        return ()
-    def judge(self, samples):
-        return [right() if self.options.word in s.completion else wrong() for s in samples]
-
-class NoVerifier:
-    pass
-"""
-KEYS = ["polite = plugin_kinds:Polite", "broken = plugin_missing:Thing", "bare = plugin_kinds:NoVerifier",
-        "absent = plugin_kinds:Nothing", "math = plugin_kinds:Polite"]  # fmt: skip
+from tests.builders.plugin_site import write_plugin_site
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """A folder of installed packages with one that brings kinds of verifiers, some of them broken."""
-    (tmp_path / "plugin_kinds.py").write_text(PLUGIN)
-    info = tmp_path / "plugin_kinds-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-kinds\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[grpo.verifiers]\n" + "\n".join(KEYS) + "\n")
-    return tmp_path
-
-
-@pytest.fixture
-def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kinds]:
-    monkeypatch.syspath_prepend(str(site))
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kinds]:
+    write_plugin_site(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     kinds = Kinds({kind: KINDS[kind] for kind in ("math", "exact")})
     monkeypatch.setattr("grpo_verifiers.registry.KINDS", kinds)
     yield kinds
@@ -103,28 +70,6 @@ def test_a_known_kind_is_found_without_a_look_at_installed_packages() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_the_command_line_knows_kinds_of_packages(site: Path) -> None:
-    import os
-
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
-
-    def grpo(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "grpo_cli", *args]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
-
-    assert (
-        "polite" in grpo("explain").stdout
-        and "Right where the word is said" in grpo("explain", "polite").stdout
-    )
-    line = '{"completion": "yes please"}\n'
-    assert grpo("verify", "-", "--verifier", "polite", stdin=line).returncode == 0
-    assert "cannot be loaded from `plugin_missing:Thing`" in grpo("schema").stdout
-    for args in (("explain", "broken"), ("verify", "-", "--verifier", "broken")):
-        done = grpo(*args, stdin=line)
-        assert done.returncode != 0 and "Traceback" not in done.stderr
-        assert done.stderr.count("cannot be loaded from `plugin_missing:Thing`") == 1, done.stderr
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
