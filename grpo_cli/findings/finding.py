@@ -102,7 +102,8 @@ def finding_at(code: str, history: History, text: str, hint: str) -> Finding:
 
 def finite(value: object) -> float | None:
     """A number that is one, else None."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    # a union would be made anew at each call, of which a long run makes hundreds of thousands
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def measured(history: History, key: str) -> list[float]:

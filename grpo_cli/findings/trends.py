@@ -55,12 +55,14 @@ def length_hack_at(
     now, right_now, best = lengths[i], right[i], -1.0
     if now is None or right_now is None:
         return None
+    latest, longer, gain = i - limits.window, limits.longer, limits.right_gain
     for j in range(i, -1, -max(1, len(history) // MOST_LOOKS)):
         before, right_before = lengths[j], right[j]
         if before is None or right_before is None:
             continue
-        best = max(best, right_before)  # what was gained on the way counts, also where it was lost again
-        if j > i - limits.window or now < limits.longer * before or best > right_before + limits.right_gain:
+        if right_before > best:  # what was gained on the way counts, also where it was lost again
+            best = right_before
+        if j > latest or now < longer * before or best > right_before + gain:
             continue
         text = (
             f"answers grew from {before:.0f} to {now:.0f} tokens since step {step_of(history[j])},"

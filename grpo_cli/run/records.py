@@ -39,6 +39,8 @@ TURN_KEYS = frozenset(["turns", "env_tokens"])
 VALUE_KEYS = frozenset(["values"])
 """Ours on lines that have `fields`, if it holds a number for the answer or for each turn."""
 
+OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How numbers that are not finite are spelled in our files, since JSON has no word for them."""
 
@@ -93,6 +95,13 @@ class SampleRecord:
 
     def as_json(self) -> dict[str, Any]:
         """The line as a dict; non-finite numbers become the strings `NaN`, `Infinity` and `-Infinity`."""
+        return self._line(self.fields)
+
+    def without_columns(self) -> dict[str, Any]:
+        """The line as a dict, without the row's own columns."""
+        return self._line({})
+
+    def _line(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         line: dict[str, Any] = {
             "step": self.step,
             "row": self.row,
@@ -101,10 +110,10 @@ class SampleRecord:
             "completion": self.completion,
         }
         own = OWN_KEYS | TURN_KEYS if self.turns else OWN_KEYS
-        if self.values or not own.isdisjoint(self.fields):
+        if self.values or not own.isdisjoint(fields):
             own |= VALUE_KEYS
-        hidden = {name: value for name, value in self.fields.items() if name in own}
-        line.update({name: value for name, value in self.fields.items() if name not in own})
+        hidden = {name: value for name, value in fields.items() if name in own}
+        line.update({name: value for name, value in fields.items() if name not in own})
         if hidden or self.values:
             line["fields"] = hidden
         line["verdicts"] = {name: verdict.as_json() for name, verdict in self.verdicts.items()}
@@ -124,9 +133,13 @@ class SampleRecord:
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> SampleRecord:
         """The record of a line; every key that is not ours is a column of the row."""
-        episode = all(name in line for name in TURN_KEYS)
+        episode = "turns" in line and "env_tokens" in line
         values = _values(line.get("values"), len(line["turns"]) if episode else 1) if "fields" in line else ()
-        own = OWN_KEYS | (TURN_KEYS if episode else frozenset()) | (VALUE_KEYS if values else frozenset())
+        own = OWN_KEYS
+        if episode:
+            own |= TURN_KEYS
+        if values:
+            own |= VALUE_KEYS
         fields = {name: value for name, value in line.items() if name not in own}
         fields.update(line.get("fields") or {})
         outcome = line.get("outcome")
@@ -138,7 +151,7 @@ class SampleRecord:
             completion=line.get("completion", ""),
             fields=fields,
             verdicts={name: read_verdict(verdict) for name, verdict in (line.get("verdicts") or {}).items()},
-            outcome=Outcome(outcome) if outcome is not None else None,
+            outcome=read_outcome(outcome) if outcome is not None else None,
             reward=read_number(line.get("reward")),
             advantage=read_number(line.get("advantage")),
             tokens=int(line.get("tokens") or 0),
@@ -159,13 +172,22 @@ def _values(said: object, n: int) -> Sequence[float]:
 def read_verdict(line: Mapping[str, Any]) -> Verdict:
     """A verdict from the shape that `Verdict.as_json` writes."""
     return Verdict(
-        outcome=Outcome(line["outcome"]),
+        outcome=read_outcome(line["outcome"]),
         score=read_number(line.get("score")),
         answer=line.get("extracted"),
         reason=line.get("reason", ""),
         seconds=float(line.get("seconds") or 0.0),
         detail=line.get("detail", ""),
     )
+
+
+def read_outcome(word: str) -> Outcome:
+    """The outcome of its word.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    return OUTCOMES.get(word) or Outcome(word)  # a call of the enum takes four times as long as the table
 
 
 def read_number(value: float | str | None) -> float | None:

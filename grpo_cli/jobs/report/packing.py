@@ -9,7 +9,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.run.folder import RunFolder, Split
@@ -76,7 +76,7 @@ def _lines(folder: RunFolder, step: int, split: Split) -> Iterator[str]:
 
 def packed_line(record: SampleRecord) -> dict[str, Any]:
     """The sample's line with long texts cut at their beginning, and of the row's columns the answer only."""
-    line = replace(record, fields={}).as_json()
+    line = record.without_columns()
     line |= {"prompt": _end(record.prompt), "completion": _end(record.completion)}
     if record.turns:
         line["turns"] = [

@@ -16,8 +16,8 @@ from grpo_cli.train.packed.layout import STEP, PackedShape, shape_for
 MOST = 8
 """Shapes held; they share one pool of memory."""
 HEADROOM = 16
-"""A shape that is larger than all others is captured a 16th larger than needed: the next step's may be longer."""
-STEPS = 8, STEP
+"""A shape that is larger than all others is captured a 16th larger than needed, as far as its rows could be longer."""
+STEPS = 4, 8, STEP
 """Sizes that a capture is weighed for: many sizes share one of the coarse ones, whose padding adds up soon."""
 CAPTURE = 10
 """Passes that a capture costs: two before it, the recording, and what the host does meanwhile. One H200 took about 0.85 s, which
@@ -31,11 +31,17 @@ class ShapeChoice:
     vain: dict[tuple[int, int], int] = field(default_factory=dict)
     """Step and tokens of a size -> tokens that were padding beyond it in the shapes taken instead."""
 
-    def of(self, held: Iterable[PackedShape], need: PackedShape) -> PackedShape:
-        """The shape for rows that need `need`: one of those `held`, or one to capture."""
+    def of(self, held: Iterable[PackedShape], need: PackedShape, shorter: int) -> PackedShape:
+        """The shape for rows that need `need`: one of those `held`, or one to capture.
+
+        Args:
+            held: shapes that are captured.
+            need: sizes of the rows.
+            shorter: tokens that their completions would have more if all were as long as the longest.
+        """
         near = [shape for shape in held if shape.holds(need)]
         if not near:
-            return shape_for(with_headroom(need))
+            return shape_for(with_headroom(need, shorter))
         found = min(near, key=lambda shape: shape.tokens)
         for step in STEPS:
             own = shape_for(need, step)
@@ -55,7 +61,8 @@ def to_drop(held: Iterable[PackedShape]) -> PackedShape:
     return next((shape for shape in shapes if shape != largest), largest)
 
 
-def with_headroom(need: PackedShape) -> PackedShape:
-    """What micro-batches a little larger need."""
-    tokens, keys, targets = (size + size // HEADROOM for size in (need.tokens, need.keys, need.targets))
-    return PackedShape(tokens, keys, targets, need.sequences, need.longest)
+def with_headroom(need: PackedShape, most: int) -> PackedShape:
+    """What micro-batches a little larger need, by `most` tokens at most."""
+    more = min(need.tokens // HEADROOM, most)
+    keys = need.keys + more * need.keys // need.tokens
+    return PackedShape(need.tokens + more, keys, need.targets + more, need.sequences, need.longest)

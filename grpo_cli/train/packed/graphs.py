@@ -87,7 +87,7 @@ class Graphs:
         return logps, entropies, captured.held.shape
 
     def _captured(self, plan: PackingPlan) -> CapturedGraph:
-        shape = self.choice.of(self.held, plan.need)
+        shape = self.choice.of(self.held, plan.need, plan.rows * plan.width - plan.need.targets)
         if shape in self.held:
             self.held[shape] = self.held.pop(shape)  # the last one used goes last
             return self.held[shape]

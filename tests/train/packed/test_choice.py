@@ -25,8 +25,8 @@ class Held:
         self.choice = ShapeChoice()
         self.captured: list[PackedShape] = []
 
-    def run(self, wanted: PackedShape) -> PackedShape:
-        shape = self.choice.of(self.shapes, wanted)
+    def run(self, wanted: PackedShape, shorter: int = 10**6) -> PackedShape:
+        shape = self.choice.of(self.shapes, wanted, shorter)
         assert shape.holds(wanted)
         if shape not in self.shapes:
             self.captured.append(shape)
@@ -53,6 +53,16 @@ def test_the_first_capture_leaves_room_for_a_longer_step() -> None:
     first = [rng.randint(64, 256) for _ in range(32)]
     held.run(need(first))
     held.run(need([length + length // (2 * HEADROOM) for length in first]))
+    assert len(held.captured) == 1
+
+
+def test_rows_of_full_length_are_captured_as_they_are() -> None:
+    held, full = Held(), need([256] * 32)
+    assert held.run(full, shorter=0) == shape_for(full)
+    # cut ones fit in it
+    rng = random.Random(0)
+    for _ in range(CAPTURE):
+        held.run(need([rng.randint(64, 256) for _ in range(31)] + [256]))
     assert len(held.captured) == 1
 
 
