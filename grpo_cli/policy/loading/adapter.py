@@ -61,6 +61,7 @@ def base_of(spec: Model, seed: int) -> AdapterBase:
 
 
 def _below(spec: Model, folder: Path, seed: int) -> tuple[Model, int]:
+    # how a base is loaded is the recipe's word, not the adapter's
     kept = {name: getattr(spec, name) for name in ("dtype", "attention", "load_in_4bit")}
     if spec.base is not None:
         return Model(path=spec.base, **kept), seed
@@ -88,6 +89,7 @@ def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
     from peft import PeftModel, get_peft_model_state_dict
 
     adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
+    # peft itself only warns of tensors that are missing, and leaves those of a fresh adapter
     wanted = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     held = _tensor_names(folder)
     wrong = sorted(wanted - held) or sorted(name for name in held - wanted if "lora_" in name)

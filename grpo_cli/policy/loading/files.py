@@ -31,6 +31,7 @@ class ModelFiles:
             return found if (found := self.folder / name).is_file() else None
         if self.repo is None:
             return None
+        # before the import, which reads it once
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError
@@ -79,6 +80,7 @@ def _files(name: str, revision: str | None) -> ModelFiles:
     folder = Path(name).expanduser()
     if folder.is_dir():
         return ModelFiles(folder, None, None)
+    # what is no folder and looks like none is a name of the hub, of which only the cache is read
     is_name = not name.startswith(("builtin:", "/", ".", "~")) and not name.endswith(".gguf")
     return ModelFiles(None, name if is_name else None, revision)
 

@@ -22,6 +22,7 @@ class PackageNeed:
     def is_met(self) -> bool:
         """Whether it is installed."""
         try:
+            # found and not imported: some of them take seconds, or a GPU
             return find_spec(self.module) is not None
         except (ImportError, ValueError):
             return False
@@ -92,6 +93,7 @@ def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
     trl = recipe.train.trl
     optim = trl.get("optim")
     if isinstance(optim, str):
+        # in the table's order: the last pattern fits names that earlier ones mean
         for pattern, (module, name) in OPTIMIZERS.items():
             if re.fullmatch(pattern, optim):
                 yield PackageNeed(module, name, f"`train.trl.optim: {optim}`")

@@ -71,6 +71,7 @@ class ChatTemplate:
             found = set().union(*(meta.find_undeclared_variables(env.parse(source)) for source in sources))
         except TemplateError as err:
             raise TemplateRefuses(_at_line(err)) from err
+        # what is left over must come from the recipe
         return found - set(GIVEN) - set(self.special) - set(env.globals)
 
     def _source(self, has_tools: bool) -> str:
@@ -87,6 +88,7 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message without nulls, its thinking under the names that templates read."""
     plain = {key: value for key, value in message.items() if value is not None}
     reasoning = next((plain[key] for key in REASONING if key in plain), None)
+    # under both names that templates read, whichever the row has
     return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
 
 
@@ -103,7 +105,10 @@ class _Generation(Extension):
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+        # as transformers sets them: the line breaks around tags are part of every prompt
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, loopcontrols],
     )
     env.filters["tojson"] = _tojson
     env.globals["raise_exception"] = _refuse
@@ -132,7 +137,12 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        # not jinja's own filter, which writes `<`, `>`, `&` and `'` as escapes for HTML
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
     )
 
 

@@ -93,11 +93,13 @@ class Conversation:
         called = () if isinstance(observation, str) else tuple(name for name, _ in observation)
         found = self._turns.get((answer, called))
         if found is None:
+            # with the turn last, as the model saw it when it spoke
             before = self._rendered(turn)
             found = self._closed(before), self._as_said(before, answer)
             if len(self._turns) < MOST_KEPT:  # a model may make up names of tools without end
                 self._turns[answer, called] = found
         for said in found:
+            # as ids, not as text: the same text may be cut into other tokens once more follows it
             if said and ids[: len(said)] == said:
                 return said, ids[len(said) :]
         raise self._forgets(answer)

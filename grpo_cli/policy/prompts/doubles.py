@@ -23,7 +23,10 @@ def doubles(
     """
     rows = rows[:SEEN]
     words = sorted(
-        (text for token, text in special.items() if token not in tags and text), key=len, reverse=True
+        # longest first: an alternation takes the first that fits
+        (text for token, text in special.items() if token not in tags and text),
+        key=len,
+        reverse=True,
     )
     if not words or not rows:
         return []
@@ -38,6 +41,7 @@ def doubles(
         f" tokens too: they would stand twice, first {held[0].place}"
         for word, held in found.items()
     ]
+    # a few do: what stands first comes from template and tokenizer, not from the row
     begun = [ids for ids in (encode(row) for row in rows[:10]) if len(ids) > 1 and ids[0] == ids[1]]
     if begun and begun[0][0] in special and not found:
         said.append(

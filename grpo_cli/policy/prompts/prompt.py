@@ -57,6 +57,7 @@ class Prompts:
     def begun(self, row: Row) -> str:
         """What of the assistant's turn stands in the prompt already: a thinking that the template opened, and the prefill."""
         text = self.text(row)
+        # what the template opened stands before the prefill, and only its very end counts
         template = text.removesuffix(row.prefill) if row.prefill else text
         return opening_at_end(template) + row.prefill
 
@@ -111,6 +112,7 @@ class Prompts:
     def _ignored_tools(self, row: Row, text: str) -> str:
         """What of the row's tools and tool calls makes no difference to its prompt; empty where all do, or there are none."""
         messages = row.messages or []
+        # by leaving them out: a prompt that stays the same never held them
         if row.tools and text == self._render(row, messages, None):
             return "the `tools`"
         bare = [{k: v for k, v in message.items() if k != "tool_calls"} for message in messages]
@@ -125,6 +127,7 @@ class Prompts:
         for i, message in enumerate(messages):
             if message["role"] == "assistant" or not message["content"].strip():
                 continue
+            # by changing one word of it: a template that shows a turn must show the change
             other = [*messages[:i], {**message, "content": message["content"] + "x"}, *messages[i + 1 :]]
             if text == self._render(row, other, row.tools):
                 return str(message["role"])

@@ -39,6 +39,7 @@ def sample_from(
     answers = llm.generate(
         [{"prompt_token_ids": requests[request].ids} for request, _ in places],
         [
+            # to vLLM the prefix is part of the prompt, which its limit does not count
             _params(settings, settings.max_tokens - len(requests[request].prefix), key, end_ids, banned)
             for (request, _), key in zip(places, keys, strict=True)
         ],
@@ -85,7 +86,9 @@ def _params(
         repetition_penalty=settings.repetition_penalty,
         seed=seed,
         stop_token_ids=sorted(end_ids),
+        # of the token that was drawn alone
         logprobs=0,
+        # it looks for stop words in text; without any, text is work for nothing
         detokenize=bool(settings.stop),
         **stop_and_ban(settings.stop, banned),
     )

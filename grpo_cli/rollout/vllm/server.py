@@ -196,6 +196,7 @@ class ServerWatch:
                 answered = time.monotonic()
             except Refused as err:
                 silent = time.monotonic() - answered
+                # a wait that has ended meanwhile has lost nothing
                 if silent > self.lost_s and not over.is_set():
                     self.give_up(_lost(self.server, silent, str(err)))
                     return
@@ -256,6 +257,7 @@ def _fetch(url: str, path: str, data: Json, most_s: float) -> bytes:
         with urllib.request.urlopen(request, timeout=most_s) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as err:
+        # an answer of its own kind: its connection stays open else
         err.close()
         raise Refused(f"{path} answers {err.code} {err.reason}", err.code) from err
     except urllib.error.URLError as err:
@@ -270,7 +272,10 @@ def _config(name: str) -> Any:
 
     try:
         return AutoConfig.from_pretrained(
-            name, local_files_only=True, trust_remote_code=False
+            # the name is the server's word: nothing is fetched, and nothing run, on it
+            name,
+            local_files_only=True,
+            trust_remote_code=False,
         ).get_text_config()
     except (OSError, ValueError):
         return None
@@ -279,6 +284,7 @@ def _config(name: str) -> Any:
 def _check_port(port: int) -> None:
     """TRL opens it on this machine for the server to fetch the weights from."""
     with socket.socket() as probe:
+        # a run that ended just now has left the port in a state that only looks taken
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
