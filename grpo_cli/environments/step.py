@@ -161,7 +161,23 @@ def _state(value: object, where: str) -> str | None:
         raise BadReturn(
             f"{where} returned {kind_of(value)} as `state`: return what can be hashed, such as a tuple"
         ) from None
-    return read_text(repr(value), where, "`state`")
+    return read_text(_shown(value, where), where, "`state`")
+
+
+def _shown(value: Any, where: str) -> str:
+    """One text for equal states, in whichever process they are made: `repr`, but a set has no order and a number no library."""
+    if type(value) is tuple:
+        inner = [_shown(one, where) for one in value]
+        return f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+    if isinstance(value, frozenset):
+        return f"frozenset({{{', '.join(sorted(_shown(one, where) for one in value))}}})"
+    text = repr(value.item() if hasattr(value, "item") else value)
+    if " at 0x" in text:
+        raise BadReturn(
+            f"{where} returned {kind_of(value)} as `state`, which shows itself by its place in memory, so that no two are equal:"
+            " return a text, or a tuple of texts and numbers"
+        )
+    return text
 
 
 def _milestone(value: object, where: str) -> str | None:

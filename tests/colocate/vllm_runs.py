@@ -62,18 +62,20 @@ def apart_while(monkeypatch: pytest.MonkeyPatch) -> Apart:
     from grpo_cli.rollout.vllm.engine import VllmEngine
 
     apart, sampled = Apart(), VllmEngine.generate
-    past: dict[str, Any] = {}
+    weights: dict[int, dict[str, Any]] = {}
+    """By step; episodes take several calls in one."""
 
     def compared(
         self: VllmEngine, requests: Sequence[Request], *args: Any, **more: Any
     ) -> list[list[Completion]]:
         found = sampled(self, requests, *args, **more)
-        model = self.trainer.model
+        model, step = self.trainer.model, self.trainer.state.global_step
+        past = weights.get(step - 1)
         for request, completions in zip(requests, found, strict=True):
             for completion in completions:
                 apart.now.append(distance(model, {}, request.ids, completion))
                 apart.before += [distance(model, past, request.ids, completion)] if past else []
-        past.update({name: weight.detach().clone() for name, weight in model.named_parameters()})
+        weights[step] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         return found
 
     monkeypatch.setattr(VllmEngine, "generate", compared)

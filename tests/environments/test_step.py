@@ -90,3 +90,18 @@ def test_a_method_that_may_be_left_out_is_a_method_where_it_is_there() -> None:
     assert method_of(World, "score", "World") is None
     with pytest.raises(BadReturn, match="`demonstrate` of `World` is an int"):
         method_of(World, "demonstrate", "World")
+
+
+def test_states_that_are_equal_are_one_text() -> None:
+    def state(value: object) -> str | None:
+        return read_step({"state": value}, "`step`").state
+
+    assert state((1, "a", (2,))) == repr((1, "a", (2,)))
+    assert state((np.int64(1), np.str_("a"))) == state((1, "a"))
+    names = [f"item {i}" for i in range(20)]
+    assert state(frozenset(names)) == state(frozenset(reversed(names)))
+    assert state(np.int64(3)) == state(3) == "3"
+    with pytest.raises(
+        BadReturn, match="returned an object as `state`, which shows itself by its place in memory"
+    ):
+        state(object())
