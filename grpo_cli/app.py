@@ -32,6 +32,7 @@ from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
 from grpo_cli.errors import Exit, UserError
+from grpo_cli.text import spell_plainly
 
 ORDER = (
     "init", "check", "verify", "audit", "probe", "train", "watch", "sweep", "runs", "report", "doctor", "eval", "chat", "pairs",
@@ -116,6 +117,8 @@ def main() -> None:
 
 
 def _run(tell: Callable[[UserError], None]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        spell_plainly(stream)
     take_ctrl_c_back(sys.argv[1:])
     try:
         app(args=name_resume(sys.argv[1:]))

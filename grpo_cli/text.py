@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import math
+import os
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """A value as JSON and YAML can hold it."""
@@ -52,6 +55,44 @@ def visible(text: str, most: int | None = None) -> str:
 def as_ascii(text: str) -> str:
     """The same with our glyphs swapped for plain ones and everything else outside ASCII as `?`, one for one."""
     return text.translate(_GLYPHS).encode("ascii", "replace").decode("ascii")
+
+
+def needs_ascii(stream: TextIO) -> bool:
+    """Whether the stream cannot spell our glyphs, or the locale says that its terminal cannot."""
+    if _is_plain_locale(os.environ):
+        return True
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").replace("_", "")
+    return encoding not in ("utf8", "utf16", "utf32", "utf8sig", "cp65001")
+
+
+def _is_plain_locale(environ: Mapping[str, str]) -> bool:
+    """Whether a person chose the locale C. Python makes it `C.UTF-8` for itself (PEP 538), which leaves LANG as it was."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        chosen = environ.get(name)
+        if chosen and not (name == "LC_CTYPE" and chosen == "C.UTF-8"):
+            return chosen in ("C", "POSIX")
+    return False
+
+
+def spell_plainly(stream: TextIO) -> None:
+    """Have a stream spell our glyphs as plain signs where its encoding lacks them, or where it is a terminal of the locale C.
+
+    Without this the first `±` ends the program with an UnicodeEncodeError. What goes into a file or a pipe that can hold it
+    stays as it is.
+    """
+    if not isinstance(stream, io.TextIOWrapper) or not needs_ascii(stream):
+        return
+    is_terminal = _is_plain_locale(os.environ) and stream.isatty()
+    stream.reconfigure(encoding="ascii" if is_terminal else None, errors=PLAIN)
+
+
+def _plain_signs(err: UnicodeError) -> tuple[str, int]:
+    assert isinstance(err, UnicodeEncodeError)
+    return as_ascii(err.object[err.start : err.end]), err.end
+
+
+PLAIN = "grpo-plain"
+codecs.register_error(PLAIN, _plain_signs)
 
 
 def number(value: float | None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from typing import Literal, TextIO
 
 from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
+from grpo_cli.text import needs_ascii
 
 Mode = Literal["auto", "live", "plain", "json", "none"]
 MODES: tuple[Mode, ...] = ("auto", "live", "plain", "json", "none")
@@ -63,23 +63,6 @@ def wants_color(stream: TextIO) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return can_animate(stream)
-
-
-def needs_ascii(stream: TextIO) -> bool:
-    """Whether the stream cannot spell our glyphs, or the locale says that its terminal cannot."""
-    if _is_plain_locale(os.environ):
-        return True
-    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").replace("_", "")
-    return encoding not in ("utf8", "utf16", "utf32", "utf8sig", "cp65001")
-
-
-def _is_plain_locale(environ: Mapping[str, str]) -> bool:
-    """Whether a person chose the locale C. Python makes it `C.UTF-8` for itself (PEP 538), which leaves LANG as it was."""
-    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
-        chosen = environ.get(name)
-        if chosen and not (name == "LC_CTYPE" and chosen == "C.UTF-8"):
-            return chosen in ("C", "POSIX")
-    return False
 
 
 def _shown(mode: Mode, stream: TextIO, ascii: bool | None) -> Display:

@@ -35,10 +35,10 @@ def find_run(named: str, root: str | Path = "runs") -> RunFolder:
         if err.hint or "/" in named:
             raise
         names = [run.name for run in list_runs(root)]
-        near = nearest(named, names, 0.5) or next(reversed(names), None)
-        raise DataError(
-            f"no run `{named}` here or under `{root}`", hint=f"did you mean `{near}`?" if near else ""
-        ) from None
+        hint = f"the one written to last is `{names[-1]}`" if names else "`grpo train RECIPE` makes one"
+        if near := nearest(named, names, 0.5):
+            hint = f"did you mean `{near}`?"
+        raise DataError(f"no run `{named}` here or under `{root}`", hint=hint) from None
 
 
 def near_run(named: str, root: str | Path = "runs") -> str | None:

@@ -90,8 +90,18 @@ class RunFolder:
 
     @property
     def recipe_text(self) -> str:
-        """The resolved recipe."""
-        return (self.path / "recipe.yaml").read_text(encoding="utf-8")
+        """The resolved recipe.
+
+        Raises:
+            DataError: it is gone, or cannot be read.
+        """
+        path = self.path / "recipe.yaml"
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as err:
+            raise DataError(
+                f"the run's recipe cannot be read: {getattr(err, 'strerror', None) or err}", place=str(path)
+            ) from err
 
     @property
     def log_path(self) -> Path:
@@ -306,11 +316,14 @@ def _abandon(path: Path) -> None:
 
 
 def _near_runs(folder: Path) -> str:
+    for above in folder.parents:
+        if (above / "run.json").is_file():
+            return f"its run is `{above}`"
     try:
         names = [p.name for p in folder.parent.iterdir() if (p / "run.json").is_file()]
     except OSError:
         return ""
-    near = nearest(folder.name, names, 0.5) or max(names, default=None)
+    near = nearest(folder.name, names, 0.5)
     return f"did you mean `{folder.parent / near}`?" if near else ""
 
 

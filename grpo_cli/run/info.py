@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from grpo_cli.errors import DataError
 from grpo_cli.run.folder import RunFolder
 
 Metrics = Mapping[str, Any]
@@ -111,7 +112,7 @@ def recipe_of(folder: RunFolder) -> dict[str, Any]:
 
     try:
         found = YAML(typ="safe").load(folder.recipe_text)
-    except (OSError, YAMLError):
+    except (DataError, YAMLError):
         return {}
     return found if isinstance(found, dict) else {}
 

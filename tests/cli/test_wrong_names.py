@@ -49,3 +49,16 @@ def test_the_near_run_is_named_at_once(tmp_path: Path, words: list[str]) -> None
     assert "did you mean" in found.stdout
     assert "`seed-0`" in found.stdout
     assert found.stdout.endswith("heavy:\n")
+
+
+def test_a_name_near_to_none_is_told_the_newest_and_a_folder_inside_a_run_its_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs", "seed-0", hostile=False)
+    (run.path / "checkpoints").mkdir(exist_ok=True)
+    for named, hint in (
+        ("elsewhere", "the one written to last is `seed-0`"),
+        ("runs/seed-0/checkpoints", "its run is `runs/seed-0`"),
+    ):
+        command = [sys.executable, "-m", "grpo_cli", "watch", named]
+        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert (found.returncode, found.stdout) == (3, "")
+        assert f"hint: {hint}" in found.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -57,7 +58,8 @@ def _root(
     if not found:
         print(f"no run under `{dir}`" + (" of this status" if status else ""), file=sys.stderr)
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    asked = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = shutil.get_terminal_size().columns if asked else None
     print("\n".join(table(HEADER, rows_of(found), width)))
 
 

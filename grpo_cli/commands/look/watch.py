@@ -39,9 +39,10 @@ def watch(
     import sys
 
     from grpo_cli.run.find import find_run
+    from grpo_cli.text import needs_ascii
 
     folder = find_run(run, dir)  # a wrong name is told before the frames are imported
-    from grpo_cli.display.choose import can_animate, in_notebook, needs_ascii, wants_color
+    from grpo_cli.display.choose import can_animate, in_notebook, wants_color
     from grpo_cli.display.watch.loop import follow_lines, follow_live, print_once
     from grpo_cli.display.watch.run import RunWatcher
 

@@ -112,14 +112,14 @@ class Painter:
             self._stream.flush()
 
 
-def screen_size(stream: TextIO) -> tuple[int, int]:
-    """Columns and rows of this stream's terminal; `COLUMNS` and `LINES` where it cannot tell."""
+def screen_size(stream: TextIO, usual: tuple[int, int] = (80, 24)) -> tuple[int, int]:
+    """Columns and rows of this stream's terminal; `COLUMNS` and `LINES` where it cannot tell, else the usual ones."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         size = os.terminal_size((0, 0))
-    width = size.columns or _positive(os.environ.get("COLUMNS")) or 80
-    height = size.lines or _positive(os.environ.get("LINES")) or 24
+    width = size.columns or _positive(os.environ.get("COLUMNS")) or usual[0]
+    height = size.lines or _positive(os.environ.get("LINES")) or usual[1]
     return width, height
 
 

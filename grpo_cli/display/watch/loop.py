@@ -24,9 +24,10 @@ PIPE_SIZE = (100, 30)
 def print_once(watching: RunWatcher, out: TextIO, *, ascii: bool, color: bool) -> None:
     """The frame as text, and the end card of a run that is over."""
     watching.look()
-    width, height = screen_size(out) if out.isatty() else PIPE_SIZE
-    # a pipe does not scroll away: no row has to be kept free
-    lines = frame_lines(watching.state.snapshot(time.time()), width, max(height, PIPE_SIZE[1]), ascii=ascii)
+    width, height = screen_size(out, PIPE_SIZE)
+    if out.isatty():  # what is printed once may scroll
+        height = max(height, PIPE_SIZE[1])
+    lines = frame_lines(watching.state.snapshot(time.time()), width, height, ascii=ascii)
     painter = Painter(out, color=color)
     out.writelines(f"{painter.render(line).rstrip()}\n" for line in lines)
     if watching.is_over:

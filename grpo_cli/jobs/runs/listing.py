@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.runs.summary import RunSummary, summarise
+from grpo_cli.jobs.runs.summary import STATUSES, RunSummary, summarise
 from grpo_cli.run.find import list_runs
 from grpo_cli.text import DASH, duration, plus_minus, score, visible
 from grpo_verifiers.names import nearest
@@ -30,8 +30,16 @@ def listed(
     """The runs under a folder; numbers from high to low, words from A on, times from the newest, unmeasured ones last.
 
     Raises:
-        UsageError: no such order.
+        UsageError: no such order, or no such status.
     """
+    for word in status:
+        if word not in STATUSES:
+            near = nearest(word, list(STATUSES), 0.5)
+            raise UsageError(
+                f"no run is `{word}`",
+                place="--status",
+                hint=f"did you mean `{near}`?" if near else f"one of {', '.join(STATUSES)}",
+            )
     if by not in ORDERS:
         near = nearest(by, list(ORDERS), 0.5)
         raise UsageError(

@@ -16,6 +16,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics, info_of, of_all_rows
 
 UNREADABLE = "unreadable"
+STATUSES = ("running", "silent", *OVER, UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
