@@ -90,18 +90,8 @@ class RunFolder:
 
     @property
     def recipe_text(self) -> str:
-        """The resolved recipe.
-
-        Raises:
-            DataError: it is gone, or cannot be read.
-        """
-        path = self.path / "recipe.yaml"
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as err:
-            raise DataError(
-                f"the run's recipe cannot be read: {getattr(err, 'strerror', None) or err}", place=str(path)
-            ) from err
+        """The resolved recipe; a DataError where it cannot be read."""
+        return _read_recipe(self.path / "recipe.yaml")
 
     @property
     def log_path(self) -> Path:
@@ -313,6 +303,14 @@ def _abandon(path: Path) -> None:
         target = path.with_name(f"{path.name}.abandoned.{number}")
         number += 1
     path.rename(target)
+
+
+def _read_recipe(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        cause = getattr(err, "strerror", None) or err
+        raise DataError(f"the run's recipe cannot be read: {cause}", place=str(path)) from err
 
 
 def _near_runs(folder: Path) -> str:

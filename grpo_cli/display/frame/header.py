@@ -112,9 +112,10 @@ def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
                 Piece(at + len(full), empty, "dim"),
                 Piece(at + 24, f"last step {spent}"),
             )
-        return line(
-            width, Piece(1, text), Piece(max(21, len(text) + 4), f"last step {spent}" if is_wide else spent)
-        )
+        at = max(21, len(text) + 4)
+        if not is_wide and at + len(spent) > width:  # the whole alone: a sum that is cut says nothing
+            spent = spent.partition(" = ")[0]
+        return line(width, Piece(1, text), Piece(at, f"last step {spent}" if is_wide else spent))
     if doing.done is not None and doing.total:
         full, empty = bar(doing.done / doing.total, 30)
         at = len(text) + 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpo_cli.display.frame import kinds
 from grpo_cli.display.frame.curves import spark_of
 from grpo_cli.display.frame.header import beginning, footer, header, notes
-from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, line, rule, split_rule
+from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, fit, line, rule, split_rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     credit,
@@ -67,7 +67,7 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     """The narrow panels of completions and policy side by side."""
     last = state.last
     at = min(35, width // 2)
-    cap = f"  cap {state.info.max_tokens}" if state.info.max_tokens else ""
+    cap = [f"cap {state.info.max_tokens}"] if state.info.max_tokens else []
     memory = memory_text(state, "/")
     lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
     if "turns/mean" in last:
@@ -80,19 +80,25 @@ def completions(state: FrameState, width: int) -> PanelBlock:
     caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
     failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
     curve = spark_of("entropy", state.curve("entropy"), max(min(10, width - at - 30), 0))
+    entropy = f"entropy {two_decimals(last.get('entropy'))}"
     rows = [
-        (f"len {number(last.get('length/mean'))}  p95 {number(last.get('length/p95'))}{cap}", "",
-         f"entropy {two_decimals(last.get('entropy'))} {curve}   kl {kl_text(state)}", ""),
-        (f"truncated {percent(truncated)}  no answer {percent(last.get('no_answer'))}", caution,
-         f"clip {percent(last.get('clip/total'))}   grad {two_decimals(last.get('grad_norm'))}   lr {number(last.get('lr'))}", ""),
-        (f"{speed}  {memory or kept or lengths}", "",
-         f"verifier errors {number(failed)}  over limit {number(over)}", "red" if failed else ""),
+        ([f"len {number(last.get('length/mean'))}", f"p95 {number(last.get('length/p95'))}", *cap], "",
+         [f"{entropy} {curve}" if curve else entropy, f"kl {kl_text(state)}"], ""),
+        ([f"truncated {percent(truncated)}", f"no answer {percent(last.get('no_answer'))}"], caution,
+         [f"clip {percent(last.get('clip/total'))}", f"grad {two_decimals(last.get('grad_norm'))}", f"lr {number(last.get('lr'))}"], ""),
+        ([speed, memory or kept or lengths], "",
+         [f"verifier errors {number(failed)}", f"over limit {number(over)}"], "red" if failed else ""),
     ]  # fmt: skip
     for text in critic(last):
         explained = f"explained {two_decimals(last.get('critic/explained_variance'))}"
-        rows.append((text, "", f"{explained}   value loss {number(last.get('critic/loss'))}", ""))
+        rows.append(([text], "", [explained, f"value loss {number(last.get('critic/loss'))}"], ""))
     body = [
-        line(width, Piece(3, left, left_style), Piece(at, "│", "dim"), Piece(at + 2, right, right_style))
+        line(
+            width,
+            Piece(3, columns(at - 4, left, "  ") or fit(left[0], at - 4), left_style),
+            Piece(at, "│", "dim"),
+            Piece(at + 2, columns(width - at - 2, right) or fit(right[0], width - at - 2), right_style),
+        )
         for left, left_style, right, right_style in rows
     ]
     return PanelBlock((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)
