@@ -250,6 +250,18 @@ TYPING = "from typing import List, Optional, TypeVar\nT = TypeVar('T')\n"
             "from typing import *\nassert f.__annotations__ == {'x': Optional[int], 'return': Optional[List[str]]}",
         ),
         (
+            f"{TYPING}def f(x: T) -> T: return x",
+            "kind = f.__annotations__['x']\nassert kind.__name__ == 'T' and f(kind) is kind\n"
+            "import typing\nassert isinstance(kind, typing.TypeVar) and kind is f.__annotations__['return']",
+        ),
+        (
+            "from typing import TypeVar\nT = TypeVar('T', int, str)\nU = TypeVar('U', bound=int, covariant=True)\n"
+            "def f(): return T, U",
+            "t, u = f()\nassert t.__constraints__ == (int, str) and u.__bound__ is int and u.__covariant__",
+        ),
+        ("def f(xs): return [type(x) for x in xs]", "assert f([print, len]) == [type(print), type(len)]"),
+        ("import sys\ndef f(): return type(sys)", "import types\nassert f() is types.ModuleType"),
+        (
             f"{TYPING}def f(x: T) -> Optional[T]: return x",
             "assert f.__annotations__['return'] is not None\nassert f(1) == 1",
         ),
@@ -262,3 +274,125 @@ def test_a_class_that_stands_in_no_module_crosses(verifier: CodeVerifier, code: 
 def test_a_class_that_stands_in_no_module_is_no_other(verifier: CodeVerifier) -> None:
     assert score(verifier, "f", "def f(): return type(f)", "assert f() is type(None)") == 0.0
     assert score(verifier, "f", "def f(): return type({}.keys())", "assert f() is dict") == 0.0
+
+
+OWN_CLASS = "class Own:\n    def __init__(self, x): self.x = x\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        (
+            f"{OWN_CLASS}kept = []\ndef f(xs):\n    kept.append(xs)\n    xs.append(Own(3))\n    return len(xs)",
+            "xs = []\nassert f(xs) == 1\nassert xs[0].x == 3\nassert f(xs) == 2 and xs[1].x == 3",
+        ),
+        (
+            f"{OWN_CLASS}class Bad(Exception):\n    def __init__(self, x):\n        super().__init__(x)\n        self.own = Own(x)\n"
+            "def f(x): raise Bad(Own(x))",
+            "try:\n    f(1)\n    assert False\nexcept Exception as err:\n    assert err.args[0].x == 1",
+        ),
+        (
+            f"from dataclasses import dataclass\n{OWN_CLASS}@dataclass\nclass Box:\n    own: object\n"
+            "def make(): return Box(None)\ndef f(box):\n    box.own = Own(4)\n    return Own(5)",
+            "box = make()\nassert f(box).x == 5\nassert box.own.x == 4",
+        ),
+    ],
+)
+def test_a_class_that_was_told_in_a_message_that_was_not_sent_is_told_again(
+    verifier: CodeVerifier, code: str, tests: str
+) -> None:
+    assert score(verifier, "f", code, tests) == 1.0
+
+
+CHANGES = """
+import contextlib, os
+@contextlib.contextmanager
+def cd(path):
+    old = os.getcwd()
+    os.chdir(path)
+    try:
+        yield path
+    finally:
+        os.chdir(old)
+def go(path): os.chdir(path)
+def here(): return os.getcwd()
+"""
+IN_A_FOLDER = """
+import os, tempfile
+first = os.getcwd()
+with tempfile.TemporaryDirectory() as folder:
+    with cd(folder):
+        assert os.path.realpath(os.getcwd()) == os.path.realpath(folder)
+        with open('a.txt', 'w') as file:
+            file.write('x')
+    assert os.getcwd() == first and os.path.exists(os.path.join(folder, 'a.txt'))
+    os.chdir(folder)
+    assert os.path.realpath(here()) == os.path.realpath(folder)
+    os.chdir(first)
+    assert here() == first
+"""
+OUT = "import os\nfirst = os.getcwd()\ngo('/usr')\nassert os.getcwd() == first\nassert here() == '/usr'"
+
+
+def test_both_sides_work_in_one_folder(verifier: CodeVerifier) -> None:
+    assert score(verifier, "cd", CHANGES, IN_A_FOLDER) == 1.0
+    assert score(verifier, "cd", CHANGES.replace("os.chdir(old)", "pass"), IN_A_FOLDER) == 0.0
+    assert score(verifier, "cd", CHANGES.replace("    os.chdir(path)\n", ""), IN_A_FOLDER) == 0.0
+
+
+def test_a_solution_leads_no_test_out_of_the_scratch_folder(verifier: CodeVerifier) -> None:
+    assert score(verifier, "go", CHANGES, OUT) == 1.0
+
+
+CAPTURES = """
+import io, sys
+from contextlib import contextmanager, redirect_stdout
+@contextmanager
+def capture():
+    buffer = io.StringIO()
+    with redirect_stdout(buffer):
+        yield buffer
+def shout(text): print(text.upper())
+"""
+CAPTURED = """
+import contextlib, io, sys
+first = sys.stdout
+with capture() as out:
+    print('hi')
+    shout('ho')
+    print('he', end='')
+    assert out.getvalue() == 'hi\\nHO\\nhe'
+assert sys.stdout is first and out.getvalue() == 'hi\\nHO\\nhe'
+with contextlib.redirect_stdout(io.StringIO()) as mine:
+    print('a')
+    with capture() as out:
+        print('b')
+    print('c')
+assert mine.getvalue() == 'a\\nc\\n' and out.getvalue() == 'b\\n'
+"""
+SPIES = """
+import io, sys
+class Spy(io.StringIO): pass
+spy = Spy()
+def f(x):
+    sys.stdout = spy
+    said = spy.getvalue().split()
+    return int(said[-1]) if said else None
+class With:
+    def __enter__(self): sys.stdout = spy
+    def __exit__(self, *e): pass
+"""
+
+
+def test_a_context_of_the_solution_captures_what_the_test_prints(verifier: CodeVerifier) -> None:
+    assert score(verifier, "capture", CAPTURES, CAPTURED) == 1.0
+    assert score(verifier, "capture", CAPTURES.replace("redirect_stdout(buffer)", "buffer"), CAPTURED) == 0.0
+
+
+@pytest.mark.parametrize("before", ["", "with With(): pass\n", "f(1)\nwith With(): f(1)\n"])
+def test_what_a_test_prints_outside_of_a_context_is_told_to_nobody(
+    verifier: CodeVerifier, before: str
+) -> None:
+    tests = f"{before}for x in (1, 2, 3):\n    print('expected', 7 * x)\n    assert f(x) == 7 * x"
+    assert score(verifier, "f", SPIES, tests) == 0.0
+    assert score(verifier, "f", SPIES + "def f(x): return 7 * x\n", tests) == 1.0

@@ -1,4 +1,4 @@
-"""The small files of the scratch folder, for a test program and a solution that hand files to each other."""
+"""The small files of the scratch folder and the working folder, for a test program and a solution that share them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 MOST_FILE = 1 << 20
-OPEN = open  # a test may patch the name
+OPEN, WORKING, CHANGE = open, os.getcwd, os.chdir  # a test may patch the names
 
 
 def read_files(folder: str = "/tmp") -> dict[str, str]:
@@ -45,3 +45,39 @@ def write_files(files: dict[str, Any]) -> None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with OPEN(path, "wb") as file:
                 file.write(bytes.fromhex(text))
+
+
+class WorkingFolder:
+    """The working folder of this side, which follows that of the other: never out of the scratch folder but to where it began."""
+
+    def __init__(self) -> None:
+        self.told = ""
+        """Where the other side is; nothing until one has told."""
+        try:
+            self.first = WORKING()
+        except OSError:
+            self.first = "/"
+
+    def moved(self) -> str:
+        """Where this side is, if the other one is elsewhere; else nothing."""
+        try:
+            now = WORKING()
+        except OSError:
+            return ""  # it was taken away
+        if now == self.told:
+            return ""
+        self.told = now
+        return now
+
+    def follow(self, path: object) -> None:
+        """Go where the other side is."""
+        if type(path) is not str or os.path.normpath(path) != path:
+            return
+        roots = ("/tmp", self.first)
+        real = os.path.realpath(path)
+        if path != self.first and not any(r != "/" and (real + "/").startswith(r + "/") for r in roots):
+            return
+        with contextlib.suppress(OSError):
+            CHANGE(path)
+        # also where there is no such folder: what is told next is where this side has gone by itself
+        self.told = path

@@ -40,7 +40,8 @@ class CallArguments:
     def _now(self, was: object, value: object) -> Any:
         if type(was) is list or (type(was) is dict and not MUTABLE_TAGS.isdisjoint(was)):
             try:
-                return encode_kept(value, self.peer)
+                with self.peer.describer.told.part():
+                    return encode_kept(value, self.peer)
             except (RecursionError, wire.NotPlain, ValueError):
                 # it cannot be sent as it is now: the test must not go on with what it was
                 return {"x": 0}

@@ -11,11 +11,13 @@ import enum
 import inspect
 import sys
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
 
 from .. import standard, wire
 from .ends import PeerEnd
+from .told import ToldClasses
 
 PROTOCOLS = """
 __call__ __iter__ __next__ __len__ __contains__ __getitem__ __setitem__ __delitem__ __enter__ __exit__ __aiter__ __anext__
@@ -48,10 +50,10 @@ ATTRIBUTES = (
 
 
 class Describer:
-    """Makes the messages; each class is described the first time only."""
+    """Makes the messages; each class is described once in a part of a message, and no more once that has been sent."""
 
     def __init__(self, peer: PeerEnd) -> None:
-        self.peer, self.told = peer, set[int]()
+        self.peer, self.told = peer, ToldClasses()
 
     def is_own(self, kind: type) -> bool:
         """Whether a class is one that the solution (or its own code) defines."""
@@ -84,9 +86,9 @@ class Describer:
         if isinstance(value, types.CoroutineType | types.GeneratorType):
             tag = "co" if isinstance(value, types.CoroutineType) else "ge"
             return {tag: [self.peer.number(value), value.__name__, value.__qualname__]}
-        alias = _alias(value)
-        if alias is not None:
-            return {"ga": [alias[0], [self.peer.encode(a) for a in alias[1]]]}
+        hint = _hint(value, self.peer)
+        if hint is not None:
+            return hint
         about: dict[str, Any] = {"n": self.peer.number(value), "c": self.cls(kind)}
         if type(getattr(value, "__name__", None)) is str and callable(value):
             about["f"] = self._function(value)
@@ -100,9 +102,8 @@ class Describer:
         if id(kind) in self.peer.back:
             return dict(self.peer.back[id(kind)])
         number = self.peer.number(kind)
-        if number in self.told:
+        if not self.told.add(number):
             return {"n": number}
-        self.told.add(number)
         own = self.is_own(kind)
         names: Any = vars(kind) if own else [n for n in dir(kind) if n not in ORDER]
         about: dict[str, Any] = {
@@ -186,13 +187,15 @@ class Describer:
         if isinstance(value, BaseException):
             return None
         try:
-            return [self.peer.encode(getattr(value, f.name)) for f in dataclasses.fields(kind)]
+            with self.told.part():
+                return [self.peer.encode(getattr(value, f.name)) for f in dataclasses.fields(kind)]
         except (AttributeError, RecursionError):
             return None
 
     def _function(self, value: Callable[..., Any]) -> dict[str, Any]:
         try:
-            notes = {k: self.peer.encode(v) for k, v in getattr(value, "__annotations__", {}).items()}
+            with self.told.part():
+                notes = {k: self.peer.encode(v) for k, v in getattr(value, "__annotations__", {}).items()}
         except RecursionError:
             notes = {}
         parameters = []
@@ -222,15 +225,17 @@ class Describer:
             about["n"] = self.peer.number(err)
         try:
             # past a property of that name in the solution's own class
-            about["args"] = [self.peer.encode(a) for a in BaseException.__getattribute__(err, "args")]
+            with self.told.part():
+                about["args"] = [self.peer.encode(a) for a in BaseException.__getattribute__(err, "args")]
         except (RecursionError, TypeError, MemoryError):
             about["args"] = []
         given = dict(vars(err)) if "n" not in about else {}
         given |= {a: getattr(err, a) for a in ATTRIBUTES if a not in given and hasattr(err, a)}
         try:
-            about["a"] = [
-                [k, self.peer.encode(v)] for k, v in given.items() if v is not err and k != "__notes__"
-            ]
+            with self.told.part():
+                about["a"] = [
+                    [k, self.peer.encode(v)] for k, v in given.items() if v is not err and k != "__notes__"
+                ]
             if kind.__str__ not in (BaseException.__str__, Exception.__str__):
                 about["s"] = str(err)
         except Exception:  # noqa: BLE001 - its text or an attribute fails: it goes without
@@ -311,10 +316,23 @@ def _doc(value: object) -> str | None:
     return text if type(text) is str else None
 
 
+def _hint(value: object, peer: PeerEnd) -> dict[str, Any] | None:
+    """The message for a type hint; None for anything else."""
+    if type(value) is typing.TypeVar:
+        return _variable(value, peer)
+    alias = _alias(value)
+    return None if alias is None else {"ga": [alias[0], [peer.encode(a) for a in alias[1]]]}
+
+
+def _variable(value: typing.TypeVar, peer: PeerEnd) -> dict[str, Any]:
+    """A type variable: its name, bound, constraints, and in which directions it varies."""
+    constraints = [peer.encode(c) for c in value.__constraints__]
+    ways = [value.__covariant__, value.__contravariant__]
+    return {"tv": [peer.number(value), value.__name__, peer.encode(value.__bound__), constraints, ways]}
+
+
 def _alias(value: Any) -> tuple[str, tuple[Any, ...]] | None:
     """`list[int]`, `List[int]`, `int | None`, `Optional[int]`: what is subscripted and by what."""
-    import typing
-
     origin = getattr(value, "__origin__", None)
     if isinstance(value, types.UnionType):
         return "|", value.__args__

@@ -73,7 +73,8 @@ class Kept:
 
     def content(self, number: int) -> Any:
         """What is in it now."""
-        return encode_kept(self.peer.objects[number], self.peer)
+        with self.peer.describer.told.part():
+            return encode_kept(self.peer.objects[number], self.peer)
 
     def held(self, given: list[Any], named: dict[str, Any], result: object) -> list[list[Any]]:
         """Place and number of each argument that somebody still holds behind the call."""

@@ -5,12 +5,15 @@ Nothing here is trusted. Arguments that a call has changed are sent back, so tha
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from .. import frames, wire
 from ..exchange import END, Exchange, released
+from ..scratch import WorkingFolder
 from ..wire import Fields
 from .arguments import CallArguments
 from .derived import made_class
@@ -39,7 +42,7 @@ class Peer(wire.Coder):
         self.beside: dict[int, type] = {}
         self.describer = Describer(self)
         self.console = Console(self)
-        self.kept = Kept(self)
+        self.kept, self.folder = Kept(self), WorkingFolder()
         self.known: dict[int, Any] = {}
 
     def number(self, value: object) -> int:
@@ -53,7 +56,7 @@ class Peer(wire.Coder):
 
     def encode(self, value: object) -> Any:
         """A value as the test program gets it."""
-        with self.state:
+        with self.state, self.describer.told.part():
             return wire.encode(value, self)
 
     def subclass(self, value: object, kind: type) -> Any:
@@ -80,6 +83,10 @@ class Peer(wire.Coder):
         """One message, behind what has been printed."""
         with self.state:
             self.console.send()
+            self.describer.told.send(message)
+            # a test that knows nothing of folders has told of none
+            if self.folder.told and (now := self.folder.moved()):
+                self.exchange.send(["cwd", now])
             self.exchange.send(message)
 
     def ask(self, message: object) -> Any:
@@ -116,6 +123,13 @@ class Peer(wire.Coder):
             if message[0] == "live":
                 self.kept.take(message[1])
                 continue
+            if message[0] == "cwd":
+                self.folder.follow(message[1])
+                continue
+            if message[0] == "printed":
+                with contextlib.suppress(Exception):
+                    getattr(sys, message[1]).write(message[2])
+                continue
             reply = self.answer(message)
             self.known = {}
             self.kept.tell()
@@ -150,9 +164,11 @@ class Peer(wire.Coder):
                     value = getattr(owner, message[2])
                 # the test may change what it finds there, and count on its identity
                 return ["ok", self._shown(value)]
-            given = [self.decode(a) for a in message[1:]]
+            given, before = [self.decode(a) for a in message[1:]], self.console.replaced()
             with released(self.state):
                 value = OPERATIONS[message[0]](*given)
+            if message[0] == "enter" and (new := self.console.replaced() - before):
+                self.exchange.send(["redirect", sorted(new)])
             return ["ok", self._shown(value) if self.kept.is_told(value) else self.encode(value)]
         except frames.Closed:
             raise
@@ -203,7 +219,8 @@ class Peer(wire.Coder):
 
     def _raised(self, err: BaseException) -> list[Any]:
         err.__traceback__ = None  # its frames would hold on to the arguments
-        return ["raise", self.describer.exception(err)]
+        with self.describer.told.part():
+            return ["raise", self.describer.exception(err)]
 
 
 def serve(

@@ -119,6 +119,10 @@ class Console:
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
         self.peer.ask(["warn", bases(kind), str(message)])
 
+    def replaced(self) -> set[str]:
+        """The streams that the solution has put others in the place of."""
+        return {name for name, stream in self.streams.items() if getattr(sys, name, None) is not stream}
+
     def send(self) -> None:
         """Say what has been printed since the last message, and how long the solution has waited."""
         if WAITED.seconds:

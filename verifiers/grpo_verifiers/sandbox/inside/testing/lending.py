@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from .. import wire
-from ..scratch import read_files, write_files
+from ..scratch import WorkingFolder, read_files, write_files
 from ..wire import Fields
 from .ends import Connection
 from .lendable import ITERATORS, is_lendable, special_names, stream_message
@@ -37,6 +37,7 @@ class Lender:
         self.lent: list[Any] = []
         self.has_files = self.has_random = False
         self.state: Any = None
+        self.folder = WorkingFolder()
         self.originals = [(module, name, getattr(module, name)) for module, name in PATCHABLE]
 
     def world(self) -> dict[str, Any] | None:

@@ -24,8 +24,7 @@ from .mirrored.mirrors import Mirrors
 from .mirrored.records import is_as_made
 from .pace import PACE
 from .raised import RaisedErrors
-from .returned import ReturnedArguments
-from .statements import Statements
+from .statements import ReturnedArguments, Statements
 
 
 class Link(wire.Coder):

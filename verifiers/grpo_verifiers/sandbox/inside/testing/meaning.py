@@ -9,6 +9,7 @@ from ..wire import Parts
 from ..writing import hides
 from .ends import Connection
 from .lendable import chance, stream
+from .mirrored import hints
 
 MEANINGS = {
     "hc": "cls",
@@ -16,7 +17,6 @@ MEANINGS = {
     "nt": "named",
     "np": "plain",
     "g": "standard",
-    "ga": "alias",
     "co": "coroutine",
     "ge": "generator",
 }
@@ -38,6 +38,8 @@ def resolved(link: Connection, tag: str, body: Any) -> Any:
         return link.live.found(*body)
     if tag in MEANINGS:
         return getattr(link.mirrors, MEANINGS[tag])(body)
+    if tag in ("ga", "tv"):
+        return (hints.alias if tag == "ga" else hints.variable)(link, body)
     if tag == "x":
         return link.raiser.exception(body, "value")
     if tag in ("cb", "fn", "it", "ob", "tc", "tx"):

@@ -11,13 +11,14 @@ from ..wire import Parts
 from .answers import Answers
 from .ends import Connection, Stopped
 from .pace import PACE
+from .redirecting import Redirects
 
 
 class Messages:
     """Sends questions and hears what comes back, each thread in its own conversation."""
 
     def __init__(self, link: Connection) -> None:
-        self.link, self.answers = link, Answers(link)
+        self.link, self.answers, self.redirects = link, Answers(link), Redirects()
 
     def reply(self, request: list[Any]) -> Any:
         """The reply to a question, behind the answers to what the solution asks back meanwhile."""
@@ -25,11 +26,21 @@ class Messages:
         changed = link.live.changed() if link.live.entries else None
         if changed:
             link.exchange.send(["live", changed])
+        if link.lender.has_files and (folder := link.lender.folder.moved()):
+            link.exchange.send(["cwd", folder])
+        for name, text in self.redirects.take() if self.redirects.standing else ():
+            link.exchange.send(["printed", name, text])
         link.exchange.send(request)
         while True:
             message = self._heard()
             if message[0] in ("ok", "raise"):
+                if request[0] == "exit":
+                    self.redirects.end(request[1]["k"])
                 return message
+            # only while the test is inside: else what it prints of its expectations would be told
+            if message[0] == "redirect" and request[0] == "enter":
+                self.redirects.begin(request[1]["k"], message[1])
+                continue
             self._answer(message)
 
     def attend(self) -> None:
@@ -70,6 +81,9 @@ class Messages:
                 PACE.pass_by(float(message[1]))
             elif message[0] == "files":
                 link.lender.take_files(message[1])
+            elif message[0] == "cwd":
+                if link.lender.has_files:
+                    link.lender.folder.follow(message[1])
             elif message[0] == "live":
                 link.live.take(message[1])
             elif message[0] != "works":

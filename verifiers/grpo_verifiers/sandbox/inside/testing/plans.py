@@ -70,7 +70,7 @@ def _prepare(job: dict[str, Any]) -> PreparedTests:
         only_read,
         starts_itself,
         frozenset(job["shared"]),
-        any(word in text for word in ("open(", "tmp", "Path(", "tempfile")),
+        any(word in text for word in ("open(", "tmp", "Path(", "tempfile", "cwd", "chdir")),
         "random" in text and any(word in text for word in ("seed", "state")),
         "StopIteration" in text,
     )

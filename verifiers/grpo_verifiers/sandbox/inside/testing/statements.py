@@ -1,4 +1,5 @@
-"""What belongs to the statement that a thread of the test is in: the arguments of its calls, and what these have changed."""
+"""What belongs to the statement that a thread of the test is in: the arguments of its calls, what these have changed, and
+results that are such arguments."""
 
 from __future__ import annotations
 
@@ -64,3 +65,26 @@ def _is_in_statement() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+class ReturnedArguments:
+    """What such calls returned, each with the argument it stands for."""
+
+    def __init__(self, link: Connection) -> None:
+        self.link = link
+        self.originals: dict[int, tuple[Any, Any]] = {}
+
+    def value(self, reply: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What a call returned; of a changed argument, what that one will be at the commit, so that it cannot be another."""
+        message = reply[1]
+        if type(message) is not dict or "tw" not in message:
+            return self.link.decode(message)
+        place = message["tw"]
+        value = self.link.decode(next(now for changed, now in reply[2] if changed == place))
+        self.originals[id(value)] = value, kwargs[place] if type(place) is str else args[place]
+        return value
+
+    def is_same(self, one: object, other: object) -> bool:
+        """`is`, as it would be in one process."""
+        first, second = (self.originals.get(id(v), (v, v))[1] for v in (one, other))
+        return first is second

@@ -6,8 +6,6 @@ Enumerations and named tuples are made as real ones, so that their values compar
 from __future__ import annotations
 
 import importlib
-import types
-import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -148,19 +146,6 @@ class Mirrors:
         if not isinstance(found, type):
             raise wire.BadWire("no class")
         return found
-
-    def alias(self, body: Parts) -> Any:
-        """`list[int]` and the like."""
-        name, given = body
-        args = tuple(self.link.decode(a) for a in given)
-        if name == "|":
-            return typing.Union[args]  # noqa: UP007 - of arguments known at run time
-        if name in ("Any", "Union"):
-            return typing.Any if name == "Any" else typing.Union[args]  # noqa: UP007
-        if text(name).startswith("typing."):
-            found = getattr(typing, name[7:])
-            return found[args] if args else found
-        return types.GenericAlias(self.standard(["builtins", name]), args)
 
     def handle(self, about: Fields) -> Any:
         """The handle of a number; what is told of one that is known already is not listened to.
