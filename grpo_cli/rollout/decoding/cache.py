@@ -4,6 +4,7 @@ column 0 on, without left padding, so that a row can be copied, moved and refill
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -205,18 +206,26 @@ Phase = Prefill | Extend | Decode | CacheProbe
 
 def hugging_face_cache(phase: Phase) -> Any:
     """A transformers `Cache` whose `update` writes through `phase`."""
+    return _cache_class()(phase)
+
+
+@functools.cache
+def _cache_class() -> Any:
+    """Made once, when transformers is there: a class lies in a circle of references, and one made for each pass would keep its
+    phase, and all keys and values with it, until Python next looks for such circles."""
     from transformers.cache_utils import Cache
 
     class RolloutCache(Cache):  # type: ignore[misc]
         """Only `update` is ever called: masks and positions are the engine's own."""
 
-        def __init__(self) -> None:
+        def __init__(self, phase: Phase) -> None:
             # no layers of its own: transformers would make them, and keep a second copy of all keys
             super().__init__(layers=[])
+            self.phase = phase
 
         def update(
             self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object
         ) -> tuple[Tensor, Tensor]:
-            return phase.write(layer_idx, key_states, value_states)
+            return self.phase.write(layer_idx, key_states, value_states)
 
-    return RolloutCache()
+    return RolloutCache
