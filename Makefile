@@ -23,7 +23,7 @@ train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS
 	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
 
 test: setup  ## run the tests but for the dear ones, which have targets of their own; says what was skipped and why
-	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not property and not loop and not faults and not sandbox and not reference' $(ARGS)
+	$(PYTEST) -rs -m 'not slow and not gpu and not browser and not cli and not property and not loop and not faults and not sandbox and not reference and not docs' $(ARGS)
 
 test-cli: setup  ## every command as a process: exit codes, streams, messages
 	$(PYTEST) -rs -m 'cli and not slow' tests/cli $(ARGS)
@@ -39,6 +39,9 @@ test-sandbox: setup  ## programs of models in the sandbox: verdicts, attacks, li
 
 test-reference: setup  ## updates of small runs, critics and losses of pairs beside formulas in float64, verl's, OpenRLHF's and TRL's
 	$(PYTEST) -rs -m 'reference and not slow' tests/reference tests/train/prefer/test_losses.py $(ARGS)
+
+test-docs: setup  ## every block of the pages, and the keys of all that is written for programs
+	$(PYTEST) -rs -m 'docs and not slow' tests/docs $(ARGS)
 
 test-slow: setup  ## tests that take minutes
 	$(PYTEST) -m slow $(ARGS)
@@ -56,6 +59,16 @@ test-nodes: setup  ## two machines as network namespaces: death, signals, a pull
 
 test-newcomer: setup  ## the commands of the README and of docs/your-own-task.md in a fresh clone and environment, with their seconds
 	$(BIN)/python tests/docs/newcomer.py build/newcomer --index '$(PIP_INDEX)'
+
+docs: setup  ## write docs/reference/ and docs/llms.txt anew from the program, build the site into build/site, check its links
+	$(PIP_INSTALL) -c constraints.txt -e '.[docs]'
+	PYTHONPATH=.:verifiers $(BIN)/python -m docs.generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	PYTHONPATH=.:verifiers $(BIN)/python -m docs.generate build/site/llms-full.txt
+
+promises: setup  ## write docs/promises.json anew: keys of recipes, metrics and JSON, after a change that docs/promises.md allows
+	PYTHONPATH=.:verifiers $(BIN)/python -m tests.docs.shapes
+	PYTHONPATH=.:verifiers $(BIN)/python -m docs.generate
 
 frames: setup  ## what real terminals show of a run, as text and pictures: RUN=runs/NAME, into build/frames; needs tmux
 	$(BIN)/python -m tests.display.terminal.photograph $(RUN) build/frames
@@ -112,12 +125,12 @@ test-mlflow: setup  ## a run tracked by the real mlflow-skinny, in .venv-mlflow,
 	.venv-mlflow/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'mlflow-skinny>=3'
 	.venv-mlflow/bin/python -m pytest tests/mlflow/check_mlflow.py $(ARGS)
 
-check: setup  ## format, lint, types, the contracts between rooms, and the links of the pages
+check: setup  ## format, lint, types, the contracts between rooms, the links of the pages, and what is generated of them
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=.:verifiers $(BIN)/lint-imports --no-logo
-	$(PYTEST) tests/architecture tests/docs/test_links.py
+	$(PYTEST) tests/architecture tests/docs/test_links.py tests/docs/test_reference.py tests/docs/test_metrics.py
 
 check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, use both
 	PIP_INDEX='$(PIP_INDEX)' $(BIN)/python tests/package/check_package.py
@@ -138,4 +151,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-reference test-property test-loop test-sandbox test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package bench bench-update golden trl-table clean

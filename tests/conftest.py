@@ -20,6 +20,7 @@ TARGETS = {
     "faults": ("faults",),
     "sandbox": ("verifiers/sandbox", "verifiers/program"),
     "reference": ("reference", "train/prefer/test_losses.py"),
+    "docs": ("docs/run",),
 }
 """By mark: the folders and files whose tests have it."""
 LEFT: Counter[str] = Counter()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,10 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.docs.pages import FENCE, README, blocks, commands  # noqa: E402
+from tests.docs.pages import README, blocks, commands  # noqa: E402
 
 OWN_TASK = ROOT / "docs" / "your-own-task.md"
-SAVED = re.compile(r"`(mine/[\w.]+)`:\n\n$")
 
 
 @dataclass
@@ -62,11 +60,9 @@ class Way:
 
 def save_files(page: Path, folder: Path) -> None:
     """The blocks of a page that it names as files, written where it says."""
-    text = page.read_text()
-    for found in FENCE.finditer(text):
-        named = SAVED.search(text[: found.start()])
-        if named:
-            (folder / named[1]).write_text(found[2])
+    for block in blocks(page):
+        if block.file:
+            (folder / block.file).write_text(block.text)
 
 
 def walk(folder: Path, index: str) -> int:

@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]\n]*\]\(([^()\s]+)\)")
+SAVED = re.compile(r"`([\w./-]+\.(?:py|jsonl|yaml))`(?:[,;][^\n.]*)?:\n\n$")
+SAID = re.compile(r"<!-- (not run here|not compared): ([^>]+?) -->\n$")
 HEADING = re.compile(r"^#{1,6} +(.*?) *$", re.M)
 
 
@@ -22,11 +24,17 @@ def pages() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a page: its language, its text, and the heading it stands under."""
+    """A fenced block of a page: its language, its text, and the heading it stands under.
+
+    `file` is what the reader saves it as, `not_run` why it is not run here, `loose` why its output is not compared.
+    """
 
     language: str
     text: str
     heading: str
+    file: str = ""
+    not_run: str = ""
+    loose: str = ""
 
 
 def blocks(page: Path, language: str = "") -> Iterator[Block]:
@@ -34,8 +42,18 @@ def blocks(page: Path, language: str = "") -> Iterator[Block]:
     text = page.read_text()
     for found in FENCE.finditer(text):
         if not language or found[1] == language:
-            headings = HEADING.findall(FENCE.sub("", text[: found.start()]))
-            yield Block(found[1], found[2], headings[-1] if headings else "")
+            before = text[: found.start()]
+            headings = HEADING.findall(FENCE.sub("", before))
+            saved, said = SAVED.search(before), SAID.search(before)
+            why = {said[1]: said[2]} if said else {}
+            yield Block(
+                found[1],
+                found[2],
+                headings[-1] if headings else "",
+                saved[1] if saved else "",
+                why.get("not run here", ""),
+                why.get("not compared", ""),
+            )
 
 
 def commands(block: Block) -> list[str]:

@@ -19,15 +19,22 @@ OF_ALL = ("kind", "weight", "primary", "right_at")
 WIDTH = 100
 KINDS = {"object": "mapping", "boolean": "true | false", "array": "list"}
 RANGE = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+NO_BOUND = 2**31 - 1
+"""The `maximum` of every whole number, which tells a reader nothing."""
 
 
 @cache
 def key_names() -> dict[str, str]:
     """What a key can be called by: its path, and its last part where no other key ends in that."""
-    paths = list(_fields())
+    paths = key_paths()
     ends = Counter(path.rsplit(".", 1)[-1] for path in paths)
     short = {path.rsplit(".", 1)[-1]: path for path in paths}
     return {name: path for name, path in short.items() if ends[name] == 1} | {path: path for path in paths}
+
+
+def key_paths() -> list[str]:
+    """Every key by its path, in the order of the schema."""
+    return list(_fields())
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -111,7 +118,9 @@ def _value(form: Schema) -> str:
     if form.get("type") == "array":
         items = " | ".join(dict.fromkeys(_value(one) for one in _forms(form.get("items", {}))))
         return f"list of {items}" if items else "list"
-    bounds = " and ".join(f"{sign} {form[key]:g}" for key, sign in RANGE.items() if key in form)
+    bounds = " and ".join(
+        f"{sign} {form[key]:g}" for key, sign in RANGE.items() if form.get(key, NO_BOUND) != NO_BOUND
+    )
     kinds = form.get("type", [])
     words = [KINDS.get(k, k) for k in ([kinds] if isinstance(kinds, str) else kinds) if k != "null"]
     return f"{' | '.join(words)} {bounds}".strip()

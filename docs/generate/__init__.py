@@ -1,0 +1,1 @@
+"""Writes docs/reference/ and docs/llms.txt from the program: `python -m docs.generate`, or `make docs`."""

@@ -1,0 +1,96 @@
+"""The page of what else has a name: methods, losses of preferences, ways to choose rows, credit, strategies, findings."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docs.generate.markdown import code, fenced, head, table
+from grpo_cli.jobs.explain import algorithms, findings, preferences
+from grpo_cli.jobs.explain.subjects import (
+    credit_names,
+    describe_credit,
+    describe_sampling,
+    describe_selector,
+    describe_strategy,
+    sampling_names,
+    selector_names,
+    strategy_names,
+)
+
+ABOUT = """\
+What `grpo explain NAME` says of methods, losses, ways to choose rows and to give credit, strategies and findings. The guides are
+[methods](../methods.md), [preferences and stages](../preferences.md), [environments](../environments.md),
+[several GPUs](../several-gpus.md) and [when nothing learns](../when-nothing-learns.md)."""
+
+
+def names_page() -> str:
+    """`reference/names.md`."""
+    parts = [
+        head("Methods and findings", ABOUT),
+        "## Methods: `train.algorithm`\n",
+        f"In formulas: {algorithms.LEGEND}.\n",
+    ]
+    parts += [part for name in algorithms.ABOUT for part in _method(algorithms.describe(name))]
+    parts += ["## Preferences: `train.method`\n"]
+    parts += [f"### `{name}`\n\n{_lines(about)}\n" for name, about in preferences.METHODS.items()]
+    parts += ["## Losses of preferences: `prefer.loss`\n", f"In formulas: {preferences.LEGEND}.\n"]
+    parts += [_loss(preferences.describe(name)) for name in preferences.ABOUT]
+    parts += [_named("Row selection: `train.select`", {n: describe_selector(n) for n in selector_names()})]
+    parts += [_named("Credit of turns: `train.credit`", {n: describe_credit(n) for n in credit_names()})]
+    parts += [_named("Drawing samples: `sample.reuse`", {n: describe_sampling(n) for n in sampling_names()})]
+    parts += [
+        _named("Sharing the training: `launch.strategy`", {n: describe_strategy(n) for n in strategy_names()})
+    ]
+    parts += [
+        "## Findings\n",
+        "A finding is said with its numbers, during a run or by `grpo doctor RUN` and in the report.\n",
+    ]
+    parts += [part for code_ in findings.rules() for part in _finding(findings.describe(code_))]
+    return "\n".join(parts)
+
+
+def _lines(text: str) -> str:
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def _method(said: dict[str, Any]) -> list[str]:
+    sets = ((code(f"train.{key}"), code(_yaml(said["sets"][key]))) for key in said["differs"])
+    parts = [f"### `{said['algorithm']}`\n", fenced(said["formula"].replace(";  ", "\n"), "text")]
+    parts.append(
+        f"Source: {said['source']}. {said['note'][:1].upper()}{said['note'][1:]}{'.' if said['note'] else ''}\n".replace(
+            " \n", "\n"
+        )
+    )
+    return [*parts, *([table(("sets, unlike `default`", "to"), sets)] if said["differs"] else [])]
+
+
+def _yaml(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _loss(said: dict[str, Any]) -> str:
+    formula = fenced(said["formula"].replace(";  ", "\n"), "text")
+    return f"### `{said['preference']}`\n\n{formula}\nSource: {said['source']}. {said['note'][:1].upper()}{said['note'][1:]}.\n"
+
+
+def _named(title: str, said: dict[str, dict[str, Any]]) -> str:
+    return f"## {title}\n\n" + "\n".join(
+        f"### `{name}`\n\n{_lines(one['summary'])}\n" for name, one in said.items()
+    )
+
+
+def _finding(said: dict[str, Any]) -> list[str]:
+    summary = " ".join(said["summary"].split())
+    facts = [f"Said {said['when']}.", f"Remedy: {said['remedy']}."]
+    if said["monitor"]:
+        facts.append(
+            f"An alarm: `monitor.on_alarm: {{{said['monitor']}: warn}}`, or `pause`, or `roll_back`."
+        )
+    if said["evidence"]:
+        facts.append(f"Looks at {', '.join(code(name) for name in said['evidence'])}.")
+    if said["bounds"]:
+        facts.append(
+            f"Bounds: {', '.join(code(f'{name} {value:g}') for name, value in said['bounds'].items())}."
+        )
+    return [f"### {said['finding']}\n", f"{summary[:1].upper()}{summary[1:]}\n", " ".join(facts) + "\n"]
