@@ -58,8 +58,13 @@ def blocks(page: Path, language: str = "") -> Iterator[Block]:
 
 def commands(block: Block) -> list[str]:
     """The command lines of a block of shell, without their comments."""
-    lines = [re.sub(r"\s+#.*$", "", line).strip() for line in block.text.splitlines()]
+    lines = [without_comment(line) for line in block.text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def without_comment(line: str) -> str:
+    """A command line without the words behind `#`."""
+    return re.sub(r"\s+#.*$", "", line).strip()
 
 
 def links(page: Path) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""What the pages say, done: their blocks in order, and tiny runs of every command. `make test-docs`."""
