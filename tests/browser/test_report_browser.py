@@ -297,3 +297,17 @@ def test_screenshots_for_the_eye(browser: Chromium, page: Path, tmp_path: Path) 
         draw_all(browser)
         browser.screenshot(target / f"report-{name}.png")
         assert (target / f"report-{name}.png").stat().st_size > 50_000
+
+
+def test_tables_fit_a_narrow_screen_and_axes_say_a_scale(browser: Chromium, tmp_path: Path) -> None:
+    runs = [collect(make_run(tmp_path, f"seed-{seed}", seed=seed, hostile=False)) for seed in range(3)]
+    page = write_report(arms_of(runs), tmp_path / "three.html")
+    for width in (400, 1400):
+        browser.open(page, width=width)
+        browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        draw_all(browser)
+        cut = "[...document.querySelectorAll('.stacked td')].filter((e) => e.getBoundingClientRect().right > innerWidth).length"
+        assert browser.run("document.querySelectorAll('.stacked td').length") > 20
+        assert browser.run(cut) == 0
+        marks = "[...document.querySelectorAll('.plot svg')].map((s) => s.querySelectorAll('.grid').length)"
+        assert min(n for n in browser.run(marks) if n) >= 2

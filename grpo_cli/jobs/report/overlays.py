@@ -24,7 +24,16 @@ def held_out(arms: Sequence[Arm]) -> Figure | None:
             if len(arm.runs) == 1 and all(v is not None for v in (*low, *high)):
                 traces.append(band(steps, low, high, colour, "95 % interval"))
             traces.append(
-                curve(steps, values, run_label(arm, run), colour, dash, mode="lines+markers", group=arm.label)
+                curve(
+                    steps,
+                    values,
+                    run_label(arm, run),
+                    colour,
+                    dash,
+                    mode="lines+markers",
+                    width=0.8 if len(arm.runs) > 1 else 1.6,
+                    group=arm.label,
+                )
             )
             if len(arms) == 1 and len(arm.runs) == 1:
                 traces.append(

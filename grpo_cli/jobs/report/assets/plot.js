@@ -38,7 +38,12 @@ function ticksOf(low, high, most, log) {
     return found.length > 1 ? found.filter((_, i) => i % every === 0) : [low, high];
   }
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const steps = [1, 2, 5, 10].map((factor) => factor * power), fits = steps.findIndex((step) => step >= rough);
+  const wide = multiplesOf(steps[fits], low, high);
+  return wide.length < 3 && fits > 0 ? multiplesOf(steps[fits - 1], low, high) : wide; // a single tick says no scale
+}
+
+function multiplesOf(step, low, high) {
   const found = [];
   for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) found.push(Math.abs(at) < step / 1e6 ? 0 : at);
   return found;
@@ -219,6 +224,7 @@ function drawFigure(div, figure, axes, choice) {
   if (names.size > 1) for (const [name, trace] of names) {
     const key = element("button", null, "key"), sign = element("i", null, trace.type === "line" ? `line ${trace.line.dash || "solid"}` : "area");
     sign.style.color = trace.line.color === "#222222" ? "var(--fg)" : trace.line.color;
+    if (trace.type === "line" && trace.line.width < 1) sign.style.borderTopWidth = "1px";
     key.type = "button";
     key.setAttribute("aria-pressed", String(!hidden.has(name)));
     key.append(sign, name);
