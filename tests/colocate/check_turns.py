@@ -35,7 +35,13 @@ class Coin:
 
 def loop_of(call: dict[str, Any]) -> tuple[float, float]:
     """Loss and norm of its gradient in float64, an episode at a time and without padding."""
-    model, given = call["model"].double(), call["inputs"]
+    from grpo_cli.policy.model import load_model
+    from grpo_cli.recipe.sections.recipe import Model
+
+    given = call["inputs"]
+    # made anew: the trainer's own has a forward that is wrapped and would read the weights of later
+    model = load_model(Model(path="builtin:tiny"), device=torch.device("cpu"), seed=0).model.double()
+    model.load_state_dict(call["weights"])
     mask_BT = given["completion_mask"] * given["tool_mask"]
     total = torch.zeros((), dtype=torch.float64)
     for i, own in enumerate(mask_BT.bool()):
@@ -66,7 +72,7 @@ def test_episodes_come_from_the_weights_that_are_trained_and_teach_as_a_loop_ove
 
     def recorded(self: Any, model: Any, inputs: dict[str, Any]) -> Any:
         kept = {k: v.clone() for k, v in inputs.items() if isinstance(v, torch.Tensor)}
-        calls.append({"model": copy.deepcopy(self.accelerator.unwrap_model(model)), "inputs": kept})
+        calls.append({"weights": copy.deepcopy(model.state_dict()), "inputs": kept})
         return inner(self, model, inputs)
 
     monkeypatch.setattr(GRPOTrainer, "_compute_loss", recorded)
