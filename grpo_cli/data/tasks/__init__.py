@@ -16,6 +16,7 @@ Split = Literal["train", "test"]
 
 TASKS: dict[str, str] = {
     "addition3": "grpo_cli.data.tasks.addition3",
+    "functions": "grpo_cli.data.tasks.functions",
     "metamath": "grpo_cli.data.tasks.metamath",
     "keydoor": "grpo_cli.environments.worlds.keydoor",
     "guess": "grpo_cli.environments.worlds.guess",
