@@ -60,7 +60,8 @@ def recipe_schema() -> Schema:
     _fields(defs["Train"]["properties"]["trl"], free)
     _fields(defs["Sample"]["properties"]["vllm"], vllm)
     whole = {
-        "required": ["model", "data", "verify", "train"],
+        "required": ["model", "data", "train"],
+        "anyOf": [{"required": ["verify"]}, {"required": ["environment"]}],  # its outcome is a verdict
         "properties": {
             "data": {"required": ["train", "prompt"]},
             "train": {"oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}]},

@@ -109,3 +109,30 @@ def test_without_reasoning_gym_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SetupError) as caught:
         rows("tasks:rg/chain_sum")
     assert caught.value.hint == "pip install 'grpo-cli[tasks]'"
+
+
+def test_every_small_function_passes_its_own_tests_and_another_one_does_not() -> None:
+    both = [*rows("tasks:functions"), *rows("tasks:functions", "eval")]
+    assert len({row.fields["question"] for row in both}) == len(both) == 340
+    for row in both:
+        assert passes(row.fields["solution"], row.fields["tests"]), row.fields["question"]
+        assert not passes("def f(x):\n    return None", row.fields["tests"]), row.fields["question"]
+
+
+def test_a_small_function_that_ignores_its_number_fails() -> None:
+    for row in rows("tasks:functions", "eval"):
+        wrong = re.sub(r"\d+(?=\D*$)", lambda number: str(int(number[0]) + 1), row.fields["solution"])
+        if wrong != row.fields["solution"]:
+            assert not passes(wrong, row.fields["tests"]), wrong
+
+
+def passes(solution: str, tests: list[str]) -> bool:
+    """Whether all asserts hold; run here, since both texts are ours."""
+    names: dict[str, Any] = {}
+    exec(solution, names)
+    try:
+        for test in tests:
+            exec(test, names)
+    except AssertionError:
+        return False
+    return True

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-FILE = Path(__file__).resolve().parents[2] / "recipes" / "countdown_score.py"
+FILE = Path(__file__).resolve().parents[2] / "recipes" / "unverified" / "countdown_score.py"
 spec = importlib.util.spec_from_file_location("countdown_score", FILE)
 assert spec is not None and spec.loader is not None
 module = importlib.util.module_from_spec(spec)

@@ -55,6 +55,11 @@ def test_what_load_refuses_is_not_valid(change: dict[str, Any]) -> None:
     assert not is_valid(LEAST | change)
 
 
+def test_an_environment_may_be_all_that_judges() -> None:
+    bare = {key: value for key, value in LEAST.items() if key != "verify"}
+    assert is_valid(bare | {"environment": {"python": "environments:guess"}}) and not is_valid(bare)
+
+
 def test_an_overlay_may_leave_things_out() -> None:
     assert is_valid({"extends": "quickstart", "data": {"system": "x"}}) and not is_valid(
         {"data": {"system": "x"}}

@@ -36,7 +36,7 @@ def train(
     \b
     Examples:
       grpo train quickstart
-      grpo train recipes/gsm8k-qwen2.5-0.5b.yaml --set train.steps=50
+      grpo train gsm8k-qwen2.5-0.5b --set train.steps=50
       grpo train my.yaml --resume
       grpo train --resume runs/1127-my-k3f9
     """

@@ -130,11 +130,11 @@ def label_of(name: str) -> str:
 
 
 def shipped_recipes() -> dict[str, FilePath]:
-    """Recipes that come with the package, by name."""
+    """Recipes that come with the package, by name; those of `unverified/`, which were never trained here, among them."""
     package = FilePath(__file__).resolve().parents[2]
     for folder in (package / "_recipes", package.parent / "recipes"):
         if folder.is_dir():
-            return {p.stem: p for p in sorted(folder.glob("*.yaml"))}
+            return {p.stem: p for p in sorted(folder.rglob("*.yaml"))}
     return {}
 
 

@@ -9,7 +9,7 @@ from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import find, label_of, load, shipped_recipes
 
 SHIPPED = sorted(shipped_recipes())
-OFFLINE = ["countdown", "quickstart", "smollm2-arithmetic"]
+OFFLINE = ["countdown", "quickstart", *(name for name in SHIPPED if name.startswith("smollm2-"))]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -26,6 +26,15 @@ def test_every_shipped_recipe_says_what_it_needs_and_whether_it_was_run(name: st
     assert head.startswith(f"# {name}: ")
     for word in ("hardware", "minutes", "expect", "run here"):
         assert f"\n# {word}  " in head, word
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_recipe_that_was_never_trained_stands_apart_and_says_so(name: str) -> None:
+    file = find(name)
+    ran = next(
+        line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("# run here")
+    )
+    assert ("never trained here" in ran) == (file.parent.name == "unverified")
 
 
 @pytest.mark.parametrize("name", OFFLINE)
