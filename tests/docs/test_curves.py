@@ -1,0 +1,36 @@
+"""The picture of the recipes' curves is drawn from the results that lie beside it, and the figures of the page are theirs."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from typing import Any
+
+from tests.bench.bench_arms import middle
+from tests.bench.bench_recipes import ARMS, RATES
+from tests.docs.pages import ROOT
+
+PAGES = ROOT / "docs" / "benchmarks"
+
+
+def results() -> list[dict[str, Any]]:
+    """One object a run."""
+    return [json.loads(line) for line in (PAGES / "recipes.jsonl").read_text().splitlines()]
+
+
+def test_the_curves_are_those_of_the_results() -> None:
+    draw = runpy.run_path(str(ROOT / "docs" / "draw_curves.py"))["draw"]
+    assert (PAGES / "recipes.svg").read_text() == draw(results())
+
+
+def test_the_table_says_the_means_of_the_results() -> None:
+    page = (PAGES / "recipes.md").read_text()
+    for recipe in RATES:
+        for arm in ARMS:
+            runs = [one for one in results() if (one["recipe"], one["arm"]) == (recipe, arm)]
+            before, after = (middle([one[key] for one in runs]) for key in ("before", "after"))
+            line = next(
+                line for line in page.splitlines() if line.startswith(f"| `smollm2-{recipe}` | {arm} |")
+            )
+            for said in (before, after):
+                assert said.replace("0.", ".") in line, (recipe, arm, said)
