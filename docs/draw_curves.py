@@ -1,6 +1,7 @@
 """Curves of held-out pass@1, a panel a recipe: `python docs/draw_curves.py RESULTS.jsonl > docs/benchmarks/recipes.svg`.
 
-RESULTS.jsonl is what `tests/bench/bench_recipes.py` leaves. Thin lines are seeds, thick ones their means; the placebo is dashed.
+RESULTS.jsonl is what `tests/bench/bench_recipes.py` leaves. Thin lines are seeds, thick ones their means; the placebo is
+dashed. Where a recipe was not raced, its panel has the runs that tuned it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 WIDE, HIGH, LEFT, TOP, GAP = 220, 130, 34, 26, 24
-COLOURS = {"recipe": "#1f6fb2", "placebo": "#8a8a8a"}
+COLOURS = {"recipe": "#1f6fb2", "placebo": "#8a8a8a", "tune": "#1f6fb2"}
 Curve = list[tuple[float, float]]
 
 
 def draw(results: Iterable[dict[str, Any]], columns: int = 3) -> str:
     """The picture as SVG; recipes in the order in which they first stand in the results."""
-    runs = [one for one in results if one["arm"] in COLOURS and "curve" in one]
+    ended = [one for one in results if "curve" in one]
+    raced = {one["recipe"] for one in ended if one["arm"] == "recipe"}
+    runs = [one for one in ended if one["arm"] != "tune" or one["recipe"] not in raced]
     names = list(dict.fromkeys(one["recipe"] for one in runs))
     lines = -(-len(names) // columns)
     width, height = LEFT + columns * (WIDE + GAP), lines * (TOP + HIGH + 2 * GAP)
@@ -60,11 +63,11 @@ def panel(name: str, runs: Sequence[dict[str, Any]], left: float, top: float) ->
         spots = (f"{left + WIDE * step / last:.1f} {top + HIGH * (1 - score):.1f}" for step, score in curve)
         return f'<path d="M{" L".join(spots)}" fill="none" {look}/>'
 
-    for arm in ("placebo", "recipe"):
+    for arm in COLOURS:
         curves = [[(step, score) for step, score in one["curve"]] for one in runs if one["arm"] == arm]
         look = f'stroke="{COLOURS[arm]}"' + (' stroke-dasharray="4 3"' if arm == "placebo" else "")
         out += [path(curve, f'{look} stroke-width="0.7" opacity="0.5"') for curve in curves]
-        out += [path(mean(curves), f'{look} stroke-width="2.4"')] if curves else []
+        out += [path(mean(curves), f'{look} stroke-width="2.4"')] if curves and arm != "tune" else []
     return "\n".join(out)
 
 

@@ -153,7 +153,7 @@ class Races:
         if code:
             one |= {"failed": code, "said": (self.out / f"{ask.name}.log").read_text()[-600:]}
         else:
-            one |= outcome(self.out / ask.name) | {"wall_s": round(took, 1)} | rewards(self.out / ask.name)
+            one |= outcome(self.out / ask.name) | {"wall_s": round(took, 1)} | more(self.out / ask.name)
         self.found.append(one)
         with self.file.open("a") as stream:
             stream.write(json.dumps(one) + "\n")
@@ -203,11 +203,15 @@ def fork_can_use_the_card() -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def rewards(folder: Path) -> dict[str, list[float]]:
-    """The mean reward of every step, and its mean length."""
+def more(folder: Path) -> dict[str, Any]:
+    """Greedy before the first step, pass@4 before and after, and the mean reward of every step."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
-    steps = [line for line in lines if "reward/total/mean" in line]
-    return {"rewards": [round(line["reward/total/mean"], 4) for line in steps]}
+    scores = [line for line in lines if "eval/pass@1" in line]
+    return {
+        "greedy_before": scores[0].get("eval/greedy"),
+        "pass4": [line.get("eval/pass@4") for line in (scores[0], scores[-1])],
+        "rewards": [round(line["reward/total/mean"], 4) for line in lines if "reward/total/mean" in line],
+    }
 
 
 def read(file: Path) -> list[dict[str, Any]]:
