@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import socket
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,6 +135,7 @@ def starting(model: CausalLM, tokenizer: Tokenizer) -> Iterator[None]:
         SetupError: vLLM does not start; in its own words, with the setting that helps.
     """
     without_flashinfer()
+    take_port()
     try:
         with openable(model, tokenizer):
             yield
@@ -149,6 +151,15 @@ def without_flashinfer() -> None:
         os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
 
 
+def take_port() -> None:
+    """Has the vLLM of a run on one process wait for itself at a port that the system picks, unless one is set: TRL takes 29500 as
+    long as nobody listens there yet, and of two runs that start together the second then ends."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 and not os.environ.get("MASTER_PORT"):
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+
+
 def first_line(err: BaseException) -> str:
     """The first line of what an error says, cut; the name of its class where it says nothing."""
     lines = str(err).strip().splitlines()
@@ -159,6 +170,8 @@ def _remedy(words: str) -> str:
     said = words.lower()
     if "flashinfer" in said:
         return "pip install flashinfer-python, or set the environment variable VLLM_USE_FLASHINFER_SAMPLER=0"
+    if "address already in use" in said:
+        return "set the environment variable MASTER_PORT to a port that is free"
     if "memory" in said or "kv cache" in said:
         return "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
     return "set `sample.engine: auto`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,12 @@ def test_vllm_opens_a_model_made_on_the_spot_from_a_copy() -> None:
             ValueError("Free memory on device is less than desired GPU memory utilization"),
             "gpu_memory_utilization",
         ),
+        (
+            RuntimeError(
+                "The server socket has failed to listen. port: 29500, message: address already in use"
+            ),
+            "MASTER_PORT",
+        ),
         (RuntimeError("Engine core initialization failed."), "sample.engine: auto"),
     ],
 )
@@ -129,6 +136,26 @@ def test_vllm_samples_by_itself_where_flashinfer_is_missing(
     monkeypatch.setenv(name, "1")
     vllm_engine.without_flashinfer()
     assert os.environ[name] == "1"
+
+
+def test_runs_that_start_together_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "MASTER_PORT"
+    ports = set()
+    with socket.socket() as first:
+        for _ in range(2):
+            monkeypatch.delenv(name, raising=False)
+            vllm_engine.take_port()
+            if not ports:
+                first.bind(("", int(os.environ[name])))
+            ports.add(os.environ[name])
+    assert len(ports) == 2
+    monkeypatch.setenv(name, "4711")
+    vllm_engine.take_port()
+    assert os.environ[name] == "4711"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv(name)
+    vllm_engine.take_port()
+    assert name not in os.environ
 
 
 def test_a_model_with_a_name_is_opened_by_it() -> None:
