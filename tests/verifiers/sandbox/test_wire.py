@@ -7,6 +7,7 @@ import json
 import random
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,71 @@ def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> Non
         frames.send(theirs.fileno(), ["ok", {"tw": 0}, []])
         with pytest.raises(Stopped):
             link.call(0, (xs,), {})
+
+
+BEGUN = [[1, "begin", "t"]]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [[4, "begin", "t"]],
+        [[1, "call", 0, [], {"d": []}]],
+        [[1, "begin", 5]],
+        [[1, "begin"]],
+        [[2, "ok", 1]],
+        [[n, "begin", "t"] for n in range(1, 601, 2)],
+        [["pong", "x"]],
+        [["waits", "x"]],
+        [["waits", -1]],
+        [["waits", float("inf")]],
+        [5],
+        [[]],
+    ],
+    ids=str,
+)
+def test_a_forged_conversation_ends_the_solution(forged: list[Any]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        link = Link(ours.fileno(), {}, frozenset(), False)
+        # from a thread of its own: so many wait for a reader
+        sending = threading.Thread(target=send_all, args=(theirs.fileno(), [*forged, ["ok", 1]]))
+        sending.start()
+        with pytest.raises(Stopped):
+            link.ask("get", {"k": 0}, "x")
+        assert link.is_dead
+        ours.shutdown(socket.SHUT_RDWR)
+        sending.join()
+
+
+def send_all(fd: int, messages: list[Any]) -> None:
+    with contextlib.suppress(frames.Closed):
+        for message in messages:
+            frames.send(fd, message)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [["redirect", ["stdout"]]],
+        [["cwd", "/usr"]],
+        [["pong", 1e9]],
+        [["works"]],
+        [*BEGUN, [1, "call", 999, [], {"d": []}]],
+        [*BEGUN, [1, "end"]],
+        [*BEGUN, [1, "ok", 1]],
+        [["pong"]],
+        [["threads"], ["threads"]],
+    ],
+    ids=str,
+)
+def test_a_forged_message_between_changes_nothing_of_the_test(forged: list[Any]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        link, before = Link(ours.fileno(), {}, frozenset(), False), (sys.stdout, Path.cwd())
+        for message in forged:
+            frames.send(theirs.fileno(), message)
+        frames.send(theirs.fileno(), ["ok", 7])
+        assert link.ask("get", {"k": 0}, "x") == 7
+        assert (sys.stdout, Path.cwd()) == before and not link.is_dead
+        theirs.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,6 +20,7 @@ from typing import Any, Literal, Protocol
 from grpo_verifiers.program.asserts import PlainCall
 from grpo_verifiers.program.compare import CompareRule, number, same, same_output
 from grpo_verifiers.program.task import CodeTask, Returned, packages_of
+from grpo_verifiers.sandbox.delays import Delays
 from grpo_verifiers.sandbox.inside import wire
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
 from grpo_verifiers.sandbox.lane import (
@@ -43,6 +46,13 @@ UNTRUSTED = (
 )
 # a test process that these end was brought down by what the solution made it do: SIGABRT, SIGBUS, SIGSEGV, SIGXCPU
 CRASHES = (6, 7, 11, 24)
+
+READS_CLOCK = re.compile(
+    r"\b(?:time|monotonic|perf_counter|time_ns|monotonic_ns|perf_counter_ns|now|utcnow|timeit|default_timer)\("
+)
+MOST_TRIALS = 3
+CALM_S = 0.002  # a trial that waited no longer for its turn measures what it means to
+AGAIN_S = 3.0  # and one that takes long is not made again
 
 Fate = Literal["passed", "failed", "limit", "no_code"]
 
@@ -303,7 +313,28 @@ def _truth(got: object) -> Any:
 
 
 def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions) -> Trial:
+    """One trial; of a test that reads a clock up to three, and the one that counts is the one that waited least for its turn.
+
+    What a busy machine makes last long is neither a solution that waits nor one that is slow.
+    """
+    has_clock = any(READS_CLOCK.search(text) for text in (task.before, *task.programs))
+    started = time.perf_counter()
+    trial, least_s = _program_once(task, code, slot, kind, options, has_clock)
+    for _ in range(MOST_TRIALS - 1):
+        if least_s <= CALM_S or time.perf_counter() - started > AGAIN_S:
+            break
+        again, delay_s = _program_once(task, code, slot, kind, options, has_clock)
+        if delay_s < least_s:
+            trial, least_s = again, delay_s
+    return trial
+
+
+def _program_once(
+    task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions, has_clock: bool
+) -> tuple[Trial, float]:
+    """A trial, and how long the machine kept it waiting, in seconds; 0 where that is not asked for."""
     lane, tester = slot.lane(kind), slot.lane(kind, "tester")
+    delays = Delays(lane, tester) if has_clock else None
     stop = task.scoring == "all"
     tests = {
         "tests": list(task.programs),
@@ -337,6 +368,8 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
     if "crashed" in answer and answer["crashed"] not in CRASHES:
         lane.close()
         raise LaneFailed(f"the test process ended: {answer['crashed']}")
+    # before the solution, which waits for its next question, is gone
+    delay_s = delays.seconds() if delays is not None else 0.0
     late = bool(answer.get("late") or "crashed" in answer)
     if answer.get("recycle"):
         tester.close()
@@ -345,7 +378,7 @@ def _run_program(task: CodeTask, code: str, slot: LaneSlot, kind: str, options: 
     report = lane.finish(limits["wall_s"])
     if "broken" in answer:
         raise TestsBroken(answer["broken"])
-    return _program_trial(task, answer, report, late)
+    return _program_trial(task, answer, report, late), delay_s
 
 
 def _why_failed(answer: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from grpo_verifiers.sandbox.lane import Lane, LaneFailed
@@ -31,15 +32,21 @@ class MemoryWatch:
 
 def held_kb(pid: int) -> int:
     """Anonymous and shared memory of the descendants of a process, in KiB; 0 where nothing can be seen of them."""
-    total, waiting = 0, [pid]
+    total = 0
+    for child in descendants(pid):
+        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
+            status = (child / "status").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in status if line.startswith(COUNTED))
+    return total
+
+
+def descendants(pid: int) -> Iterator[Path]:
+    """The folders in `/proc` of the descendants of a process; none where nothing can be seen of them."""
+    waiting = [pid]
     while waiting:
         at = Path(f"/proc/{waiting.pop()}")
-        try:
+        with contextlib.suppress(OSError, ValueError):
             for listed in at.glob("task/*/children"):
                 for child in map(int, listed.read_text().split()):
                     waiting.append(child)
-                    status = Path(f"/proc/{child}/status").read_text().splitlines()
-                    total += sum(int(line.split()[1]) for line in status if line.startswith(COUNTED))
-        except (OSError, ValueError):
-            continue  # it has ended meanwhile
-    return total
+                    yield Path(f"/proc/{child}")

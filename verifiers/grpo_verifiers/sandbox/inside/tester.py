@@ -7,6 +7,7 @@ behind is there for the next one.
 from __future__ import annotations
 
 import _socket
+import contextlib
 import gc
 import json
 import os
@@ -78,6 +79,7 @@ def _trial(
         if len(plans) >= CACHED:
             plans.clear()
         plan = plans[text] = made
+    _bury()
     reads, writes = os.pipe()
     server = os.getpid()
     # a test may patch the library or leave threads behind: each trial has a process of its own
@@ -91,12 +93,21 @@ def _trial(
     while chunk := os.read(reads, 1 << 16):
         said += chunk
     os.close(reads)
-    # only when its pipe has ended: a child that still writes would wait for a reader
-    _, status = os.waitpid(pid, 0)
-    if status == 0:
+    # only when its pipe has ended: a child that still writes would wait for a reader. It stays until the next trial, so that
+    # the host can ask the kernel how long it has waited
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if ended is not None and (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0):
         trial: dict[str, Any] = json.loads(bytes(said))
         return trial
-    return {"crashed": os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)}
+    assert ended is not None  # as it is without WNOHANG
+    return {"crashed": -ended.si_status if ended.si_code == os.CLD_EXITED else ended.si_status}
+
+
+def _bury() -> None:
+    """Let go of the trial before."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _child(
