@@ -17,9 +17,11 @@ MOST_TOKENS = {"builtin:tiny": 160}
 """Of an answer, of models whose context is small: a letter is a token there, and the prompt comes first."""
 
 
-def files(task: str) -> dict[str, Path]:
-    """The files of a task by the name they get."""
-    folder = Path(__file__).resolve().parent / task
+def files(task: str, model: str = DEFAULT_MODEL) -> dict[str, Path]:
+    """The files of a task by the name they get; the embedded model has a `custom` task that it can learn."""
+    home = Path(__file__).resolve().parent
+    own = home / f"{task}-{model.partition(':')[2]}"
+    folder = own if model.startswith("builtin:") and own.is_dir() else home / task
     found = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".jsonl", ".py"))
     return {path.name: path for path in found}
 
@@ -48,7 +50,7 @@ def write(task: str, folder: Path, model: str = DEFAULT_MODEL, overwrite: bool =
         UsageError: a file is there already and `overwrite` is not set.
         SetupError: the folder cannot be written.
     """
-    targets = {folder / name: path for name, path in files(task).items()}
+    targets = {folder / name: path for name, path in files(task, model).items()}
     there = [path for path in targets if path.exists()]
     if there and not overwrite:
         raise UsageError(f"`{there[0]}` is there already", hint="name another folder, or say --force")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.starters import TASKS, files
+from grpo_cli.starters import DEFAULT_MODEL, TASKS, files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,10 +81,13 @@ def test_a_file_in_the_way_of_the_folder_is_a_matter_of_the_machine(tmp_path: Pa
     assert done.stderr.startswith("error: taken: cannot write: ")
 
 
+@pytest.mark.parametrize("model", [DEFAULT_MODEL, "builtin:tiny"])
 @pytest.mark.parametrize("task", TASKS)
-def test_sample_rows_are_enough_for_a_step_and_none_is_held_out_twice(task: str) -> None:
+def test_sample_rows_are_enough_for_a_step_and_none_is_held_out_twice(task: str, model: str) -> None:
     found = {
-        name: path.read_text().splitlines() for name, path in files(task).items() if name.endswith(".jsonl")
+        name: path.read_text().splitlines()
+        for name, path in files(task, model).items()
+        if name.endswith(".jsonl")
     }
     assert len(found["train.jsonl"]) >= 8
     assert len(found["eval.jsonl"]) >= 4

@@ -2,9 +2,10 @@
 
     python tests/docs/newcomer.py FOLDER [--index URL]
 
-FOLDER gets a clone of what is committed here. Run are the README's commands and those of docs/your-own-task.md, in their
-order and as they are printed; blocks that a page tells the reader to save as a file are saved. Printed are the seconds of
-each, and the held-out score before and after. Ends with 1 at the first command that fails or where a score does not rise.
+FOLDER gets a clone of what is committed here. First the shortest way to an own reward that is trained: `make setup`, then the
+first commands of docs/your-own-task.md with the reward saved that the page gives as another one. Then what is left of that page,
+and the README's commands in their order, all of them as they are printed. Printed are the seconds of each, and the held-out score
+before and after. Ends with 1 at the first command that fails or where a score does not rise.
 """
 
 from __future__ import annotations
@@ -84,19 +85,23 @@ def walk(folder: Path, index: str) -> int:
         rose.append(after > before + 0.2)
         print(f"            {name}: held-out pass@1 {before:.3f} -> {after:.3f}", flush=True)
 
-    for block in blocks(README):
-        for line in commands(block) if block.language == "sh" else []:
-            way.run(line)
+    way.run("make setup")
+    first, *rest = blocks(OWN_TASK, "sh")
+    for line in commands(first):
+        way.run(line)
+        if line.startswith("grpo init"):
+            save_files(OWN_TASK, folder)
+    said("own reward")
+    print(f"{sum(seconds for _, seconds in way.took):8.1f} s  {len(way.took)} commands to it", flush=True)
+    for line in (line for block in rest for line in commands(block)):
+        way.run(line)
+    shutil.rmtree(folder / "mine")
+    for block in blocks(README, "sh"):
+        for line in commands(block):
+            if line != "make setup":
+                way.run(line)
             if line == "make train":
                 said("quickstart")
-    shutil.rmtree(folder / "mine")
-    for block in blocks(OWN_TASK, "sh"):
-        for line in commands(block):
-            way.run(line)
-            if line.startswith("grpo init"):
-                save_files(OWN_TASK, folder)
-            if line.startswith("grpo train"):
-                said("own rows, own reward")
     print(f"{sum(seconds for _, seconds in way.took):8.1f} s  {len(way.took)} commands")
     return 0 if all(rose) else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 
 from grpo_cli.data.filters import FILTERS
 from grpo_cli.recipe.reading.load import load, shipped_recipes
@@ -120,3 +122,16 @@ def test_every_command_the_pages_name_is_one_of_the_program() -> None:
     said = re.compile(r"(?:^\s*(?:\$ )?|`)grpo ([a-z]+)\b", re.M)
     named = {name for page in pages() for name in said.findall(page.read_text())}
     assert named - known == set() and {"train", "verify"} <= named
+
+
+def test_the_page_of_an_own_task_shows_what_init_writes() -> None:
+    from grpo_cli.starters import files
+
+    page = DOCS / "your-own-task.md"
+    written = files("custom", "builtin:tiny")
+    (recipe,) = blocks(page, "yaml")
+    reward, other, _rows = blocks(page, "python")
+    assert yaml.safe_load(recipe.text) == yaml.safe_load(written["recipe.yaml"].read_text())
+    assert reward.text in written["reward.py"].read_text() and "def score" in other.text
+    first = json.loads(written["train.jsonl"].read_text().splitlines()[0])
+    assert json.dumps(first) in page.read_text()

@@ -103,7 +103,7 @@ def _check_stage(recipe: Recipe, at: int, layers: Layers) -> list[RecipeFinding]
 
 
 def find(name: str) -> FilePath:
-    """The file of a path or a shipped name.
+    """The file of a path or a shipped name; of a folder its `recipe.yaml`.
 
     Raises:
         RecipeError: no such file; the hint holds the nearest shipped name.
@@ -111,11 +111,15 @@ def find(name: str) -> FilePath:
     path = FilePath(name)
     if path.is_file():
         return path
+    if (path / "run.json").is_file():  # what it ran lies there too, but its paths are those of where it began
+        raise RecipeError(f"`{name}` is a run, not a recipe", hint=f"`--resume {name}` goes on with it")
+    if (path / "recipe.yaml").is_file():
+        return path / "recipe.yaml"
     shipped = shipped_recipes()
     if name in shipped:
         return shipped[name]
     if path.is_dir():
-        raise RecipeError(f"`{name}` is a folder, not a recipe", hint="name a `.yaml` file")
+        raise RecipeError(f"`{name}` is a folder without `recipe.yaml`", hint="name a `.yaml` file")
     near = nearest(name.removesuffix(".yaml").rsplit("/", 1)[-1], shipped)
     did = f"did you mean `{near}`? " if near else ""
     raise RecipeError(f"no recipe `{name}`", hint=f"{did}shipped: {', '.join(sorted(shipped))}")
@@ -126,6 +130,8 @@ def label_of(name: str) -> str:
     if name == "-":
         return "stdin"
     path = FilePath(name)
+    if path.is_dir() and name not in shipped_recipes():
+        return path.resolve().name
     return (path.stem if path.stem != "recipe" else path.resolve().parent.name) or path.stem
 
 

@@ -166,3 +166,20 @@ def test_a_recipe_in_this_folder_is_named_after_it(tmp_path: Path, monkeypatch: 
     assert label_of("recipe.yaml") == label_of("../chess/recipe.yml") == "chess"
     monkeypatch.chdir("/")
     assert label_of("recipe.yaml") == "recipe"
+
+
+def test_a_folder_means_the_recipe_in_it(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    with pytest.raises(RecipeError, match=r"is a folder without `recipe\.yaml`"):
+        find(str(mine))
+    (mine / "recipe.yaml").write_text("grpo: 1\n")
+    assert find(str(mine)) == mine / "recipe.yaml" and label_of(str(mine)) == label_of(f"{mine}/") == "mine"
+
+
+def test_the_folder_of_a_run_is_no_recipe(tmp_path: Path) -> None:
+    for name in ("recipe.yaml", "run.json"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(RecipeError, match="is a run, not a recipe") as caught:
+        find(str(tmp_path))
+    assert caught.value.hint == f"`--resume {tmp_path}` goes on with it"
