@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -239,3 +240,45 @@ def test_an_interrupt_in_a_run_leaves_no_lane_behind(
     with pytest.raises(KeyboardInterrupt):
         verifier.judge([Sample(FORGE.format(what=""), gold)])
     assert verifier.judge([Sample(HONEST, gold)])[0].score == 1.0
+
+
+POINT = "class Point:\n    def __init__(self, x): self.x = x\n    def norm(self): return abs(self.x)\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x):\n    p = Point(x)\n    p.norm = lambda: 7\n    return p",
+        "def f(x):\n    p = Point(x)\n    p.__dict__['norm'] = 7\n    return p",
+        "def f(x):\n    p = Point(x)\n    p.__class__ = type('Point', (), {'norm': lambda s: 7, 'x': x})\n    return p",
+    ],
+)
+def test_attributes_hide_no_method_of_the_prompts_class(verifier: CodeVerifier, code: str) -> None:
+    row: dict[str, object] = {"prompt_code": POINT + "def f(x):\n    'A point.'\n", "entry_point": "f"}
+    row["tests"] = ["p = f(3)\nassert isinstance(p, Point) and p.norm() == 7"]
+    assert verifier.verify(POINT + code, row).score == 0.0
+    row["tests"] = ["p = f(-7)\nassert p.norm() == 7 and p.x == -7"]
+    assert verifier.verify(POINT + "def f(x): return Point(x)", row).score == 1.0
+
+
+@pytest.mark.parametrize("kind", ["Iterator", "Iterable", "Sized", "Callable", "Container"])
+def test_an_object_of_the_solution_can_do_no_more_than_its_class(verifier: CodeVerifier, kind: str) -> None:
+    row = {"entry_point": "f", "tests": [f"from collections.abc import *\nassert isinstance(f(), {kind})"]}
+    assert verifier.verify("class Own: pass\ndef f(): return Own()", row).score == 0.0
+
+
+def test_the_first_test_that_fails_ends_the_run(verifier: CodeVerifier) -> None:
+    slow = "import time\ndef f(x):\n    time.sleep(0.4)\n    return x"
+    started = time.monotonic()
+    row = {"entry_point": "f", "tests": [f"assert f({n}) == {n + 1}" for n in range(20)]}
+    assert verifier.verify(slow, row).score == 0.0
+    assert time.monotonic() - started < 6.0  # all of them sleep for 8 seconds
+
+
+def test_a_fraction_that_costs_seconds_is_no_value(verifier: CodeVerifier) -> None:
+    code = "from fractions import Fraction\ndef f(x):\n    r = Fraction(1)\n    r._numerator, r._denominator = 3 ** 900000, 2 ** 1400000\n    return r"
+    row = {"entry_point": "f", "tests": ["assert f(1) == 3"]}
+    assert verifier.verify(code, row).score == 0.0  # the first judgement starts lanes
+    started = time.process_time()
+    assert verifier.verify(code, row).score == 0.0
+    assert time.process_time() - started < 1.0

@@ -149,3 +149,10 @@ def test_ties_are_known_where_the_query_orders_by_columns_it_returns() -> None:
     assert tie_sizes("select x, n from t order by (select 1), n", ["x", "n"], rows) is None
     assert tie_sizes("select x, n from t order by lower(x)", ["x", "n"], rows) is None
     assert tie_sizes("select n, n from t order by n", ["n", "n"], rows) is None
+
+
+def test_whole_numbers_are_compared_exactly() -> None:
+    for number in (10**9, 2**53, 10**18):
+        assert same_rows([[number]], [[number]], is_ordered=True)
+        assert not same_rows([[number]], [[number + 1]], is_ordered=True)
+        assert not same_rows([[number]], [[number - 1]], is_ordered=False)
