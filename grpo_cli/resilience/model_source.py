@@ -42,6 +42,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
 
     Raises:
         RecipeError: no recipe in the folder and none given.
+        SetupError: a folder without a model.
         DataError: a run without a whole checkpoint; neither a run nor a model that is here, and nearly a run's name.
     """
     folder: Path | None = Path(named).expanduser()
@@ -55,6 +56,8 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
         folder = None
         if (near := near_run(named, RUNS)) and not _is_model_here(named):
             raise DataError(f"no run and no model `{named}` is here", hint=f"did you mean the run `{near}`?")
+    elif not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise SetupError(f"`{folder}` holds no model", hint="name a folder with `config.json`, or a run")
     if recipe is not None:
         from grpo_cli.recipe.reading.load import find, load
 
@@ -111,8 +114,6 @@ def open_model(source: ModelSource, device: torch.device, accept: Accept | None 
                 update={"gguf_file": None, "revision": None, "tokenizer": None, "base": None}
             )
         return load_model(named, device=device, seed=seed, training=False, accept=accept)
-    if not any((source.folder / name).is_file() for name in ("config.json", "adapter_config.json")):
-        raise SetupError(f"`{source.folder}` holds no model", hint="name a folder with `config.json`")
     # the folder holds weights, tokenizer and configuration of its own: what the recipe says of the start is
     # past
     here = spec.model_copy(

@@ -55,8 +55,7 @@ class RunFolder:
             SetupError: the folder cannot be written.
         """
         root = Path(dir)
-        if name is not None and (not name.strip() or name in (".", "..") or "/" in name or "\0" in name):
-            raise UsageError(f"`{name}` cannot name a run: it must be one folder name", place="run.name")
+        _refuse_name(name)
         try:
             with _writing(root):
                 root.mkdir(parents=True, exist_ok=True)
@@ -69,10 +68,7 @@ class RunFolder:
             if _appears(path, recipe_text, manifest):
                 return cls(path)
             if name is not None:
-                raise UsageError(
-                    f"the run `{path}` exists already",
-                    hint="take another `run.name`, or continue it with `--resume`",
-                )
+                raise _taken(path)
         raise SetupError(f"no free name found in `{root}`")
 
     @classmethod
@@ -269,6 +265,31 @@ def _writing(path: Path) -> Iterator[None]:
             f"`{err.filename or path}` cannot be written: {reason}",
             hint="set `run.dir` to a folder you may write to",
         ) from err
+
+
+def refuse_place(dir: str | Path, name: str | None) -> None:
+    """What `RunFolder.create` would refuse, told before a model is loaded; nothing is made.
+
+    Raises:
+        UsageError: the name is taken, or is no name.
+        SetupError: the folder cannot be written.
+    """
+    root = Path(dir)
+    _refuse_name(name)
+    if name is not None and (root / name).exists():
+        raise _taken(root / name)
+    lines.refuse_closed(root, "set `run.dir` to a folder you may write to")
+
+
+def _refuse_name(name: str | None) -> None:
+    if name is not None and (not name.strip() or name in (".", "..") or "/" in name or "\0" in name):
+        raise UsageError(f"`{name}` cannot name a run: it must be one folder name", place="run.name")
+
+
+def _taken(path: Path) -> UsageError:
+    return UsageError(
+        f"the run `{path}` exists already", hint="take another `run.name`, or continue it with `--resume`"
+    )
 
 
 def _appears(path: Path, recipe_text: str, manifest: Mapping[str, Any]) -> bool:

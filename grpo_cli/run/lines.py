@@ -117,8 +117,8 @@ def refuse_unwritable(path: Path | None, hint: str = "set `--out`") -> None:
         raise SetupError(f"`{path}` cannot be written: {why}", hint=hint)
 
 
-def refuse_closed(folder: Path) -> None:
-    """Before a model is loaded that is to be written to this folder, which need not be there yet.
+def refuse_closed(folder: Path, hint: str = "give another folder") -> None:
+    """Before a model is loaded for what is to be written to this folder, which need not be there yet.
 
     Raises:
         SetupError: it may not be made or written to.
@@ -127,7 +127,7 @@ def refuse_closed(folder: Path) -> None:
     there = next(path for path in (whole_path, *whole_path.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         why = "permission denied" if there.is_dir() else f"`{there}` is a file"
-        raise SetupError(f"cannot write to `{folder}`: {why}", hint="give another folder")
+        raise SetupError(f"cannot write to `{folder}`: {why}", hint=hint)
 
 
 def set_aside(path: Path) -> Path | None:

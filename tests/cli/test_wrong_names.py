@@ -62,3 +62,40 @@ def test_a_name_near_to_none_is_told_the_newest_and_a_folder_inside_a_run_its_ru
         found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert (found.returncode, found.stdout) == (3, "")
         assert f"hint: {hint}" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["eval", "empty"],
+        ["eval", "empty", "--recipe", "quickstart"],
+        ["chat", "empty"],
+        ["export", "empty", "out"],
+    ],
+)
+def test_a_folder_without_a_model_is_told_at_once(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    command = [sys.executable, "-c", PROGRAM % (HEAVY,), *words]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (found.stderr, found.stdout.splitlines()[0]) == ("", "error: `empty` holds no model")
+    assert found.stdout.endswith("heavy:\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("run.name=seed-0", "error: the run `runs/seed-0` exists already"),
+        ("run.name=a/b", "error: run.name: `a/b` cannot name a run: it must be one folder name"),
+        ("run.dir=file", "error: cannot write to `file`: `"),
+    ],
+)
+def test_a_run_that_cannot_lie_there_is_told_before_a_model_is_loaded(
+    tmp_path: Path, said: str, told: str
+) -> None:
+    make_run(tmp_path / "runs", "seed-0", hostile=False)
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-c", PROGRAM % (HEAVY,), "train", "quickstart", "--set", said]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert found.stderr == ""
+    assert found.stdout.startswith(told)
+    assert found.stdout.endswith("heavy:\n")

@@ -42,6 +42,7 @@ def train(
     """
     from grpo_cli.recipe.reading.load import find, label_of, load
     from grpo_cli.resilience.starts import pinned
+    from grpo_cli.run.folder import refuse_place
 
     if recipe is None:
         if resume is None:
@@ -57,6 +58,8 @@ def train(
     if dry_run:
         raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))
     run = _resumed(checked, resume, anyway=resume_anyway) if resume else None
+    if run is None and not is_rank():
+        refuse_place(checked.run.dir, checked.run.name)
     if run is not None and not is_rank():
         _answer_if_over(run, checked, display, as_json=as_json)
     if not is_rank():
