@@ -135,6 +135,14 @@ check: setup  ## format, lint, types, the contracts between rooms, the links of 
 check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, use both
 	PIP_INDEX='$(PIP_INDEX)' $(BIN)/python tests/package/check_package.py
 
+dist: setup  ## wheels and sdists of both distributions, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist verifiers
+
+test-pythons: setup  ## both wheels in a clean environment of every Python here; WHOLE=3.11,3.12 installs torch there too, and trains
+	PIP_INDEX='$(PIP_INDEX)' PYTHONPATH=. $(BIN)/python -m tests.package.check_pythons --whole '$(or $(WHOLE),3.11)' $(ARGS)
+
 bench: setup  ## measured ratios, printed from one run
 	$(BIN)/python tests/bench/run_all.py $(ARGS)
 
@@ -151,4 +159,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package bench bench-update golden trl-table clean
+.PHONY: help setup train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package dist test-pythons bench bench-update golden trl-table clean

@@ -1,3 +1,15 @@
 """Verifiable-reward fine-tuning of language models from the command line."""
 
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grpo_verifiers import __version__ as __version__
+else:
+
+    def __getattr__(name: str) -> str:
+        """`__version__`, which both distributions share; asked for when it is needed, since the command must begin at once."""
+        if name != "__version__":
+            raise AttributeError(f"module `grpo_cli` has no `{name}`")
+        from grpo_verifiers import __version__
+
+        return __version__

@@ -26,9 +26,8 @@ def main() -> None:
     """Build, install, look, use, uninstall, look again."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        for source in (ROOT, ROOT / "verifiers"):
-            run(sys.executable, "-m", "build", "--outdir", str(out / "dist"), str(source))
-        wheel, own = (next((out / "dist").glob(f"{name}-*.whl")) for name in ("grpo_cli", "grpo_verifiers"))
+        dist = build_both(out / "dist")
+        wheel, own = (next(dist.glob(f"{name}-*.whl")) for name in ("grpo_cli", "grpo_verifiers"))
         names, theirs_too = (zipfile.ZipFile(one).namelist() for one in (wheel, own))
         check("no file lies in both wheels", not set(names) & set(theirs_too))
         check(
@@ -71,6 +70,13 @@ def main() -> None:
         check("grpo verify judges", json.loads(verdict.splitlines()[0])["outcome"] == "right")
         run(python, "-m", "pip", "uninstall", "-q", "-y", "grpo-cli", "grpo-verifiers")
         check("nothing of theirs goes with ours", theirs == recorded(python, "verifiers"))
+
+
+def build_both(dist: Path) -> Path:
+    """An sdist of each distribution, and a wheel out of it, in `dist`."""
+    for source in (ROOT, ROOT / "verifiers"):
+        run(sys.executable, "-m", "build", "--outdir", str(dist), str(source))
+    return dist
 
 
 def environment(out: Path, name: str) -> tuple[str, list[str]]:
