@@ -22,6 +22,12 @@ PLACES = {
     "SECURITY.md": "security.md",
     "verifiers/README.md": "verifiers/package.md",
     "CITATION.cff": "CITATION.cff",
+    "examples/README.md": "examples/README.md",
+    "examples/answers.jsonl": "examples/answers.jsonl",
+    "examples/hints.py": "examples/hints.py",
+    "examples/hints.yaml": "examples/hints.yaml",
+    "examples/minimal_grpo.py": "examples/minimal_grpo.py",
+    "examples/plain_trl.py": "examples/plain_trl.py",
     "examples/slurm.sh": "examples/slurm.sh",
 }
 """By path in the tree: the path on the site, of what does not lie in docs/."""

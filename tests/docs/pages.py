@@ -18,7 +18,7 @@ HEADING = re.compile(r"^#{1,6} +(.*?) *$", re.M)
 
 def pages() -> list[Path]:
     """Every page of Markdown that is ours."""
-    folders = [ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md"), (ROOT / ".github").rglob("*.md")]
+    folders = [ROOT.glob("*.md"), *((ROOT / name).rglob("*.md") for name in ("docs", "examples", ".github"))]
     return sorted(page for found in folders for page in found)
 
 

@@ -53,6 +53,34 @@ def test_the_tests_run_on_every_python_from_the_lowest_that_is_promised() -> Non
     assert matrix == ["3.11", "3.12", "3.13", "3.14"]
 
 
+def test_both_distributions_promise_the_same_pythons_and_none_that_is_not_tested() -> None:
+    matrix = next(v for job in read(WORKFLOWS[0])["jobs"].values() if (v := versions(job)))
+    ours, theirs = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        for folder in (".", "verifiers")
+    )
+    named = "Programming Language :: Python :: 3."
+    promised, as_well = (
+        [line.split(" :: ")[-1] for line in project["classifiers"] if line.startswith(named)]
+        for project in (ours, theirs)
+    )
+    assert promised == as_well
+    assert ours["requires-python"] == theirs["requires-python"] == f">={promised[0]}"
+    assert set(promised) <= set(matrix)
+
+
+def test_the_image_is_built_from_what_is_there() -> None:
+    said = (ROOT / "Dockerfile").read_text()
+    (python,) = re.findall(r"^ARG PYTHON=(\S+)$", said, re.M)
+    assert f"Programming Language :: Python :: {python}" in (ROOT / "pyproject.toml").read_text()
+    (build,) = re.findall(r"build==\S+", said)
+    assert build in (ROOT / "constraints.txt").read_text().split()
+    let_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.M)
+    assert [name for name in let_in if not (ROOT / name).exists()] == []
+    needed = {"LICENSE", "README.md", "constraints.txt", "grpo_cli", "hatch_build.py", "recipes", "verifiers"}
+    assert needed | {"pyproject.toml"} <= set(let_in)
+
+
 def test_the_hooks_run_what_make_check_runs() -> None:
     (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
     entries = " ".join(hook["entry"] for hook in local["hooks"])

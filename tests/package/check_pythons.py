@@ -152,7 +152,7 @@ def use_command(out: Path) -> None:
     lines = run(grpo, "verify", answers, "--math", cwd=out).splitlines()
     outcomes = [json.loads(line)["outcome"] for line in lines]
     check("grpo verify judges the README's file", outcomes == ["right", "wrong"] * 2 + ["right", "no_answer"])
-    check("grpo explain", "verify.math" in run(grpo, "explain", "math", cwd=out))
+    check("grpo explain", run(grpo, "explain", "math", cwd=out).startswith("math: "))
     check("grpo schema is JSON", "properties" in json.loads(run(grpo, "schema", cwd=out)))
     run(grpo, "init", "--task", "custom", "mine", "--model", "builtin:tiny", cwd=out)
     check("grpo init writes a recipe", (out / "mine/recipe.yaml").is_file())
