@@ -1,5 +1,6 @@
-# `grpo` in an image. It was never built: there was no Docker daemon where it was written. hadolint finds nothing in it, and each
-# RUN line was run by hand in clean folders, but for the user's and Debian's, and with the file of torch at hand.
+# `grpo` in an image. It was never built: there was no Docker daemon where it was written. hadolint finds nothing in it; wheels were
+# built from what .dockerignore lets in, and such wheels installed and used in a clean environment. The lines of Debian's packages
+# and of the user were not run.
 #
 #   docker build -t grpo --build-arg TORCH_INDEX=URL .      URL: PyTorch's index of builds for CPUs
 #   docker build -t grpo .                                  the index's torch: on x86-64 several GB with CUDA, runs on CPUs as well

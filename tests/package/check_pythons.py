@@ -26,7 +26,7 @@ from tests.package.check_package import INDEX, INSTALLED, JUDGE, ROOT, ROW, buil
 CLASSIFIER = re.compile(r"^Programming Language :: Python :: (3\.\d+)$")
 NEED_TORCH = {"torch", "transformers", "trl", "datasets", "peft"}
 """What only training needs; torch alone is several GB where the index has no build for a CPU."""
-SHORT = ["train.steps=2", "eval.limit=8", "warmup.steps=20", "run.dir=runs", "run.name=short"]
+SHORT = ["train.steps=2", "eval.limit=8", "run.dir=runs", "run.name=short"]
 PROGRAMS = """
 from grpo_verifiers import build
 code = build("code")
