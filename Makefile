@@ -141,7 +141,7 @@ dist: setup  ## wheels and sdists of both distributions, into dist/
 	$(BIN)/python -m build --outdir dist verifiers
 
 test-pythons: setup  ## both wheels in a clean environment of every Python here; WHOLE=3.11,3.12 installs torch there too, and trains
-	PIP_INDEX='$(PIP_INDEX)' PYTHONPATH=. $(BIN)/python -m tests.package.check_pythons --whole '$(or $(WHOLE),3.11)' $(ARGS)
+	PIP_INDEX='$(PIP_INDEX)' PYTHONPATH=. $(BIN)/python tests/package/check_pythons.py --whole '$(or $(WHOLE),3.11)' $(ARGS)
 
 bench: setup  ## measured ratios, printed from one run
 	$(BIN)/python tests/bench/run_all.py $(ARGS)

@@ -1,6 +1,6 @@
 """`make test-pythons`: wheels and sdists built once, installed into a clean environment of every Python here, and used there.
 
-    python -m tests.package.check_pythons [--dist FOLDER] [--whole 3.11,3.12] [PYTHON …]
+    python tests/package/check_pythons.py [--dist FOLDER] [--whole 3.11,3.12] [PYTHON …]
 
 Everywhere: the verifiers alone judge maths, JSON and programs in the sandbox; then the command, with all that it needs but
 torch and what needs torch, judges the file of the README and writes, explains and checks recipes. On the versions of `--whole`
