@@ -32,9 +32,8 @@ WIDER = 1.15
 """Update of float32 weights under an autocast over one in bfloat16; 0.92 against 0.81 s at 135M."""
 START = 60.0
 """Seconds until the first step: loading, self-checks."""
-CAPTURES = 12 * 4
-"""Passes over a micro-batch that the first steps make beside their own: graphs of about a dozen lengths, three passes before each
-and the capture. At 1.5B with uneven samples steps 3 to 6 took 0.9 s more than their arithmetic, each (one H200)."""
+CAPTURES = 4.0
+"""Seconds that graphs of a few lengths take, once a run: 0.7 to 1.4 s each on one H200, whatever the model."""
 MEASURED = ("H100", "H200")
 ERROR, UNMEASURED_ERROR = 0.3, 0.6
 """Half the width of the interval said, as a share: on cards that the shares were measured on, and on others."""
@@ -79,7 +78,7 @@ def duration(
     every = work.recipe.eval.every
     evaluations = (2 + (work.plan.steps // every if every else 0)) if held_out else 0
     step = generate + update + FIXED
-    captures = CAPTURES * update * work.micro / work.rows if work.is_packed else 0.0
+    captures = CAPTURES if work.is_packed else 0.0
     run = START + captures + work.plan.steps * step + evaluations * evaluation
     error = ERROR if card.name in MEASURED or cost is not None else UNMEASURED_ERROR
     return Duration(generate, update, FIXED, run, error)

@@ -88,7 +88,7 @@ def said_before(folder: Path, settings: dict[str, Any], card: str) -> dict[str, 
     from grpo_cli.recipe.sections.recipe import Recipe
     from grpo_cli.sizing.cards import read_cards
     from grpo_cli.sizing.fit import CardQuestion, fit, lengths_of
-    from grpo_cli.sizing.memory import pass_bytes
+    from grpo_cli.sizing.memory import KEPT, pass_bytes
 
     keys = model_keys(settings["shape"], settings["dtype"])
     recipe = Recipe.model_validate(own_recipe(folder, settings, 10, **keys))
@@ -110,7 +110,7 @@ def said_before(folder: Path, settings: dict[str, Any], card: str) -> dict[str, 
     peak = kept.memory.peak - sum(pass_bytes(kept.work, micro).values()) + own
     return {
         "peak": peak,
-        "wanted": peak + own,
+        "wanted": peak + KEPT * own,
         "generate": drawn.duration.generate,
         "rest": kept.duration.update + kept.duration.other,
     }
