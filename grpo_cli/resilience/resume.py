@@ -52,7 +52,9 @@ def find_run(recipe: Recipe, named: str, *, anyway: bool = False) -> RunFolder:
         run = RunFolder.open(file.parent)
         with suppress(DataError):  # a run that cannot be read is not the one that is meant
             changed = changed_keys(run, recipe)
-            if all(anyway and _is_harmless(key) for key in changed):
+            # a recipe that gives no name is that of a run which got one on the command line
+            unnamed = [key for key in changed if key != "run.name" or recipe.run.name is not None]
+            if all(anyway and _is_harmless(key) for key in unnamed):
                 return run
             near.append((len(changed), run, changed))
     if not near:

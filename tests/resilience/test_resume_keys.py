@@ -86,6 +86,18 @@ def test_a_bare_resume_of_a_changed_recipe_names_the_nearest_run_and_its_keys(tm
     assert find_run(made(tmp_path, root, "run.keep=7"), NEWEST, anyway=True).name == "near"
 
 
+def test_a_bare_resume_finds_a_run_that_was_only_given_a_name(tmp_path: Path) -> None:
+    root = f"run.dir={tmp_path}/runs"
+    named = made(tmp_path, root, "run.name=mine")
+    RunFolder.create(tmp_path / "runs", "mine", to_yaml(named), {}, label="r")
+    assert find_run(made(tmp_path, root), NEWEST).name == "mine"
+    assert find_run(named, NEWEST).name == "mine"
+    with pytest.raises(RecipeError, match=r"differs in `run.name`$"):
+        find_run(made(tmp_path, root, "run.name=other"), NEWEST)
+    with pytest.raises(RecipeError, match=r"differs in `run.name`, `train.seed`$"):
+        find_run(made(tmp_path, root, "train.seed=5"), NEWEST)
+
+
 def test_a_run_may_be_named_without_its_folder(tmp_path: Path) -> None:
     recipe = made(tmp_path, f"run.dir={tmp_path}/runs")
     run = RunFolder.create(tmp_path / "runs", "mine", to_yaml(recipe), {}, label="r")
