@@ -242,6 +242,20 @@ def test_dense_curves_are_smoothed_until_told_not_to(browser: Chromium, tmp_path
     assert smooth != measured and measured.count("L") == smooth.count("L") == 129
 
 
+def test_a_curve_measured_now_and_then_shows_each_point(browser: Chromium, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "sparse", steps=130, hostile=False)
+    lines = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "reward/total/mean" in line]
+    assert len(steps) == 130
+    for i, line in enumerate(steps):
+        line["kl"] = 0.01 * (1 + i) if i % 10 == 0 else None
+    (folder.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    browser.open(write_report(arms_of([collect(folder)]), tmp_path / "sparse.html"))
+    draw_all(browser)
+    panels = "[...document.querySelectorAll('[data-figure=policy] .panel')]"
+    assert browser.run(f"{panels}.filter(p => p.querySelectorAll('circle').length === 13).length") == 1
+
+
 def test_the_theme_follows_the_system_and_the_button(browser: Chromium, page: Path) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
     browser.open(page, dark=True)
