@@ -1,6 +1,6 @@
 """Verifiable-reward fine-tuning of language models from the command line."""
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # known to the type checker; importing `typing` would delay Ctrl-C
 
 if TYPE_CHECKING:
     from grpo_verifiers import __version__ as __version__
