@@ -11,7 +11,6 @@ from typing import Any
 from ..wire import Parts
 
 STEP_S = 0.005
-LAST_S = 0.2
 
 
 class SolutionLoop:
@@ -20,11 +19,14 @@ class SolutionLoop:
     def __init__(self) -> None:
         self.loop: Any = None
         self.tasks: dict[int, Any] = {}
+        self.cancelled: set[int] = set()
+        """The coroutines whose tasks the test has cancelled."""
         self.wanted: list[int] = []
         self.waiting: dict[int, list[Any]] = {}
 
     def step(self, coroutine: Coroutine[Any, Any, Any], settled: Parts) -> list[Any]:
-        """[True, value] once a coroutine has ended, before [False, what it began to await of the test]; raises what it raised.
+        """[True, value] once a coroutine has ended, [None, None] if the test's cancellation ended it, before [False, what
+        it began to await of the test]; raises what it raised.
 
         `settled`: of what has been awaited, number, whether it returned, and the value or exception.
         """
@@ -46,16 +48,15 @@ class SolutionLoop:
         wanted, self.wanted = self.wanted, []
         if not task.done():
             return [False, wanted]
+        if task.cancelled() and id(coroutine) in self.cancelled:
+            return [None, None]
         return [True, task.result()]
 
     def cancel(self, coroutine: object) -> None:
-        """Cancel its task and let it see that."""
-        import asyncio
-
+        """Cancel its task; the next step lets it see that."""
         task = self.tasks.get(id(coroutine))
-        if task is not None and not task.done():
-            task.cancel()
-            self.loop.run_until_complete(asyncio.wait({task}, timeout=LAST_S))
+        if task is not None and task.cancel():
+            self.cancelled.add(id(coroutine))
 
     def is_running(self) -> bool:
         """Whether it is this loop that runs the caller."""

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import random
 import sys
+import threading
 import types
 from typing import Any
 
@@ -53,6 +54,7 @@ class TestRun:
         self.checks = self.link.checks
         self.namespace[COMMIT], self.namespace[CHECK] = self.link.statements.commit, self.checks.note
         self.namespace[SAME] = self.link.returned.is_same
+        self._say, threading.excepthook = threading.excepthook, self._end_thread
 
     def run(self) -> dict[str, Any]:
         """The results of the tests, in order.
@@ -92,9 +94,17 @@ class TestRun:
             "untrusted": self.link.untrusted,
         }
 
+    def _end_thread(self, ended: threading.ExceptHookArgs) -> None:
+        """A thread of the test has ended by an exception, which nobody else will hear of."""
+        if ended.exc_value is not None:
+            self.checks.leave_undone(ended.exc_value, self.link.raiser.is_known(ended.exc_value))
+        self._say(ended)
+
     def _swallowed(self) -> str:
         """A check failed, and the solution let nobody know."""
-        return "the solution swallowed a failed check" if self.checks.taken else ""
+        return (
+            "a check failed or was left undone, and the test did not hear of it" if self.checks.taken else ""
+        )
 
     def _nothing_tested(self) -> str:
         """No check was reached: the row's fault if the solution was not even asked, else the solution led around it."""

@@ -31,17 +31,21 @@ async def drive(link: Connection, number: int) -> Any:
     """A coroutine whose steps are those of the solution's; what that one awaits of the test runs in the loop here meanwhile."""
     import asyncio  # large, and whoever drives a coroutine has it
 
-    try:
-        while True:
-            found = link.ask("costep", {"k": number}, link.encode(settled(link)))
-            if found[0]:
-                return found[1]
-            for wanted in found[1]:
-                link.awaited[wanted] = asyncio.ensure_future(link.lender.lent[wanted])
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        found = link.ask("costep", {"k": number}, link.encode(settled(link)))
+        if found[0]:
+            return found[1]
+        # as in one process, it is the coroutine that says what becomes of a cancellation; it cannot make one up
+        if found[0] is None and cancelled is not None:
+            raise cancelled
+        for wanted in found[1] or ():
+            link.awaited[wanted] = asyncio.ensure_future(link.lender.lent[wanted])
+        try:
             await asyncio.sleep(0)
-    except asyncio.CancelledError:
-        link.ask("cocancel", {"k": number})
-        raise
+        except asyncio.CancelledError as err:
+            cancelled = err
+            link.ask("cocancel", {"k": number})
 
 
 def settled(link: Connection) -> list[list[Any]]:
