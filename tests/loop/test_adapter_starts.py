@@ -201,7 +201,7 @@ def test_a_run_can_be_named_where_a_checkpoint_is_asked_for(
     assert find_model_source("one", None, []).folder == Path("runs/one/checkpoints/step-000001")
     assert find_model_source("last", None, []).folder == Path("runs/two/checkpoints/step-000001")
     assert find_model_source(str(one.path), None, []).folder == one.checkpoint_path(1)
-    with pytest.raises(RecipeError) as caught:
+    with pytest.raises(DataError) as caught:
         find_model_source("onne", None, [])
     assert "did you mean the run `one`?" in caught.value.hint
     write_folder(find_model_source("last", None, []), tmp_path / "out")
