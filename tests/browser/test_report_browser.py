@@ -242,6 +242,15 @@ def test_dense_curves_are_smoothed_until_told_not_to(browser: Chromium, tmp_path
     assert smooth != measured and measured.count("L") == smooth.count("L") == 129
 
 
+def test_a_line_over_areas_has_no_band_that_changes_their_colours(browser: Chromium, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "dense", steps=130, hostile=False)
+    browser.open(write_report(arms_of([collect(folder)]), tmp_path / "dense.html"))
+    draw_all(browser)
+    fills = "[...document.querySelectorAll('[data-figure={}] path')].map((p) => p.getAttribute('fill-opacity')).filter(Boolean)"
+    assert browser.run(fills.format("groups")) == ["0.85"] * 3
+    assert "0.22" in browser.run(fills.format("policy"))
+
+
 def test_a_curve_measured_now_and_then_shows_each_point(browser: Chromium, tmp_path: Path) -> None:
     folder = make_run(tmp_path, "sparse", steps=130, hostile=False)
     lines = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
@@ -260,8 +269,13 @@ def test_the_theme_follows_the_system_and_the_button(browser: Chromium, page: Pa
     colour = "getComputedStyle(document.body).backgroundColor"
     browser.open(page, dark=True)
     dark = browser.run(colour)
+    scheme = (
+        "getComputedStyle(document.documentElement).colorScheme"  # of buttons that the browser draws itself
+    )
+    assert browser.run(scheme) == "dark"
     browser.click("#theme")
     assert browser.run(colour) == "rgb(255, 255, 255)" != dark
+    assert browser.run(scheme) == "light"
 
 
 @pytest.mark.parametrize("width", [360, 800, 1600])
@@ -325,3 +339,19 @@ def test_tables_fit_a_narrow_screen_and_axes_say_a_scale(browser: Chromium, tmp_
         assert browser.run(cut) == 0
         marks = "[...document.querySelectorAll('.plot svg')].map((s) => s.querySelectorAll('.grid').length)"
         assert min(n for n in browser.run(marks) if n) >= 2
+
+
+def test_names_of_rows_and_labels_beside_long_values_are_whole(browser: Chromium, tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "narrow", hostile=False)
+    for file in (folder.path / "eval").iterdir():  # a row's name as the program makes it: hexadecimal digits
+        file.write_text(file.read_text().replace('"held', '"d86c0a3fb'))
+    browser.open(write_report(arms_of([collect(folder)]), tmp_path / "long.html"), width=400)
+    draw_all(browser)
+    starts = "[...document.querySelectorAll('.plot svg text')].map((t) => t.getBBox().x)"
+    assert browser.run("document.querySelectorAll('[data-figure=prompts] svg text').length") > 0
+    assert min(browser.run(starts)) >= 0
+    browser.run(
+        "document.querySelectorAll('.stacked td').forEach((cell) => { cell.textContent = 'a long value '.repeat(40); })"
+    )
+    widths = "[...document.querySelectorAll('.stacked td')].map((c) => parseFloat(getComputedStyle(c, '::before').width))"
+    assert min(browser.run(widths)) > 30

@@ -15,7 +15,8 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.statistics.estimate import Interval, across_seeds, paired_clustered
 from grpo_cli.text import number, plus_minus, score
 
-HEAD = ("arm", "runs", "steps", "samples a run", "tokens a run", "held-out pass@1 before", "after", "after, minus {}", "last reward")  # fmt: skip
+MINUS = "after, minus {}"
+HEAD = ("arm", "runs", "steps", "samples a run", "tokens a run", "held-out pass@1 before", "after", MINUS, "last reward")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ def arms_table(arms: Sequence[Arm]) -> ArmsTable:
             number(_mean([sum(m.get("tokens") or 0 for m in run.steps) for run in arm.runs])),
             _scores(arm, 0),
             _scores(arm, -1),
-            _difference(found) if arm is not base else "",
-            _spread([r.curve("reward/total/mean")[-1] for r in arm.runs if r.steps]),
+            *([_difference(found) if arm is not base else ""] if len(arms) > 1 else []),
+            _over_seeds([(r.info.seed, r.curve("reward/total/mean")[-1]) for r in arm.runs if r.steps]),
         ]
         rows.append((arm.label, cells))
     how = [
@@ -122,7 +123,8 @@ def arms_table(arms: Sequence[Arm]) -> ArmsTable:
         how.append("Prompts tell these runs apart; what another seed would do takes more runs.")
     if any(arm.is_placebo for arm in arms):
         how.append("A placebo is rewarded for nothing that is right: what it gains is not due to the reward.")
-    return ArmsTable([head.format(base.label) for head in HEAD], rows, budget_notes(arms), " ".join(how))
+    heads = [head.format(base.label) for head in HEAD if len(arms) > 1 or head != MINUS]
+    return ArmsTable(heads, rows, budget_notes(arms), " ".join(how))
 
 
 def final_score(run: RunData) -> float | None:
@@ -164,19 +166,26 @@ def _difference(found: Difference | None) -> str:
 
 def _scores(arm: Arm, at: int) -> str:
     """Held-out score before (0) or after (-1): of one run with its own interval, else over seeds."""
-    points = [[m for m in run.evaluations if m.get("eval/pass@1") is not None] for run in arm.runs]
-    chosen = [one[at] for one in points if one]
+    points = [
+        (run.info.seed, [m for m in run.evaluations if m.get("eval/pass@1") is not None]) for run in arm.runs
+    ]
+    chosen = [(seed, one[at]) for seed, one in points if one]
     if len(chosen) == 1:
-        n = f"  n {chosen[0]['eval/n']}" if chosen[0].get("eval/n") else ""
-        return f"{score(chosen[0]['eval/pass@1'])} {plus_minus(chosen[0].get('eval/pass@1/half'))}{n}"
-    return _spread([m["eval/pass@1"] for m in chosen])
+        ((_, only),) = chosen
+        n = f"  n {only['eval/n']}" if only.get("eval/n") else ""
+        return f"{score(only['eval/pass@1'])} {plus_minus(only.get('eval/pass@1/half'))}{n}"
+    return _over_seeds([(seed, m["eval/pass@1"]) for seed, m in chosen])
 
 
-def _spread(values: Sequence[Any]) -> str:
-    known = [float(v) for v in values if v is not None]
+def _over_seeds(values: Sequence[tuple[int | None, Any]]) -> str:
+    """Mean and 95 % half-width over seeds; runs of one seed are one draw, so that they count as their mean."""
+    known: dict[int | None, list[float]] = {}
+    for seed, value in values:
+        if value is not None:
+            known.setdefault(seed, []).append(float(value))
     if not known:
         return number(None)
-    found = across_seeds(known)
+    found = across_seeds([sum(of_one) / len(of_one) for of_one in known.values()])
     return f"{score(found.mean)} {plus_minus(found.half_width)}".strip()
 
 

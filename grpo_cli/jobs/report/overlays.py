@@ -109,6 +109,7 @@ def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: b
         }
         for run in arm.runs
     ]
+    seeds = len({run.info.seed for run in arm.runs})
     steps = sorted(set.intersection(*(set(t) for t in tables))) if tables else []
     if not steps:
         return []
@@ -120,7 +121,7 @@ def seed_band(arm: Arm, key: str, colour: str, dash: str, *, from_evaluations: b
         curve(
             x,
             middle,
-            f"{arm.label}, mean of {len(tables)} seeds",
+            f"{arm.label}, mean of {len(tables)} {'seeds' if seeds == len(tables) else 'runs'}",
             colour,
             dash,
             width=3,

@@ -13,6 +13,8 @@ import pytest
 from grpo_cli.findings.run_data import Arm, arms_of, collect
 from grpo_cli.jobs.report.arms import arms_table, budget_notes, final_difference, pooled_shares
 from grpo_cli.jobs.report.overlays import held_out
+from grpo_cli.statistics.estimate import across_seeds
+from grpo_cli.text import plus_minus, score
 from tests.builders.report_runs import make_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,6 +87,31 @@ def test_the_table_has_scores_differences_and_intervals(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"-0\.\d{3} \[-\d\.\d{3}, -\d\.\d{3}\]", gap) for gap in gaps[1:])
     assert table.unequal == []
     assert [label for label, _ in table.rows] == ["gsm8k.yaml", "placebo: random", "placebo: shuffled"]
+
+
+def test_runs_of_one_seed_are_not_called_seeds_and_give_no_interval(tmp_path: Path) -> None:
+    again = [make_run(tmp_path, f"again{i}", steps=20 - 5 * i, hostile=False) for i in range(2)]
+    (alike,) = arms_of([collect(run) for run in again])
+    (row,) = arms_table([alike]).rows
+    assert "±" not in " ".join(row[1])
+    figure = held_out([alike])
+    assert figure is not None
+    assert [t["name"] for t in figure.traces if "mean of" in t["name"]] == ["gsm8k.yaml, mean of 2 runs"]
+
+    more = collect(make_run(tmp_path, "another", seed=1, hostile=False))
+    (mixed,) = arms_of([*alike.runs, more])
+    table = arms_table([mixed])
+    cells = dict(zip(table.heads[1:], table.rows[0][1], strict=True))
+    first = sum(run.evaluations[-1]["eval/pass@1"] for run in alike.runs) / 2
+    ends = across_seeds([first, more.evaluations[-1]["eval/pass@1"]])
+    assert cells["after"] == f"{score(ends.mean)} {plus_minus(ends.half_width)}".strip()
+
+
+def test_an_arm_alone_has_no_column_of_differences(tmp_path: Path) -> None:
+    (alone,) = arms_of([collect(make_run(tmp_path, f"s{s}", seed=s, hostile=False)) for s in range(2)])
+    table = arms_table([alone])
+    assert not any("minus" in head for head in table.heads)
+    assert len(table.rows[0][1]) == len(table.heads) - 1
 
 
 def test_against_writes_a_comparison_beside_the_first_run(tmp_path: Path) -> None:

@@ -71,13 +71,13 @@ function windowOf(x, choice) {
 
 // What a panel draws: every trace with its own x values and the curves between which it lies.
 function layersOf(traces, axes, choice) {
-  const tops = new Map();
+  const tops = new Map(), stacked = traces.some((trace) => trace.type === "area");
   return traces.map((trace) => {
     const x = axes[trace.x], color = trace.line ? (trace.line.color === "#222222" ? "var(--fg)" : trace.line.color) : null;
     if (trace.type === "band") return { ...trace, x, color };
     if (trace.type === "heat" || trace.type === "bar") return { ...trace, x, color };
     const size = (trace.mode || "").includes("markers") ? 1 : windowOf(x, choice), found = size > 1 ? smoothed(trace.y, size) : null, y = found ? found.mean : trace.y;
-    if (trace.type === "line") return { ...trace, x, y, raw: trace.y, color, low: found && found.low, high: found && found.high };
+    if (trace.type === "line") return { ...trace, x, y, raw: trace.y, color, low: found && !stacked && found.low, high: found && !stacked && found.high }; // a band would change the colours of areas below it
     const floor = x.map((at) => tops.get(at) || 0);
     const top = x.map((at, i) => floor[i] + (y[i] || 0));
     x.forEach((at, i) => tops.set(at, top[i]));
@@ -141,7 +141,7 @@ function drawHeat(svg, layer, box) {
   layer.z.forEach((row, j) => row.forEach((value, i) => {
     if (value !== null) shape(svg, "rect", { x: box.left + i * wide, y: atRow(j), width: wide + 0.4, height: tall + 0.4, fill: colourOf(value / top) });
   }));
-  if (few) layer.names.forEach((name, j) => shape(svg, "text", { x: box.left - 6, y: atRow(j) + tall / 2 + 4, "text-anchor": "end" }, name.slice(0, 8)));
+  if (few) layer.names.forEach((name, j) => shape(svg, "text", { x: box.left - 6, y: atRow(j) + tall / 2 + 4, "text-anchor": "end" }, name.slice(0, 6)));
   const every = Math.ceil(layer.x.length / Math.max(2, Math.floor((box.right - box.left) / 80)));
   layer.x.forEach((name, i) => i % every === 0 && shape(svg, "text", { x: box.left + (i + 0.5) * wide, y: box.bottom + 15, "text-anchor": "middle" }, name));
   return (px, py) => {
@@ -194,7 +194,7 @@ function drawCurves(svg, layers, panel, box) {
     for (const layer of layers) {
       const i = layer.x.indexOf(near);
       if (i < 0) continue;
-      said.push(layer.type === "band" ? `${layer.name} ${short(layer.low[i])} to ${short(layer.high[i])}` : `${layer.name} ${short(layer.raw[i])}${layer.low ? ` (around ${short(layer.y[i])})` : ""}`);
+      said.push(layer.type === "band" ? `${layer.name} ${short(layer.low[i])} to ${short(layer.high[i])}` : `${layer.name} ${short(layer.raw[i])}${layer.type === "line" && layer.y !== layer.raw ? ` (around ${short(layer.y[i])})` : ""}`);
     }
     return `${panel.x || "step"} ${near} · ${said.join(" · ")}`;
   };
