@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    parser = argparse.ArgumentParser(prog="python -m docs.generate", description=__doc__)
+    parser.add_argument("file", type=Path, nargs="?", help="where the one text goes, such as llms-full.txt")
+    wanted = parser.parse_args().file
+    if wanted is not None:
         from docs.generate.llms import llms_full
 
-        Path(sys.argv[1]).write_text(llms_full())
+        wanted.write_text(llms_full())
     else:
         from docs.generate.write import write_all
 
