@@ -93,6 +93,33 @@ def test_a_pickle_that_names_a_class_is_refused() -> None:
         code_row({**LCB_IO, "private_test_cases": packed})
 
 
+def test_evalplus_tests_count_beside_the_first_ones(code: CodeVerifier) -> None:
+    row = {
+        **MBPP,
+        "test": "inputs = [[9], [16]]\nfor (x,), y in zip(inputs, [3, 4]):\n    assert root(x) == y",
+    }
+    lucky = "def root(x):\n    return {4: 2.0, 2: 1.41421356}.get(x, 0)"
+    assert code.verify(lucky, MBPP).outcome == "right"
+    assert code.verify(lucky, row).outcome == "wrong"
+    assert code.verify(MBPP["code"], row).outcome == "right"
+
+
+@pytest.mark.parametrize("column", ["output_any", "output"])
+def test_several_outputs_are_accepted_only_where_they_cannot_be_lines(
+    code: CodeVerifier, column: str
+) -> None:
+    row = {"tests": [{"input": "3", column: ["1 2", "2 1"]}]}
+    assert code.verify("print(2, 1)", row).outcome == "right"
+    assert code.verify("print(1, 2)", row).outcome == "right"
+    assert code.verify("print('1 2\\n2 1')", row).outcome == "wrong"
+    lines = {"tests": [{"input": ["3"], column: ["1 2", "2 1"]}]}
+    if column == "output":
+        with pytest.raises(BadGold, match="outputs of which any is accepted"):
+            code.compile(lines)
+    else:
+        assert code.verify("print(2, 1)", lines).outcome == "right"
+
+
 def test_tests_under_the_name_answer_are_taken(code: CodeVerifier) -> None:
     assert code.verify("def f(x): return x + 1", {"answer": "assert f(1) == 2"}).outcome == "right"
     assert code.verify("def f(x): return x", {"answer": ["assert f(1) == 2"]}).outcome == "wrong"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import BadGold, Verifier, build
-from grpo_verifiers.program.sql import orders_rows, same_rows, tie_sizes
+from grpo_verifiers.program.sql import QueryAnswer, orders_rows, same_rows, tie_sizes
 
 PEOPLE = (
     "create table p(name text, age int); insert into p values('ann', 3), ('bob', 5), ('cy', 5), ('di', null);"
@@ -93,6 +93,16 @@ def test_a_row_without_schema_or_gold_is_bad(sql: Verifier, row: dict[str, Any])
 
 def test_a_gold_query_that_fails_gives_no_verdict(sql: Verifier) -> None:
     assert sql.verify("select 1", {"schema": PEOPLE, "answer": "selec"}).score is None
+
+
+def test_a_gold_query_that_ran_out_of_time_once_is_asked_again(
+    sql: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"schema": OTHERS, "answer": "select name from p where age < 5"}
+    with monkeypatch.context() as busy:
+        busy.setattr(sql, "_ask", lambda *given: QueryAnswer(None, "time", is_limit=True))
+        assert sql.verify("select name from p where age = 4", row).score is None
+    assert sql.verify("select name from p where age = 4", row).score == 1.0
 
 
 def test_only_an_outer_order_by_orders() -> None:

@@ -210,3 +210,21 @@ def test_the_manifest_says_what_may_be_written() -> None:
         )
     weak = tiers.try_tier("weak")
     assert isinstance(weak, tiers.Tier) and not weak.has_scratch and "no scratch files" in weak.warnings
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+def test_packages_that_lie_among_temporary_files_are_there(tier: str, tmp_path: Path) -> None:
+    package = tmp_path / "sortedcontainers"
+    package.mkdir()
+    (package / "__init__.py").write_text("WHERE = 'among temporary files'")
+    code = f"""
+from tests.builders.code_verifiers import in_tier
+verifier = in_tier({tier!r})
+print(verifier.verify("import sortedcontainers\\ndef where(): return sortedcontainers.WHERE",
+    {{"tests": ["assert where() == 'among temporary files'"]}}))
+verifier.close()
+"""
+    assert str(tmp_path).startswith(tempfile.gettempdir())
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert "score=1.0" in done.stdout, done.stdout + done.stderr

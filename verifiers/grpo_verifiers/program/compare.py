@@ -9,11 +9,13 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 from grpo_verifiers.sandbox.inside import wire
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 MOST_DIGITS = 400
 COMPARES = ("lenient", "tokens", "strict")
 BLANKS = " \t\r"
@@ -115,7 +117,7 @@ def _same_number(expected: Any, got: object, rule: CompareRule) -> bool:
             return True
         if isinstance(expected, float) and math.isnan(expected):
             return not rule.exact and isinstance(value, float) and math.isnan(value)
-        return rule.tolerance is not None and near(float(expected), float(value), rule.tolerance)
+        return rule.tolerance is not None and near(expected, value, rule.tolerance)
     except (TypeError, ValueError, OverflowError, ArithmeticError):
         return False
 
@@ -137,11 +139,20 @@ def _hashable(got: object) -> Any:
     return got
 
 
-def near(expected: float, value: float, tolerance: float) -> bool:
-    """Within the tolerance, absolute below 1 and relative above; infinities and NaN never are."""
-    if not (math.isfinite(expected) and math.isfinite(value)):
+def near(expected: float, value: float | Fraction | Decimal, tolerance: float) -> bool:
+    """Within the tolerance, absolute below 1 and relative above; infinities and NaN never are.
+
+    An expected whole number (an `int`) is met only by what also rounds to it: no tolerance takes one for another.
+
+    Raises:
+        TypeError, OverflowError: one of the two is a complex number, or too large for a float.
+    """
+    wanted, found = float(expected), float(value)
+    if not (math.isfinite(wanted) and math.isfinite(found)):
         return False
-    return abs(expected - value) <= tolerance * max(1.0, abs(expected))
+    if abs(wanted - found) > tolerance * max(1.0, abs(wanted)):
+        return False
+    return type(expected) is not int or round(value) == expected
 
 
 def number(got: object) -> Any:
@@ -163,7 +174,7 @@ def same_output(expected: str, printed: str, how: str = "lenient", tolerance: fl
     """Whether printed text is the expected text, by one of `COMPARES`.
 
     Lines end at line feeds only. Blanks at line ends and empty lines around the text never count, nor the spelling of a
-    number beyond leading zeros (`+5`, `-0`, `1e3`); with `tokens` no white space does. `strict`: every character does,
+    number beyond leading zeros (`+5`, `-0`, `1e3`); with `tokens` no white space does. `tolerance` is for decimals (`near`). `strict`: every character does,
     but for white space at the very end.
     """
     if how == "strict":
@@ -204,7 +215,12 @@ def _same_token(want: str, have: str, tolerance: float | None) -> bool:
             return True
     except InvalidOperation:
         return False
-    return tolerance is not None and near(float(want), float(have), tolerance)
+    if tolerance is None:
+        return False
+    try:
+        return near(int(want) if WHOLE.fullmatch(want) else float(want), Decimal(have), tolerance)
+    except OverflowError:
+        return False
 
 
 def _zeros(number: str) -> int:
