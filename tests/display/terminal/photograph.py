@@ -94,7 +94,8 @@ class Terminal:
     """A session of tmux on a server of its own."""
 
     def __init__(self, shot: Shot, run: Path) -> None:
-        self.socket = f"grpo-{os.getpid()}"
+        # a name for each, since the server before may still be closing when the next one opens
+        self.socket = f"grpo-{os.getpid()}-{shot.name}"
         here = run.parents[1]  # paths on the screen are as a person reads them there
         environ = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}", **shot.environ}
         words = [
