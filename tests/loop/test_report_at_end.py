@@ -33,6 +33,8 @@ def test_a_run_ends_with_its_report_and_the_webhook_hears_of_it(tmp_path: Path) 
     run = Path(json.loads(done.stdout)["run"])
     page = (run / "report.html").read_text()
     assert "held-out pass@1" in page and len(page) < 1_000_000
+    told = [line for line in done.stderr.splitlines() if "report.html" in line]
+    assert [line.split() for line in told] == [["report", str(run / "report.html")]]  # on the end card, once
     (said,) = got
     assert (said["event"], said["status"], said["run"]) == ("end", "done", run.name)
     assert isinstance(said["before"], float) and isinstance(said["after"], float)

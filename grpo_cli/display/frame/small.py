@@ -26,7 +26,7 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
     lines = [
         (_step(state, width), 0),
         (line(width, Piece(0, activity_text(state), "dim")), 3),
-        (_valued(state, width, "reward", score(last.get(TOTAL)), spark_of(TOTAL, state.curve(TOTAL), width - 17, state.info.steps)), 1),
+        (_valued(width, "reward", score(last.get(TOTAL)), spark_of(TOTAL, state.curve(TOTAL), width - 17, state.info.steps), "cyan"), 1),
         (line(width, Piece(0, "groups"), *kinds.bar(state, at, min(width - at, 60))), 2),
         (line(width, *(Piece(p.column + at, p.text, p.style) for p in kinds.counts_text(state))), 5),
         (line(width, Piece(0, f"cut off {percent(last.get('truncated'))}   no answer {percent(last.get('no_answer'))}"
@@ -36,7 +36,7 @@ def small(state: FrameState, width: int) -> list[PanelBlock]:
         key, value = state.held_out
         text = f"{score(value)} {plus_minus(state.evaluations[-1].get(f'{key}/half'))}".rstrip()
         where = f"at step {state.evaluations[-1].get('step')}"
-        lines.insert(3, (_valued(state, width, "held-out", text, where), 4))
+        lines.insert(3, (_valued(width, "held-out", text, where, "dim"), 4))
     blocks = [PanelBlock((text,), rank, 0 if rank else 1) for text, rank in lines]
     foot = "? keys   ctrl-c: stop" if state.keys and state.info.command != "watch" else ""
     return [
@@ -62,12 +62,12 @@ def _step(state: FrameState, width: int) -> Text:
     )
 
 
-def _valued(state: FrameState, width: int, name: str, value: str, rest: str) -> Text:
+def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:
     return line(
         width,
         Piece(0, name),
         Piece(10, value, "bold"),
-        Piece(max(16, 11 + len(value)), visible(rest), "cyan"),
+        Piece(max(16, 11 + len(value)), visible(rest), style),
     )
 
 

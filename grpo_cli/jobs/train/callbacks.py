@@ -19,7 +19,7 @@ PAUSED_S = 0.25
 """Seconds between two looks at whether a paused run should go on."""
 SAVE_EVERY_S = 300.0
 """Seconds between checkpoints where the recipe does not say."""
-FIRST_RATE = "step 1 moved no weight: the rate's warm-up begins at 0 (`train.lr_warmup_steps`)"
+FIRST_RATE = "no weight moved: the rate begins at 0 (`train.lr_warmup_steps`)"
 """As transformers' schedules do: without the word a first step that changes nothing looks like a mistake."""
 
 

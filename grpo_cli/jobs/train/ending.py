@@ -124,9 +124,10 @@ def _ended(
 
 def finish(running: RunContext, status: Status, next_: str, **more: str) -> None:
     """Write the report, tell the webhook, show the end card."""
+    report = ""
     if running.ranks.is_main:
         if running.recipe.run.report and status != "interrupted":  # who sent the signal may not wait
-            write_own_report(running.folder, running.display)
+            report = write_own_report(running.folder, running.display)
         _tell_end(running, status)
     run, stopwatch = running.folder, running.stopwatch
     for name, lines in running.printed().items():
@@ -140,6 +141,7 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
             evaluations=tuple(running.evaluations),
             device=running.device,
             best=str(best.path) if best else "",
+            report=report,
             next=next_,
             **more,
             seconds={phase: s for phase, s in stopwatch.of(run).items() if phase != "total"},
@@ -147,14 +149,14 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
     )
 
 
-def write_own_report(run: RunFolder, display: Display) -> None:
-    """The page of a run in its folder; what hinders it is said, and the run has ended all the same."""
+def write_own_report(run: RunFolder, display: Display) -> str:
+    """Where the page of a run lies; what hinders it is said ("" then), and the run has ended all the same."""
     try:
         page = write_report(arms_of([collect(run)]), run.path / "report.html")
     except UserError as err:
         display.note("warn", f"no report was written: {err}", f"grpo report {shlex.quote(str(run.path))}")
-    else:
-        display.note("info", f"report {page}")
+        return ""
+    return str(page)
 
 
 def _tell_end(running: RunContext, status: Status) -> None:

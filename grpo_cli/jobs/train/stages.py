@@ -163,8 +163,9 @@ class StageChain:
         display = self.display()
         for one in self.done:
             display.note("good", one.line())
-        if self.recipe.run.report and self.done and status != "interrupted":
-            write_own_report(whole, display)
+        wanted = self.recipe.run.report and self.done and status != "interrupted"
+        if wanted and (page := write_own_report(whole, display)):
+            display.note("info", f"report {page}")
         display.close()
         first, last = self.done[:1], self.done[-1:]
         return replace(
