@@ -320,7 +320,8 @@ def read(tokens: list[Token]) -> Node:
     if not tokens:
         raise Unreadable("nothing to read")
     node = _read_answer(Cursor(list(tokens), _GRAMMAR))
-    # `1 + ... + n` leaves out what it says; in a list the members around it tell
-    if contains(node, {"dots"}) and node[0] not in ("list", "set", "tuple"):
+    # `1 + ... + n` leaves out what it says; in a list the members around it tell. A tree is searched only where its tokens have one
+    is_elided = any(token.value == "ldots" for token in tokens) and contains(node, {"dots"})
+    if is_elided and node[0] not in ("list", "set", "tuple"):
         raise Unreadable("an ellipsis in a formula")
     return node
