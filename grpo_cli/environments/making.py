@@ -28,7 +28,7 @@ PYTHON = "python"
 
 
 @dataclass(frozen=True)
-class Made:
+class EnvironmentFactory:
     """How an environment is made, under which name messages speak of it, and what it can."""
 
     make: Callable[..., Any]
@@ -48,13 +48,15 @@ class Made:
         }
 
 
-def made_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+def environment_factory_of(
+    kind: Kind, specs: Sequence[str], options: Mapping[str, Any]
+) -> EnvironmentFactory:
     """Import what a recipe names.
 
     Raises:
         BadFunction: it is not there, or not what it has to be; and whatever an import raises.
     """
-    makers: dict[Kind, Callable[[Sequence[str], Mapping[str, Any]], Made]] = {
+    makers: dict[Kind, Callable[[Sequence[str], Mapping[str, Any]], EnvironmentFactory]] = {
         "python": _of_class,
         "tools": _of_functions,
         "trl": _of_trl,
@@ -63,7 +65,7 @@ def made_of(kind: Kind, specs: Sequence[str], options: Mapping[str, Any]) -> Mad
     return makers[kind](specs, options)
 
 
-def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
     (spec,) = specs
     make = find(place_of_world(spec))
     check(make, spec, options)
@@ -82,7 +84,7 @@ def _of_class(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
         scores, demonstrates = (method_of(owner, name, spec) is not None for name in ("score", "demonstrate"))
     except BadReturn as err:
         raise BadFunction(str(err)) from err
-    return Made(make, spec.rpartition(":")[2], place_of(make), scores, demonstrates)
+    return EnvironmentFactory(make, spec.rpartition(":")[2], place_of(make), scores, demonstrates)
 
 
 def _check_call(owner: object, method: str, arguments: Sequence[str], spec: str) -> None:
@@ -102,19 +104,19 @@ def _check_call(owner: object, method: str, arguments: Sequence[str], spec: str)
         ) from err
 
 
-def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+def _of_functions(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
     from grpo_cli.environments.tools.world import ToolWorld, tools_of
 
     if options:
         raise BadFunction("`environment.options` are for a class: functions are called as they are")
     functions = [_python_tool() if spec == PYTHON else find(spec) for spec in specs]
     tools = tools_of(functions)
-    return Made(
+    return EnvironmentFactory(
         lambda: ToolWorld(tools), ", ".join(tools), place_of(functions[0]), False, tools=_schemas(tools)
     )
 
 
-def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
     from grpo_cli.environments.tools.world import ToolWorld, methods_of, tools_of
 
     (spec,) = specs
@@ -126,7 +128,7 @@ def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
         return ToolWorld(tools_of(methods_of(inner, spec)), inner)
 
     first = make(**options)
-    return Made(
+    return EnvironmentFactory(
         make,
         spec.rpartition(":")[2],
         place_of(factory),
@@ -135,12 +137,12 @@ def _of_trl(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
     )
 
 
-def _of_verifiers(specs: Sequence[str], options: Mapping[str, Any]) -> Made:
+def _of_verifiers(specs: Sequence[str], options: Mapping[str, Any]) -> EnvironmentFactory:
     from grpo_cli.environments.foreign import VerifiersWorld, loaded
 
     (spec,) = specs
     env, faults = loaded(spec, options)
-    return Made(lambda **_: VerifiersWorld(env, faults), spec, "", True)
+    return EnvironmentFactory(lambda **_: VerifiersWorld(env, faults), spec, "", True)
 
 
 def _python_tool() -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from grpo_cli.environments.making import made_of
+from grpo_cli.environments.making import environment_factory_of
 from grpo_cli.environments.step import Step, as_json, method_of, read_number, read_step, read_text
 from grpo_cli.environments.waiting import awaited
 from grpo_verifiers.kinds.functions.find import place_of
@@ -152,5 +152,5 @@ def load(config: Mapping[str, Any]) -> tuple[Callable[[Ask], dict[str, Any]], di
     for folder in reversed([*config["path"], os.getcwd()]):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    made = made_of(config["kind"], config["specs"], config["options"])
+    made = environment_factory_of(config["kind"], config["specs"], config["options"])
     return Worker(made.make, made.name, config["options"]).work, made.as_json()

@@ -15,7 +15,7 @@ from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.reward.judge import Judge, Judgement
 from grpo_cli.reward.record import sample_record
 from grpo_cli.reward.spoken import judge_spoken, texts_of
-from grpo_cli.reward.tasks import RowTasks, begins_nothing
+from grpo_cli.reward.tasks import RowTasks, no_assistant_prefix
 from grpo_cli.rollout.engine import Completion, Engine, Request, SamplingSettings
 from grpo_cli.rollout.episodes.play import Episodes
 from grpo_cli.run.records import SampleRecord
@@ -47,7 +47,7 @@ class Evaluator:
             temperature=sampling.temperature if spec.temperature is None else spec.temperature,
         )
         self.tasks = RowTasks(
-            split.rows, split.golds, policy.begun if self.episodes is None else begins_nothing
+            split.rows, split.golds, policy.assistant_prefix if self.episodes is None else no_assistant_prefix
         )
         self.prompt_ids = [] if self.episodes else [policy.encode(row) for row in split.rows]
 
@@ -141,7 +141,7 @@ class Evaluator:
                 step=step,
                 group=row.id,
                 reward=judgement.reward,
-                begun=self.tasks[place].begun,
+                assistant_prefix=self.tasks[place].assistant_prefix,
             )
             for place, completion, text, judgement in zip(
                 (place for place in places for _ in range(samples)),

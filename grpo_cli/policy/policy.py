@@ -97,9 +97,9 @@ class Policy:
         """How rows become prompts."""
         return prompts_of(self.tokenizer, self.chat)
 
-    def begun(self, row: Row) -> str:
+    def assistant_prefix(self, row: Row) -> str:
         """What of the assistant's turn stands in the row's prompt already."""
-        return self.prompts.begun(row)
+        return self.prompts.assistant_prefix(row)
 
     def decode(self, token_ids: Sequence[Sequence[int]]) -> list[str]:
         """Texts as verifiers read them: without special tokens, but with those that are tags (`<think>`)."""

@@ -17,7 +17,7 @@ from grpo_verifiers.verdict import Outcome
 @dataclass(frozen=True, slots=True)
 class Group:
     """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer, and
-    `begun` what of the answer stands in them."""
+    `assistant_prefix` what of the answer stands in them."""
 
     row: int
     completions: list[Completion]
@@ -25,7 +25,7 @@ class Group:
     judgements: list[Judgement]
     rewards: list[float]
     prompt_ids: list[int] = field(default_factory=list)
-    begun: str = ""
+    assistant_prefix: str = ""
 
     @property
     def tokens(self) -> int:
@@ -71,7 +71,7 @@ class Group:
             [*self.judgements, *other.judgements],
             [*self.rewards, *other.rewards],
             self.prompt_ids,
-            self.begun,
+            self.assistant_prefix,
         )
 
     def records(
@@ -97,7 +97,7 @@ class Group:
                 group=f"{step}/{number}",
                 reward=reward,
                 advantage=advantage,
-                begun=self.begun,
+                assistant_prefix=self.assistant_prefix,
                 advantages=tokens,
                 values=own,
             )

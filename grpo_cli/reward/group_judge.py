@@ -68,5 +68,5 @@ class GroupJudge:
         # of the call too: a row that is sampled twice in a step has another chance as a placebo
         place = f"{call.step}/{call.number}/{sampled.row}"
         rewards = self.pay.of(judged, texts, [c.spoken for c in completions], place)
-        begun = self.tasks[sampled.row].begun
-        return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids, begun)
+        assistant_prefix = self.tasks[sampled.row].assistant_prefix
+        return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids, assistant_prefix)

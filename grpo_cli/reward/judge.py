@@ -40,11 +40,11 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a completion is judged against: its prompt and the compiled gold of every verifier; `begun` as in `Sample`."""
+    """What a completion is judged against: its prompt and the compiled gold of every verifier; `assistant_prefix` as in `Sample`."""
 
     golds: Mapping[str, Any]
     prompt: str = ""
-    begun: str = ""
+    assistant_prefix: str = ""
 
 
 def own_options(spec: Verify, folders: Sequence[str]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Judge:
                     tasks[i].prompt,
                     token_ids[i] if token_ids else None,
                     played[i] if played else None,
-                    tasks[i].begun,
+                    tasks[i].assistant_prefix,
                 )
                 for i in indices
             ]

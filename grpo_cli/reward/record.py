@@ -23,7 +23,7 @@ def sample_record(
     group: str,
     reward: float | None,
     advantage: float | None = None,
-    begun: str = "",
+    assistant_prefix: str = "",
     advantages: Sequence[float] | None = None,
     values: Sequence[float] = (),
 ) -> SampleRecord:
@@ -42,7 +42,7 @@ def sample_record(
         advantage=advantage,
         tokens=completion.spoken,
         truncated=completion.finish == "length",
-        begun=begun,
+        assistant_prefix=assistant_prefix,
         turns=turn_lines(completion, advantage, advantages),
         values=values,
         env_tokens=len(completion.token_ids) - completion.spoken,

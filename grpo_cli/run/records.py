@@ -61,7 +61,7 @@ class SampleRecord:
     advantage: float | None = None
     tokens: int = 0
     truncated: bool = False
-    begun: str = ""
+    assistant_prefix: str = ""
     """What of the assistant's turn stood in the prompt: a thinking that the chat template opened, and the prefill."""
     turns: Sequence[Mapping[str, Any]] = ()
     """An episode's turns: `text, observation, tokens, reward, state_hash, milestone, valid, advantage` of each."""
@@ -122,8 +122,8 @@ class SampleRecord:
         line["advantage"] = self.advantage
         line["tokens"] = self.tokens
         line["truncated"] = self.truncated
-        if self.begun or opening_at_end(self.prompt):
-            line["begun"] = self.begun
+        if self.assistant_prefix or opening_at_end(self.prompt):
+            line["begun"] = self.assistant_prefix
         if self.turns:
             line["turns"], line["env_tokens"] = [dict(turn) for turn in self.turns], self.env_tokens
         if self.values:
@@ -156,7 +156,7 @@ class SampleRecord:
             advantage=read_number(line.get("advantage")),
             tokens=int(line.get("tokens") or 0),
             truncated=bool(line.get("truncated", False)),
-            begun=line.get("begun") or "",
+            assistant_prefix=line.get("begun") or "",
             turns=list(line["turns"]) if episode else (),
             values=values,
             env_tokens=int(line["env_tokens"]) if episode else 0,

@@ -29,7 +29,7 @@ from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
 from grpo_cli.reward.judge import Judge
-from grpo_cli.reward.tasks import RowTasks, begins_nothing
+from grpo_cli.reward.tasks import RowTasks, no_assistant_prefix
 from grpo_cli.rollout.collect import Collect, Progress, sampling
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.episodes.play import Episodes
@@ -334,8 +334,8 @@ def judged_rollouts(
     episodes = Episodes.where_asked(
         recipe.environment, judge.worlds, engine, policy, partial(progress.timed, "environment")
     )
-    begun = policy.begun if episodes is None else begins_nothing
-    judges = GroupJudge(recipe, judge, RowTasks(rows, golds, begun), policy.decode)
+    assistant_prefix = policy.assistant_prefix if episodes is None else no_assistant_prefix
+    judges = GroupJudge(recipe, judge, RowTasks(rows, golds, assistant_prefix), policy.decode)
     return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
 
 

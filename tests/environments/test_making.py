@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.environments.making import made_of
+from grpo_cli.environments.making import environment_factory_of
 from grpo_verifiers.kinds.functions.find import BadFunction
 
 SOURCE = """
@@ -62,7 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_classes_and_what_functions_make_are_environments(spec: str, has: bool) -> None:
-    made = made_of("python", [spec], {})
+    made = environment_factory_of("python", [spec], {})
     assert (made.scores, made.demonstrates) == (has, has)
 
 
@@ -94,5 +94,5 @@ def test_classes_and_what_functions_make_are_environments(spec: str, has: bool) 
 )
 def test_what_is_no_environment_is_refused_with_the_reason(spec: str, said: str) -> None:
     with pytest.raises(BadFunction) as err:
-        made_of("python", [spec], {})
+        environment_factory_of("python", [spec], {})
     assert said in str(err.value)

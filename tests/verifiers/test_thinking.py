@@ -98,12 +98,12 @@ def test_a_thinking_that_the_prompt_opened_and_the_completion_never_closed_is_no
 ) -> None:
     verifier = build(kind, **options)
     gold = verifier.compile(row)
-    begun = f"{begins}\n"
+    assistant_prefix = f"{begins}\n"
     try:
         cut, closed, plain = verifier.judge(
             [
-                Sample(f"so {good}\nand", gold, begun=begun),
-                Sample(f"hm{ends}\n{good}", gold, begun=begun),
+                Sample(f"so {good}\nand", gold, assistant_prefix=assistant_prefix),
+                Sample(f"hm{ends}\n{good}", gold, assistant_prefix=assistant_prefix),
                 Sample(f"so {good}", gold),
             ]
         )
@@ -116,14 +116,17 @@ def test_a_thinking_that_the_prompt_opened_and_the_completion_never_closed_is_no
 def test_code_in_a_thinking_that_the_prompt_opened_is_not_the_answer(code: Verifier) -> None:
     gold = code.compile(TESTS)
     found = code.judge(
-        [Sample(GOOD, gold, begun="<think>\n"), Sample(f"a</think>{GOOD}", gold, begun="<think>\n")]
+        [
+            Sample(GOOD, gold, assistant_prefix="<think>\n"),
+            Sample(f"a</think>{GOOD}", gold, assistant_prefix="<think>\n"),
+        ]
     )
     assert [v.outcome for v in found] == [Outcome.NO_ANSWER, Outcome.RIGHT]
 
 
 def test_a_prefill_is_the_beginning_of_the_answer() -> None:
     (found,) = build("math").judge(
-        [Sample("4}.", build("math").compile({"answer": "4"}), begun="It is \\boxed{")]
+        [Sample("4}.", build("math").compile({"answer": "4"}), assistant_prefix="It is \\boxed{")]
     )
     assert found.outcome is Outcome.RIGHT
 
@@ -137,7 +140,7 @@ def test_the_end_of_a_prompt_says_whether_it_opens_the_thinking(begins: str, end
 
 
 @pytest.mark.parametrize(
-    ("completion", "begun", "reason"),
+    ("completion", "assistant_prefix", "reason"),
     [
         ("a</think><answer>b</answer>", "<think>\n", "form"),
         ("<think>a</think><answer>b</answer>", "<think>\n", "form"),
@@ -147,8 +150,8 @@ def test_the_end_of_a_prompt_says_whether_it_opens_the_thinking(begins: str, end
         ("<answer>b</answer>", "<think>x</think>", "no_think"),
     ],
 )
-def test_format_knows_what_the_prompt_opened(completion: str, begun: str, reason: str) -> None:
-    (found,) = build("format").judge([Sample(completion, (), begun=begun)])
+def test_format_knows_what_the_prompt_opened(completion: str, assistant_prefix: str, reason: str) -> None:
+    (found,) = build("format").judge([Sample(completion, (), assistant_prefix=assistant_prefix)])
     assert found.reason == reason
 
 

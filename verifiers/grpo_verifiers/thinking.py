@@ -8,7 +8,7 @@ Read by it (only what follows the last end of thinking counts, nothing where a t
 Spellings: `<think>`, `<thinking>` and other names, also with attributes or escaped as HTML, `<seed:think>`, `[THINK]`,
 `◁think▷`, `<|START_THINKING|>`, `<|begin_of_thought|>`, and channels (`<|channel|>final` ends it, any other opens it).
 A chat template may have opened the thinking, so an end without a beginning counts. Where the prompt is known, its end says
-so (`Sample.begun`), and a completion that was cut before the end of thinking is no answer either.
+so (`Sample.assistant_prefix`), and a completion that was cut before the end of thinking is no answer either.
 
 A tag that is only text is none: one within quotes or backticks on its line, in a fenced block of the answer, or as a
 pair in a fenced block of the thinking. A fence that the thinking left open does not hide the tag that starts a line.

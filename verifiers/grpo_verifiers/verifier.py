@@ -44,8 +44,9 @@ class Played(NamedTuple):
 class Sample(NamedTuple):
     """One completion with the compiled gold of its row (and the prompt, for verifiers that want it).
 
-    `token_ids` are there only where the completion was sampled in this process, `played` where it is an episode. `begun` is
-    what of the assistant's turn stands in the prompt already: a thinking that the chat template opened, and the prefill.
+    `token_ids` are there only where the completion was sampled in this process, `played` where it is an episode.
+    `assistant_prefix` is what of the assistant's turn stands in the prompt already: a thinking that the chat template
+    opened, and the prefill.
     """
 
     completion: str
@@ -53,7 +54,7 @@ class Sample(NamedTuple):
     prompt: str = ""
     token_ids: Sequence[int] | None = None
     played: Played | None = None
-    begun: str = ""
+    assistant_prefix: str = ""
 
     @property
     def turn(self) -> str:
@@ -61,7 +62,9 @@ class Sample(NamedTuple):
 
         What a caller hands over that is no text stays what it is; verifiers say so.
         """
-        return self.begun + self.completion if isinstance(self.completion, str) else self.completion
+        return (
+            self.assistant_prefix + self.completion if isinstance(self.completion, str) else self.completion
+        )
 
 
 class Verifier(ABC):

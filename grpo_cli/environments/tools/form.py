@@ -25,7 +25,7 @@ SHORTEST = 5
 """Letters of an opening: a shorter one would be found in answers."""
 
 
-class NoForm(ValueError):
+class UnknownCallForm(ValueError):
     """The template shows no calls, or shows them in a way that is not known; the message says which."""
 
 
@@ -45,11 +45,11 @@ class CallForm:
     """Whether the template takes the arguments of a call as text only."""
 
 
-def learn(render: Render) -> CallForm:
+def learn_call_form(render: Render) -> CallForm:
     """The form of a chat template's calls.
 
     Raises:
-        NoForm: it has none.
+        UnknownCallForm: it has none.
     """
     as_text = False
     try:
@@ -59,12 +59,12 @@ def learn(render: Render) -> CallForm:
             one, two = _shown(render, json.dumps(dict(ARGS)))  # some write arguments down as they come
             as_text = True
         except ValueError:
-            raise NoForm(f"it refuses a call of a tool: {err}") from err
+            raise UnknownCallForm(f"it refuses a call of a tool: {err}") from err
     if not all(part in one for part in (NAMES[0], *ARGS[0])):
-        raise NoForm("it leaves the calls of a turn out")
+        raise UnknownCallForm("it leaves the calls of a turn out")
     found = _object(one) or _named(one, two) or _pairs(one, two)
     if found is None or (found.style != "object" and len(found.opens) < SHORTEST):
-        raise NoForm(f"it writes calls in a form that is not read here: {one.strip()[:120]!r}")
+        raise UnknownCallForm(f"it writes calls in a form that is not read here: {one.strip()[:120]!r}")
     return replace(found, as_text=as_text)
 
 

@@ -23,7 +23,7 @@ from grpo_cli.policy.turns import TurnSuffixes
 from grpo_cli.recipe.sections.environment import Environment
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import worlds_of
-from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
+from grpo_cli.rollout.episodes.opening import same_observation, with_observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,8 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
         shown = offered(list(part), worlds.tools)
         said = [text for _, text in worlds.open([(row.fields, 0) for row in part])]
         begun = [
-            with_observation(row, begun_alike(row, [text])) for row, text in zip(shown, said, strict=True)
+            with_observation(row, same_observation(row, [text]))
+            for row, text in zip(shown, said, strict=True)
         ]
         first = first or begun[0]
         counts += maker.counts(begun)

@@ -23,7 +23,7 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     try:
         maker.prompts.refuse(rows)
         first = maker.prompts.text(rows[0])
-        begun = maker.prompts.begun(rows[0])
+        assistant_prefix = maker.prompts.assistant_prefix(rows[0])
     except UserError as err:
         return replace(failed("prompt", err), code=err.code)
     special = maker.encodes.special
@@ -44,8 +44,12 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     how = "plain text" if rows[0].messages is None else "the model's chat template"
     if recipe.model.chat_template and rows[0].messages is not None:
         how = "`model.chat_template`"
-    known = f"; the answer begins with `{_shown(begun)}`, which verifiers know" if begun else ""
-    data = {"begun": begun}
+    known = (
+        f"; the answer begins with `{_shown(assistant_prefix)}`, which verifiers know"
+        if assistant_prefix
+        else ""
+    )
+    data = {"begun": assistant_prefix}
     if warned:
         return CheckFinding(
             "prompt", Level.WARN, warned[0], tuple(warned[1:]), data, "`grpo check --show` prints the prompt"
@@ -53,8 +57,8 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
     return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
 
 
-def _shown(begun: str) -> str:
-    text = begun.strip()
+def _shown(assistant_prefix: str) -> str:
+    text = assistant_prefix.strip()
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 

@@ -23,12 +23,12 @@ class PromptPiece:
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompt:
-    """A row's prompt in pieces; `begun` is what of the answer stands in it."""
+    """A row's prompt in pieces; `assistant_prefix` is what of the answer stands in it."""
 
     place: str
     text: str
     pieces: Sequence[PromptPiece]
-    begun: str
+    assistant_prefix: str
 
     def lines(self) -> list[str]:
         """What a person reads: an added token with its id, other text with its number of tokens; escapes as in Python."""
@@ -39,7 +39,9 @@ class ShownPrompt:
             for piece in self.pieces
         ]
         tail = (
-            [f"  the answer begins with {visible(self.begun)!r}, which verifiers read"] if self.begun else []
+            [f"  the answer begins with {visible(self.assistant_prefix)!r}, which verifiers read"]
+            if self.assistant_prefix
+            else []
         )
         return [head, *shown, *tail, ""]
 
@@ -48,7 +50,7 @@ class ShownPrompt:
         pieces: list[Json] = [
             {"token_ids": p.token_ids, "text": p.text, "added": p.is_added} for p in self.pieces
         ]
-        return {"place": self.place, "text": self.text, "begun": self.begun, "pieces": pieces}
+        return {"place": self.place, "text": self.text, "begun": self.assistant_prefix, "pieces": pieces}
 
 
 def show_prompt(maker: PromptMaker, row: Row) -> ShownPrompt:
@@ -66,4 +68,4 @@ def show_prompt(maker: PromptMaker, row: Row) -> ShownPrompt:
             pieces += [PromptPiece([token], added[token], True) for token in token_ids]
         else:
             pieces.append(PromptPiece(token_ids, maker.encodes.decode(token_ids), False))
-    return ShownPrompt(row.place, maker.prompts.text(row), pieces, maker.prompts.begun(row))
+    return ShownPrompt(row.place, maker.prompts.text(row), pieces, maker.prompts.assistant_prefix(row))

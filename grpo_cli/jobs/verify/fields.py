@@ -280,7 +280,7 @@ def prompt_of(line: Mapping[str, Json], keys: FieldNames) -> str:
         return ""
 
 
-def begun_of(line: Mapping[str, Json], keys: FieldNames) -> str:
+def assistant_prefix_of(line: Mapping[str, Json], keys: FieldNames) -> str:
     """What of the assistant's turn stands in the prompt: as our own lines say, else a thinking that the prompt ends with."""
     said = line.get("begun")
     return said if isinstance(said, str) else opening_at_end(prompt_of(line, keys))

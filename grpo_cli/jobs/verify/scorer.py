@@ -15,7 +15,7 @@ from typing import Any
 from grpo_cli.jobs.verify.fields import (
     BadLine,
     FieldNames,
-    begun_of,
+    assistant_prefix_of,
     completions_of,
     group_of,
     prompt_of,
@@ -109,7 +109,7 @@ class _Read:
     completions: list[str]
     group: int
     prompt: str
-    begun: str
+    assistant_prefix: str
     golds: dict[str, Any]
     verdicts: list[dict[str, Verdict]]
 
@@ -159,7 +159,7 @@ class Scorer:
             completions,
             group_of(value, self._keys, line.number),
             prompt_of(value, self._keys),
-            begun_of(value, self._keys),
+            assistant_prefix_of(value, self._keys),
             {name: self._gold(name, row) for name in names},
             [{} for _ in completions],
         )
@@ -172,7 +172,13 @@ class Scorer:
 
     def _judge(self, name: str, verifier: Verifier, reads: Sequence[_Read]) -> None:
         samples = [
-            Sample(text, read.golds[name], read.prompt, played=recorded(read.value, name), begun=read.begun)
+            Sample(
+                text,
+                read.golds[name],
+                read.prompt,
+                played=recorded(read.value, name),
+                assistant_prefix=read.assistant_prefix,
+            )
             for read in reads
             for text in read.completions
         ]

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from grpo_cli.environments.tools.form import CallForm, NoForm, call_id, learn, turn_with_calls
+from grpo_cli.environments.tools.form import (
+    CallForm,
+    UnknownCallForm,
+    call_id,
+    learn_call_form,
+    turn_with_calls,
+)
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.prompts.prompt import Prompts
 
@@ -189,9 +195,9 @@ def call_form(prompts: Prompts, name: str) -> CallForm:
     chat = prompts.chat
     try:
         if chat is None:
-            raise NoForm("there is none")
-        return learn(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
-    except NoForm as err:
+            raise UnknownCallForm("there is none")
+        return learn_call_form(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
+    except UnknownCallForm as err:
         raise SetupError(
             f"the chat template of `{name}` does not say how tools are called: {err}",
             place="`environment`",

@@ -54,7 +54,7 @@ class Prompts:
             raise SetupError(NO_TEMPLATE, hint=NO_TEMPLATE_MENDS)
         return self.chat.render(messages, opens=opens)
 
-    def begun(self, row: Row) -> str:
+    def assistant_prefix(self, row: Row) -> str:
         """What of the assistant's turn stands in the prompt already: a thinking that the template opened, and the prefill."""
         text = self.text(row)
         # what the template opened stands before the prefill, and only its very end counts

@@ -11,7 +11,7 @@ from grpo_cli.environments.pool import Fault
 from grpo_cli.errors import DataError
 
 
-def begun_alike(row: Row, said: Sequence[str | Fault]) -> str:
+def same_observation(row: Row, said: Sequence[str | Fault]) -> str:
     """What the worlds of one row said at the start, which is one and the same.
 
     Raises:

@@ -31,7 +31,7 @@ from grpo_cli.rollout.engine import (
     Request,
     SamplingSettings,
 )
-from grpo_cli.rollout.episodes.opening import begun_alike, with_observation
+from grpo_cli.rollout.episodes.opening import same_observation, with_observation
 from grpo_cli.rollout.episodes.running import LiveEpisode, mixed
 
 NUMBERS = count()
@@ -90,7 +90,7 @@ class Episodes:
         for r, row in enumerate(rows):
             # a row's episodes lie side by side, as `open` asked for them
             mine = opened[r * size : (r + 1) * size]
-            said = begun_alike(row, [found for _, found in mine])
+            said = same_observation(row, [found for _, found in mine])
             prompt = self.policy.encode(with_observation(row, said))
             running += [
                 LiveEpisode(

@@ -10,7 +10,7 @@ import pytest
 import trl
 
 from grpo_cli.environments.tools.calls import ToolCall, read_calls
-from grpo_cli.environments.tools.form import CallForm, NoForm, learn, turn_with_calls
+from grpo_cli.environments.tools.form import CallForm, UnknownCallForm, learn_call_form, turn_with_calls
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 
 FOLDER = Path(trl.__file__).parent / "chat_templates"
@@ -35,7 +35,7 @@ def template(name: str) -> ChatTemplate:
 
 def form(name: str) -> CallForm:
     chat = template(name)
-    return learn(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
+    return learn_call_form(lambda messages, tools, opens: chat.render(messages, tools, opens=opens))
 
 
 @pytest.mark.parametrize("name", list(STYLES))
@@ -66,7 +66,7 @@ def test_two_calls_of_one_turn_are_two(name: str) -> None:
 )
 def test_a_template_without_calls_or_with_others_is_told(name: str) -> None:
     with pytest.raises(
-        NoForm, match=r"leaves the calls of a turn out|refuses a call|a form that is not read"
+        UnknownCallForm, match=r"leaves the calls of a turn out|refuses a call|a form that is not read"
     ):
         form(name)
 

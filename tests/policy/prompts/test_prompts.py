@@ -158,7 +158,7 @@ def test_the_prefill_stands_at_the_end_of_any_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "prefill", "begun"),
+    ("name", "options", "prefill", "assistant_prefix"),
     [
         ("deepseek_r1", {}, "", "<think>\n"),
         ("deepseek_r1", {}, "Hm, ", "<think>\nHm, "),
@@ -169,15 +169,17 @@ def test_the_prefill_stands_at_the_end_of_any_prompt() -> None:
     ],
 )
 def test_what_the_prompt_begins_of_the_answer(
-    name: str, options: dict[str, Any], prefill: str, begun: str
+    name: str, options: dict[str, Any], prefill: str, assistant_prefix: str
 ) -> None:
-    assert prompts_of(make_tokenizer(name), options).begun(row(prefill=prefill)) == begun
+    assert (
+        prompts_of(make_tokenizer(name), options).assistant_prefix(row(prefill=prefill)) == assistant_prefix
+    )
 
 
 def test_a_plain_prompt_that_ends_in_an_open_thinking_begins_the_answer() -> None:
     prompts = prompts_of(make_tokenizer("base"))
-    assert prompts.begun(plain("Question. Assistant: <think>\n")) == "<think>\n"
-    assert prompts.begun(plain("Think in <think> </think> tags. 1+1?")) == ""
+    assert prompts.assistant_prefix(plain("Question. Assistant: <think>\n")) == "<think>\n"
+    assert prompts.assistant_prefix(plain("Think in <think> </think> tags. 1+1?")) == ""
 
 
 def test_arguments_that_no_template_reads_are_known() -> None:

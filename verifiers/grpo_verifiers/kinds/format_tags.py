@@ -62,18 +62,18 @@ class FormatVerifier(AnswerVerifier):
 
     def judge_one(self, sample: Sample) -> Verdict:
         """Check every condition; the reason is the first that fails."""
-        checks = self.conditions(sample.completion, sample.begun)
+        checks = self.conditions(sample.completion, sample.assistant_prefix)
         failed = [reason for reason, holds in checks if not holds]
         if not failed:
             return right(None, "form")
         score = (len(checks) - len(failed)) / len(checks) if self.options.partial else 0.0
         return wrong(None, failed[0], score=score)
 
-    def conditions(self, text: str, begun: str = "") -> list[tuple[str, bool]]:
-        """Each condition with whether it holds; `begun` is what of the turn stands in the prompt."""
+    def conditions(self, text: str, assistant_prefix: str = "") -> list[tuple[str, bool]]:
+        """Each condition with whether it holds; `assistant_prefix` is what of the turn stands in the prompt."""
         options = self.options
         marks = [_Mark(m[2], bool(m[1]), m.start(), m.end()) for m in self._tag.finditer(text)]
-        if options.tags and self._is_opened(marks, begun):
+        if options.tags and self._is_opened(marks, assistant_prefix):
             marks.insert(0, _Mark(options.tags[0], False, 0, 0))
         out = []
         for tag in options.tags:
@@ -99,13 +99,13 @@ class FormatVerifier(AnswerVerifier):
             out.append(("boxes", {"one": n == 1, "none": n == 0, "some": n >= 1}[options.boxes]))
         return out
 
-    def _is_opened(self, marks: list[_Mark], begun: str) -> bool:
+    def _is_opened(self, marks: list[_Mark], assistant_prefix: str) -> bool:
         if self.options.opened != "auto":
             return self.options.opened == "yes"
         first = self.options.tags[0]
         if marks and marks[0].tag == first:
             return marks[0].closes  # a model that opens the tag itself once more has opened it once
-        in_prompt = [m for m in self._tag.finditer(begun) if m[2] == first]
+        in_prompt = [m for m in self._tag.finditer(assistant_prefix) if m[2] == first]
         return bool(in_prompt) and not in_prompt[-1][1]
 
     @classmethod

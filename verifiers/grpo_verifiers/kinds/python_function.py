@@ -21,7 +21,7 @@ from string import Formatter
 from typing import Any, Literal
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.kinds.functions.asking import Answer, Asker, BrokenContract, Prints, Unanswered
+from grpo_verifiers.kinds.functions.asking import Answer, BrokenContract, FunctionCaller, Prints, Unanswered
 from grpo_verifiers.kinds.functions.blame import Blame
 from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
@@ -101,7 +101,7 @@ class PythonVerifier(Verifier):
             ),
             on_print=self._prints,
         )
-        self._asker = Asker(
+        self._caller = FunctionCaller(
             pool,
             batch=options.batch,
             messages=options.messages,
@@ -111,7 +111,7 @@ class PythonVerifier(Verifier):
         self._derived: tuple[str, ...] = ()
         self._place = ""
         self._is_started = False
-        self._blame = Blame(self._asker, self.gold_text)
+        self._blame = Blame(self._caller, self.gold_text)
         self._logged: set[str] = set()
         self._lock = threading.Lock()
 
@@ -125,7 +125,7 @@ class PythonVerifier(Verifier):
         if self._is_started:
             return
         try:
-            info = self._asker.start()
+            info = self._caller.start()
         except LoadFailed as err:
             if err.kind not in ("BadFunction", "ModuleNotFoundError"):
                 log.error("importing `%s` failed\n%s", self.options.function, err.traceback)
@@ -137,7 +137,7 @@ class PythonVerifier(Verifier):
 
     def close(self) -> None:
         """End the workers."""
-        self._asker.pool.close()
+        self._caller.pool.close()
 
     def compile(self, row: Mapping[str, Any]) -> Any:
         """The row itself, once it has the columns the function takes.
@@ -155,19 +155,19 @@ class PythonVerifier(Verifier):
         lack = derive(own, self._derived)
         if lack is not None:
             raise BadGold(f"{lack}, which `{self.options.function}` takes")
-        self._asker.find_form(own)
+        self._caller.find_form(own)
         return own
 
     def remarks(self) -> list[str]:
         """The form in which the function takes completions, where that had to be found."""
-        form = self._asker.form() if self._is_started else None
+        form = self._caller.form() if self._is_started else None
         return [] if form is None else [f"`{self.options.function}` {form}"]
 
     @property
     def wants_whole_batch(self) -> bool:  # type: ignore[override]
         """Whether the function takes lists: what it says of one completion may depend on the others."""
         self.start()
-        return self._asker.shape in ("step", "group") and self.options.batch != "one"
+        return self._caller.shape in ("step", "group") and self.options.batch != "one"
 
     @property
     def printed(self) -> int:  # type: ignore[override]
@@ -202,7 +202,7 @@ class PythonVerifier(Verifier):
         """Verdicts in order, from all workers."""
         self.start()
         self._blame.begin()
-        answers = self._asker.ask(
+        answers = self._caller.ask(
             [FunctionCall(s.completion, s.prompt, s.gold, s.token_ids) for s in samples]
         )
         self._blame.note(samples, answers)

@@ -55,7 +55,7 @@ class Prints:
             print(line, file=sys.stderr)
 
 
-class Asker:
+class FunctionCaller:
     """Calls of one function in a pool's workers."""
 
     def __init__(
@@ -177,6 +177,6 @@ def _answer(entry: Any, seconds: float) -> Answer:
     if "bad" in entry:
         return BrokenContract(entry["bad"])
     kind, message, trace = entry["raised"]
-    if entry["passing"]:
+    if entry["transient"]:
         return Unanswered(f"{kind}: {message}", trace, seconds)
     return Raised(kind, message, trace, seconds)

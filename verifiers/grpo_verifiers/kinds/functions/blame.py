@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from grpo_verifiers.kinds.functions.asking import Answer, Asker, probes
+from grpo_verifiers.kinds.functions.asking import Answer, FunctionCaller, probes
 from grpo_verifiers.kinds.functions.forms import FunctionCall
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
 from grpo_verifiers.processes.pool import Done
@@ -18,8 +18,8 @@ from grpo_verifiers.verifier import Sample
 class Blame:
     """What is known, within one batch, of the rows that a function can judge; `gold_text` is a completion that must be right."""
 
-    def __init__(self, asker: Asker, gold_text: Callable[[Mapping[str, Any]], str | None]) -> None:
-        self._asker, self._gold_text = asker, gold_text
+    def __init__(self, caller: FunctionCaller, gold_text: Callable[[Mapping[str, Any]], str | None]) -> None:
+        self._caller, self._gold_text = caller, gold_text
         self._settled: dict[bytes, bool] = {}
         self._lock = threading.Lock()
 
@@ -50,7 +50,7 @@ class Blame:
         else:
             calls = [FunctionCall(text, sample.prompt, sample.gold, (0,))]
         passes = any(
-            self._is_verdict(a, must_be_right=text is not None) for a in self._asker.ask_alone(calls)
+            self._is_verdict(a, must_be_right=text is not None) for a in self._caller.ask_alone(calls)
         )
         with self._lock:
             self._settled[key] = passes

@@ -19,11 +19,11 @@ from grpo_verifiers.kinds.functions import environment
 from grpo_verifiers.kinds.functions.find import find, names_keys_of_messages, place_of
 from grpo_verifiers.kinds.functions.forms import FunctionCall, Signature, takes_parser
 from grpo_verifiers.kinds.functions.value import BadReturn, ReturnReader, listed
-from grpo_verifiers.kinds.functions.waiting import Waited, Waiting, described
+from grpo_verifiers.kinds.functions.waiting import RetriesExhausted, Waiting, described
 from grpo_verifiers.verdict import SKIPPED, Outcome
 
 Entry = list[Any] | dict[str, Any]
-"""A plain verdict, or `{"raised": [kind, message, traceback], "passing": bool}`, or `{"bad": message}`."""
+"""A plain verdict, or `{"raised": [kind, message, traceback], "transient": bool}`, or `{"bad": message}`."""
 
 Work = Callable[[tuple[Sequence[FunctionCall], bool]], list[Entry]]
 
@@ -136,10 +136,10 @@ class UserFunction:
     def _entry(self, value: Any, *, in_list: bool = False) -> Entry:
         if isinstance(value, MemoryError):
             raise value
-        if isinstance(value, Waited):
-            return {"raised": described(value.cause), "passing": True}
+        if isinstance(value, RetriesExhausted):
+            return {"raised": described(value.cause), "transient": True}
         if isinstance(value, BaseException):
-            return {"raised": described(value), "passing": False}
+            return {"raised": described(value), "transient": False}
         if in_list and value is None:  # TRL's word for "not mine to judge"
             return [Outcome.ERROR.value, None, None, SKIPPED, "the function returned None"]
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 FIRST_PAUSE_S = 0.5
 MOST_KEPT = 20_000
-_PASSING = (
+_TRANSIENT = (
     "timeout",
     "connect",
     "ratelimit",
@@ -24,7 +24,7 @@ _PASSING = (
 )
 
 
-class Waited(Exception):
+class RetriesExhausted(Exception):
     """A call failed for a reason that lies with whom it asked; `cause` is the last of the failures."""
 
     def __init__(self, cause: BaseException) -> None:
@@ -32,7 +32,7 @@ class Waited(Exception):
         self.cause = cause
 
 
-def is_passing(err: BaseException) -> bool:
+def is_transient(err: BaseException) -> bool:
     """Whether a failure says nothing about the completion: the other side was slow, busy or away."""
     if isinstance(err, OSError | TimeoutError | asyncio.TimeoutError):
         return not isinstance(
@@ -40,7 +40,7 @@ def is_passing(err: BaseException) -> bool:
         )
     if type(err) is RuntimeError and "new thread" in str(err):
         return True
-    return any(word in cls.__name__.lower() for cls in type(err).__mro__ for word in _PASSING)
+    return any(word in cls.__name__.lower() for cls in type(err).__mro__ for word in _TRANSIENT)
 
 
 class Waiting:
@@ -77,10 +77,10 @@ class Waiting:
                     value = await asyncio.wait_for(call(item), self._timeout_s)
                     break
                 except Exception as err:
-                    if not is_passing(err):
+                    if not is_transient(err):
                         raise
                     if attempt == self._retries:
-                        raise Waited(err) from err
+                        raise RetriesExhausted(err) from err
                     await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
         if kept is not None and len(kept) < MOST_KEPT:
             kept[key] = value

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = "".join(json.dumps({"question": f"{i}+3?", "answer": str(i + 3)}) + "\n" for i in range(4))
 
 
-@pytest.mark.parametrize(("family", "begun"), [("deepseek_r1", "<think>\n"), ("qwen3", None)])
+@pytest.mark.parametrize(("family", "assistant_prefix"), [("deepseek_r1", "<think>\n"), ("qwen3", None)])
 def test_a_cut_sample_is_read_as_a_thinking_where_the_prompt_began_one(
-    family: str, begun: str | None, tmp_path: Path
+    family: str, assistant_prefix: str | None, tmp_path: Path
 ) -> None:
     make_model(tmp_path / "tiny", family)
     for name in ("train", "eval"):
@@ -42,10 +42,10 @@ def test_a_cut_sample_is_read_as_a_thinking_where_the_prompt_began_one(
     lines = [json.loads(line) for file in run.glob("samples/*.jsonl") for line in file.open()]
     lines += [json.loads(line) for file in run.glob("eval/*.jsonl") for line in file.open()]
     assert len(lines) >= 4 + 4
-    assert {line.get("begun") for line in lines} == {begun}
+    assert {line.get("begun") for line in lines} == {assistant_prefix}
     cut = [line for line in lines if "</think>" not in line["completion"]]
     reasons = {line["verdicts"]["math"]["reason"] for line in cut}
-    assert (reasons == {"in_thinking"}) is (begun is not None)
+    assert (reasons == {"in_thinking"}) is (assistant_prefix is not None)
     (tmp_path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'verifiers'}"}
     done = subprocess.run(
