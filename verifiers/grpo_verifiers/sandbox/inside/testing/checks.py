@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import types
 
-from .ends import SolutionExit, Stopped
-from .plans import CHECK
+from .plans import ANY, CHECK
 from .statements import TESTS
+
+END_NAMES = frozenset({"SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException", ANY})
+"""Names by which a test catches what is no Exception."""
 
 
 class Checks:
     """Counts the checks; the last one by its place in the program, from 1 (0: it looks at nothing, as `assert False`)."""
 
     def __init__(self) -> None:
+        self.tests: tuple[types.CodeType, ...] = ()
         self.reached, self.at = 0, 0
         self.taken: list[tuple[object, BaseException]] = []
 
@@ -26,22 +31,30 @@ class Checks:
         if isinstance(err, AssertionError) and self.at:
             self.taken.append((request, err))
 
-    def leave_undone(self, err: BaseException, is_known: bool) -> None:
-        """A thread of the test has ended by an exception; `is_known`: the solution raised it, or what it came from."""
+    def leave(self, err: BaseException) -> None:
+        """The solution ends a statement by what is no Exception. It goes past handlers that would tell of it, and a pool or
+        a task may keep it: the trial is not passed unless the test expects such an end.
+        """
         codes = list[types.CodeType]()
-        trace = err.__traceback__
+        frame: types.FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_filename == TESTS:
+                codes.append(frame.f_code)
+            frame = frame.f_back
+        # a thread whose target is the solution's own leaves nothing of the test undone
+        if codes and threading.current_thread() is threading.main_thread():
+            codes += self.tests
+        if codes and not any(END_NAMES.intersection(c.co_names) for c in codes):
+            self.taken.append((None, err))
+
+    def end_thread(self, err: BaseException, is_known: bool) -> None:
+        """A thread of the test has ended by an exception; `is_known`: the solution raised it, or what it came from."""
+        trace, has_check = err.__traceback__, False
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == TESTS:
-                codes.append(trace.tb_frame.f_code)
+            code = trace.tb_frame.f_code
+            has_check |= code.co_filename == TESTS and CHECK in code.co_names
             trace = trace.tb_next
-        # what is no Exception goes past handlers that would have told the main thread
-        if isinstance(err, (Stopped, SolutionExit)):
-            is_undone = bool(codes)
-        else:
-            is_undone = (is_known or isinstance(err, AssertionError)) and any(
-                CHECK in c.co_names for c in codes
-            )
-        if is_undone:
+        if has_check and (is_known or isinstance(err, AssertionError)):
             self.taken.append((None, err))
 
     def answer(self, request: object) -> None:

@@ -108,12 +108,13 @@ class RaisedErrors:
             end: BaseException = step(*values)
             return end
         made: BaseException
-        if "SystemExit" in names and request != "value":
-            # a class of its own: `sys.exit(0)` of a solution must not end the test as passed
-            made = SolutionExit(*values)
+        if "Exception" not in names and request != "value":
+            # classes of their own: `sys.exit(0)` of a solution must not end the test as passed, and what is no Exception
+            # would go past the test's own handlers
+            made = SolutionExit(*values) if "SystemExit" in names else Stopped(str(about["t"])[:100])
+            self.link.checks.leave(made)
         elif "Exception" not in names:
-            # what is no Exception would go past the test's own handlers
-            made = Stopped(str(about["t"])[:100]) if request != "value" else Exception(*values)
+            made = Exception(*values)
         else:
             made = self._plain(about, names, values)
         self.made.append(made)

@@ -17,7 +17,7 @@ from typing import Any
 from . import likeness
 from .ends import SolutionExit, Stopped, TimeIsUp
 from .link import Link
-from .plans import CHECK, COMMIT, SAME, BrokenTests, PreparedTests
+from .plans import ANY, CHECK, COMMIT, SAME, BrokenTests, PreparedTests
 
 WELL_KNOWN = {
     "Counter": "collections",
@@ -52,8 +52,9 @@ class TestRun:
         self.link.raiser.expects_stop = plan.expects_stop
         self.missing: set[str] = set()
         self.checks = self.link.checks
+        self.checks.tests = plan.tests
         self.namespace[COMMIT], self.namespace[CHECK] = self.link.statements.commit, self.checks.note
-        self.namespace[SAME] = self.link.returned.is_same
+        self.namespace[SAME], self.namespace[ANY] = self.link.returned.is_same, BaseException
         self._say, threading.excepthook = threading.excepthook, self._end_thread
 
     def run(self) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class TestRun:
     def _end_thread(self, ended: threading.ExceptHookArgs) -> None:
         """A thread of the test has ended by an exception, which nobody else will hear of."""
         if ended.exc_value is not None:
-            self.checks.leave_undone(ended.exc_value, self.link.raiser.is_known(ended.exc_value))
+            self.checks.end_thread(ended.exc_value, self.link.raiser.is_known(ended.exc_value))
         self._say(ended)
 
     def _swallowed(self) -> str:
