@@ -1,0 +1,31 @@
+"""Programs of `across.txt`: what objects, classes and exceptions mean on the other side of the wall, honest ones and liars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grpo_verifiers.program import CodeOptions, CodeVerifier
+
+PROGRAMS = [
+    # a head `name entry score`, the solution, `---`, the test program
+    block.partition("\n")[::2]
+    for block in Path(__file__).with_name("across.txt").read_text().split("\n===== ")[1:]
+]
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[CodeVerifier]:
+    made = CodeVerifier(CodeOptions(lanes=1))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("head", "body"), PROGRAMS, ids=[head.split()[0] for head, _ in PROGRAMS])
+def test_program_gets_its_score(verifier: CodeVerifier, head: str, body: str) -> None:
+    _, entry, score = head.split()
+    code, tests = body.split("\n---\n")
+    verdict = verifier.verify(code, {"entry_point": entry, "tests": tests})
+    assert verdict.score == float(score), verdict
