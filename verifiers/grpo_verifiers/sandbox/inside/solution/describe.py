@@ -65,7 +65,12 @@ class Describer:
             return None
         if isinstance(value, enum.Enum):
             about = self.cls(kind)
-            return {"en": [about, value.name]} if about.get("kind", "enum") == "enum" and value.name else None
+            if about.get("kind", "enum") != "enum":
+                return None
+            # `READ | WRITE` is no member, whatever it is called
+            if value.name not in kind.__members__:
+                return {"fl": [about, int.__index__(value.value)]} if issubclass(kind, enum.Flag) else None
+            return {"en": [about, value.name]}
         if isinstance(value, tuple) and _is_named(kind):
             return {"nt": [self.cls(kind), [self.peer.encode(v) for v in tuple.__iter__(value)]]}
         base = plain_base(kind)
@@ -147,7 +152,8 @@ class Describer:
         except wire.NotPlain:
             return {}
         base = next(b.__name__ for b in ENUM_BASES if issubclass(kind, b))
-        return {"kind": "enum", "base": base, "members": members, "r": _members(kind)}
+        boundary = kind._boundary_.name if issubclass(kind, enum.Flag) else None
+        return {"kind": "enum", "base": base, "members": members, "r": _members(kind), "boundary": boundary}
 
     def _dataclass(self, kind: type[Any]) -> dict[str, Any]:
         made = []

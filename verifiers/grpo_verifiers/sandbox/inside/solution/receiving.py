@@ -62,6 +62,7 @@ MEANINGS: dict[str, Callable[[PeerEnd, Any], Any]] = {
     "mod": lambda peer, body: __import__(body, fromlist=["x"]),
     "g": lambda peer, body: named(*body),
     "en": lambda peer, body: peer.objects[body[0]][body[1]],
+    "fl": lambda peer, body: peer.objects[body[0]](body[1]),
     "nt": lambda peer, body: peer.objects[body[0]]._make([peer.decode(v) for v in body[1]]),
     "sc": lambda peer, body: peer.module.__dict__[body],
     "o": _shared,

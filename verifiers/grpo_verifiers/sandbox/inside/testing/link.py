@@ -178,7 +178,8 @@ class Link(wire.Coder):
             return {"k": vars(value)["_number"]}
         if isinstance(value, tuple):
             return {"nt": [number, [self.encode(v) for v in value]]}
-        return {"en": [number, vars(value)["_name_"]]}
+        name = vars(value)["_name_"]
+        return {"en": [number, name]} if name in kind.__members__ else {"fl": [number, vars(value)["_value_"]]}
 
     def other(self, value: object) -> Any:
         """What is no plain value."""

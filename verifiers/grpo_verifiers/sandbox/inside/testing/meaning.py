@@ -14,6 +14,7 @@ from .mirrored import hints
 MEANINGS = {
     "hc": "cls",
     "en": "member",
+    "fl": "flags",
     "nt": "named",
     "np": "plain",
     "g": "standard",

@@ -5,6 +5,7 @@ Enumerations and named tuples are made as real ones, so that their values compar
 
 from __future__ import annotations
 
+import enum
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -128,6 +129,17 @@ class Mirrors:
     def member(self, body: Parts) -> Any:
         """A member of an enumeration."""
         return self.cls(body[0])[body[1]]
+
+    def flags(self, body: Parts) -> Any:
+        """Flags that are no single member.
+
+        Raises:
+            BadWire: their class is none of flags, or their value no number.
+        """
+        cls = self.cls(body[0])
+        if not (isinstance(cls, type) and issubclass(cls, enum.Flag)) or type(body[1]) is not int:
+            raise wire.BadWire("no flags")
+        return cls(body[1])
 
     def named(self, body: Parts) -> Any:
         """A named tuple of the solution's class."""

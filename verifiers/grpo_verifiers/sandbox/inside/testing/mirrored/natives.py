@@ -128,7 +128,9 @@ def plain_value(cls: type[Any], number: int, value: object) -> Any:
 def enum_class(link: Connection, about: Fields) -> Any:
     """The enumeration of a description."""
     members = [(text(n), wire.decode(v)) for n, v in about["members"]]
-    made: Any = ENUMS[about["base"]](text(about["t"]), members, module="solution")
+    name, boundary = about["base"], about.get("boundary")
+    options = {"boundary": enum.FlagBoundary[boundary]} if boundary in enum.FlagBoundary.__members__ else {}
+    made: Any = ENUMS[name](text(about["t"]), members, module="solution", **options)
 
     def get(self: object, name: str) -> Any:
         if name.startswith("_"):
