@@ -127,7 +127,7 @@ class Describer:
         if own and "__annotations__" in vars(kind):
             about["a"] = {k: self.peer.encode(v) for k, v in kind.__annotations__.items()}
         if issubclass(kind, BaseException):
-            return {**about, "kind": "exception", "e": bases(kind)}
+            return {**about, "kind": "exception", "e": bases(kind), "r": _members(kind)}
         if issubclass(kind, enum.Enum) and own:
             return {**about, **self._enum(kind)}
         if issubclass(kind, tuple) and _is_named(kind):

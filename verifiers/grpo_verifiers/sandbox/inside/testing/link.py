@@ -179,7 +179,9 @@ class Link(wire.Coder):
         if isinstance(value, tuple):
             return {"nt": [number, [self.encode(v) for v in value]]}
         name = vars(value)["_name_"]
-        return {"en": [number, name]} if name in kind.__members__ else {"fl": [number, vars(value)["_value_"]]}
+        return (
+            {"en": [number, name]} if name in kind.__members__ else {"fl": [number, vars(value)["_value_"]]}
+        )
 
     def other(self, value: object) -> Any:
         """What is no plain value."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from ..wire import BadWire, Fields, Parts
 from .ends import Connection, SolutionExit, Stopped
+from .mirrored.handles import is_nameable, stub
+from .mirrored.natives import add_members
 
 # StopIteration would end a test's own loop early, SystemExit the test itself, SkipTest would pass it
 NEVER_RAISED = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
@@ -69,6 +71,27 @@ STD_EXCEPTIONS = frozenset(
 class ExceptionMeta(type):
     """The class of classes that stand for the solution's exceptions: calling one makes an exception there."""
 
+    def __new__(
+        mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
+    ) -> Any:
+        link = next((vars(p)["_class_link"] for p in parents if "_class_number" in vars(p)), None)
+        if link is None or "_class_number" in space:
+            return super().__new__(mcs, name, parents, space)
+        return link.derive(mcs, name, parents, space, options)
+
+    def __init__(
+        cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
+    ) -> None:
+        super().__init__(name, parents, space)
+
+    def __getattr__(cls, name: str) -> Any:
+        if "_class_number" not in vars(cls) or name.startswith("__"):
+            raise AttributeError(name)
+        found = vars(cls)["_class_link"].ask("get", {"k": vars(cls)["_class_number"]}, name)
+        if not is_nameable(found):
+            raise AttributeError(name)
+        return found
+
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         if "_class_number" not in vars(cls):
             return super().__call__(*args, **kwargs)
@@ -99,7 +122,7 @@ class RaisedErrors:
         if "tx" in about:
             return self._own(about["tx"])
         if about.get("n") in self.known:
-            return self.known[about["n"]]
+            return self._now(self.known[about["n"]], about)
         names = [n.rpartition(".")[2] for n in about["e"]]
         values = [self.link.decode(a) for a in about["args"]]
         # the end of an iterator that was asked for its next item is no error
@@ -120,6 +143,14 @@ class RaisedErrors:
         self.made.append(made)
         return made
 
+    def _now(self, err: BaseException, about: Fields) -> BaseException:
+        """An exception that is known, with what it has to say now: it may have been told of while it was being made."""
+        if (args := tuple(self.link.decode(a) for a in about["args"])) != err.args:
+            err.args = args
+        if type(about.get("s")) is str:
+            err.__dict__["_said"] = about["s"]
+        return err
+
     def _own(self, number: object) -> BaseException:
         """An exception that the test has made, back from the solution: that one, but for those that would end the test."""
         err: object = self.link.lender.lent[number]
@@ -136,7 +167,7 @@ class RaisedErrors:
             return StopIteration(*values)
         cls: Any = self.link.mirrors.cls(about["c"]) if "c" in about else standard(about["e"])
         if issubclass(cls, BaseExceptionGroup):
-            made: BaseException = cls(*values)
+            made: BaseException = cls.__new__(cls, *values)
         else:
             made = cls.__new__(cls, *values) if "OSError" in names else cls.__new__(cls)
         made.args = tuple(values)
@@ -148,7 +179,7 @@ class RaisedErrors:
         for name, value in about.get("a", ()):
             if type(name) is str and name.isidentifier() and not name.startswith("_") and name != "args":
                 try:
-                    setattr(made, name, self.link.decode(value))
+                    BaseException.__setattr__(made, name, self.link.decode(value))
                 except (AttributeError, TypeError):
                     continue
         if type(about.get("s")) is str:
@@ -175,6 +206,11 @@ class RaisedErrors:
                 raise AttributeError(name)
             return link.ask("get", {"k": self.__dict__["_number"]}, name)
 
+        def __setattr__(self: BaseException, name: str, value: object) -> None:
+            BaseException.__setattr__(self, name, value)
+            if not name.startswith("_") and "_number" in self.__dict__:
+                link.ask("set", {"k": self.__dict__["_number"]}, name, link.encode(value))
+
         def __str__(self: BaseException) -> str:
             said = self.__dict__.get("_said")
             return said if type(said) is str else _text(self)
@@ -186,12 +222,18 @@ class RaisedErrors:
             "__qualname__": str(about["q"])[:100],
             "__doc__": about["d"] if type(about["d"]) is str else None,
             "__getattr__": __getattr__,
+            "__setattr__": __setattr__,
             "__str__": __str__,
+        }
+        # for `super().__init__()` in a class of the test; those made here are made without it
+        body |= {
+            "__init__": stub(link, about["n"], "__init__", None) for m in about["m"] if m[0] == "__init__"
         }
         meta: Any = (
             ExceptionMeta if all(type(p) in (type, ExceptionMeta) for p in parents) else type(parents[0])
         )
         made: type[BaseException] = meta(str(about["t"])[:100], tuple(parents), body)
+        add_members(link, made, about)
         return made
 
 
