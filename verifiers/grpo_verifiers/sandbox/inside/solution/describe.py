@@ -68,7 +68,7 @@ class Describer:
             if about.get("kind", "enum") != "enum":
                 return None
             # `READ | WRITE` is no member, whatever it is called
-            if value.name not in kind.__members__:
+            if value.name not in vars(kind)["_member_map_"]:
                 return {"fl": [about, int.__index__(value.value)]} if issubclass(kind, enum.Flag) else None
             return {"en": [about, value.name]}
         if isinstance(value, tuple) and _is_named(kind):
@@ -152,7 +152,7 @@ class Describer:
         except wire.NotPlain:
             return {}
         base = next(b.__name__ for b in ENUM_BASES if issubclass(kind, b))
-        boundary = kind._boundary_.name if issubclass(kind, enum.Flag) else None
+        boundary = vars(kind)["_boundary_"].name if issubclass(kind, enum.Flag) else None
         return {"kind": "enum", "base": base, "members": members, "r": _members(kind), "boundary": boundary}
 
     def _dataclass(self, kind: type[Any]) -> dict[str, Any]:

@@ -180,7 +180,9 @@ class Link(wire.Coder):
             return {"nt": [number, [self.encode(v) for v in value]]}
         name = vars(value)["_name_"]
         return (
-            {"en": [number, name]} if name in kind.__members__ else {"fl": [number, vars(value)["_value_"]]}
+            {"en": [number, name]}
+            if name in vars(kind)["_member_map_"]
+            else {"fl": [number, vars(value)["_value_"]]}
         )
 
     def other(self, value: object) -> Any:

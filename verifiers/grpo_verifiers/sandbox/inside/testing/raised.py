@@ -226,9 +226,8 @@ class RaisedErrors:
             "__str__": __str__,
         }
         # for `super().__init__()` in a class of the test; those made here are made without it
-        body |= {
-            "__init__": stub(link, about["n"], "__init__", None) for m in about["m"] if m[0] == "__init__"
-        }
+        if any(m[0] == "__init__" for m in about["m"]):
+            body["__init__"] = stub(link, about["n"], "__init__", None)
         meta: Any = (
             ExceptionMeta if all(type(p) in (type, ExceptionMeta) for p in parents) else type(parents[0])
         )

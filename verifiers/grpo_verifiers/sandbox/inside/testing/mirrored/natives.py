@@ -129,7 +129,7 @@ def enum_class(link: Connection, about: Fields) -> Any:
     """The enumeration of a description."""
     members = [(text(n), wire.decode(v)) for n, v in about["members"]]
     name, boundary = about["base"], about.get("boundary")
-    options = {"boundary": enum.FlagBoundary[boundary]} if boundary in enum.FlagBoundary.__members__ else {}
+    options = {} if boundary is None else {"boundary": enum.FlagBoundary[text(boundary)]}
     made: Any = ENUMS[name](text(about["t"]), members, module="solution", **options)
 
     def get(self: object, name: str) -> Any:
