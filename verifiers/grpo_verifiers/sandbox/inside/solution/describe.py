@@ -5,6 +5,7 @@ Nothing here is trusted; the test program's side takes from it what cannot hurt.
 
 from __future__ import annotations
 
+import abc
 import builtins
 import dataclasses
 import enum
@@ -126,6 +127,8 @@ class Describer:
             about["s"] = standard_name(kind)
         if own and "__annotations__" in vars(kind):
             about["a"] = {k: self.peer.encode(v) for k, v in kind.__annotations__.items()}
+        if isinstance(kind, abc.ABCMeta) and own:
+            about["abstract"] = sorted(kind.__abstractmethods__)
         if issubclass(kind, BaseException):
             return {**about, "kind": "exception", "e": bases(kind), "r": _members(kind)}
         if issubclass(kind, enum.Enum) and own:

@@ -179,7 +179,11 @@ class RaisedErrors:
         for name, value in about.get("a", ()):
             if type(name) is str and name.isidentifier() and not name.startswith("_") and name != "args":
                 # an OSError that is told that it has no file says so
-                if value is None and getattr(type(made), name, None) is not None and getattr(made, name) is None:
+                if (
+                    value is None
+                    and getattr(type(made), name, None) is not None
+                    and getattr(made, name) is None
+                ):
                     continue
                 try:
                     BaseException.__setattr__(made, name, self.link.decode(value))

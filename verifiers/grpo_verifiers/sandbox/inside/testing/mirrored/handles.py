@@ -7,6 +7,7 @@ identity, and for dataclasses the fields as they were when the object was handed
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,6 +65,11 @@ class HandleMeta(type):
         if name in vars(cls):
             super().__delattr__(name)
 
+    @property
+    def __class__(cls) -> Any:
+        """`isinstance(Shape, ABCMeta)` holds where it does there."""
+        return abc.ABCMeta if abstract_names(cls) is not None else HandleMeta
+
     # hidden from the test program: what stands behind all handles
     __mro__ = property(lambda cls: tuple(c for c in type.mro(cls) if c is not Handle))
     __bases__ = property(
@@ -75,6 +81,12 @@ class HandleMeta(type):
 
     def __getitem__(cls, key: object) -> Any:
         return cls  # Stack[int]
+
+
+def abstract_names(cls: type) -> frozenset[str] | None:
+    """The methods that are abstract yet in a class; None where it has no abstract base."""
+    found = (vars(c)["__abstractmethods__"] for c in type.mro(cls) if "__abstractmethods__" in vars(c))
+    return next(found, None)
 
 
 class Handle(metaclass=HandleMeta):

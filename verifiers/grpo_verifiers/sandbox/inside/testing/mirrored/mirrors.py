@@ -17,7 +17,7 @@ from ..ends import Connection
 from .abilities import ABILITIES, KINDS, TRUSTED
 from .driving import drive, generate
 from .functions import function_local
-from .handles import DocText, Handle, HandleMeta, derived, make, stub, text
+from .handles import DocText, Handle, HandleMeta, abstract_names, derived, make, stub, text
 from .natives import BASES, PlainMeta, add_members, enum_class, plain_class, plain_value, tuple_class
 from .records import data_body
 from .subclassing import beside, parted
@@ -109,7 +109,10 @@ class Mirrors:
             body["__class__"] = property(lambda self: kind)
         if about.get("kind") == "data":
             body |= data_body(self.link, about)
-        return _made(text(about["t"])[:200], parents or (Handle,), body)
+        made = _made(text(about["t"])[:200], parents or (Handle,), body)
+        if "abstract" in about:
+            made.__abstractmethods__ = frozenset(map(text, about["abstract"]))
+        return made
 
     def _native(self, about: Fields) -> Any:
         """A real class with the solution's methods and properties; special ones stay its own."""
@@ -247,11 +250,23 @@ class Mirrors:
         kept.pop("__slots__", None)
         kept |= {"_class_number": number, "_class_link": self.link, "__slots__": ()}
         made = type.__new__(meta, name, parents, kept)
+        if (left := _left_abstract(parents, space)) is not None:
+            made.__abstractmethods__ = left
         self.classes[number] = made
         self.about[made] = {"p": [], "n": number}
         if any(p in self.natives for p in parents):
             self.natives[made] = number
         return made
+
+
+def _left_abstract(parents: tuple[type, ...], space: dict[str, Any]) -> frozenset[str] | None:
+    """The abstract methods of a class of the test below an abstract one of the solution; None where that one is none."""
+    known = [names for p in parents if (names := abstract_names(p)) is not None]
+    if not known:
+        return None
+    is_abstract = {k: getattr(v, "__isabstractmethod__", False) for k, v in space.items()}
+    inherited = {n for names in known for n in names if n not in is_abstract}
+    return frozenset(inherited | {k for k, flag in is_abstract.items() if flag})
 
 
 def _made(name: str, parents: tuple[Any, ...], body: dict[str, Any]) -> Any:

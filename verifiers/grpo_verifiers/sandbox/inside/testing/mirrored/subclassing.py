@@ -22,7 +22,12 @@ def parted(link: Connection, space: dict[str, Any]) -> tuple[list[list[Any]], di
         elif how == "property":
             members.append([key, how, link.encode(value.fget)])
             kept[key] = value
-        elif how or key in STAYING:
+        elif how:
+            # the solution may call it of the class as well
+            if isinstance(value.__func__, types.FunctionType):
+                members.append([key, how, link.encode(value.__func__)])
+            kept[key] = value
+        elif key in STAYING:
             kept[key] = value
         elif not key.startswith("__"):
             members.append([key, "value", link.encode(value)])
