@@ -65,7 +65,7 @@ class HandleMeta(type):
         if name in vars(cls):
             super().__delattr__(name)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(cls) -> Any:
         """`isinstance(Shape, ABCMeta)` holds where it does there."""
         return abc.ABCMeta if abstract_names(cls) is not None else HandleMeta
