@@ -132,7 +132,7 @@ class Describer:
         if issubclass(kind, BaseException):
             return {**about, "kind": "exception", "e": bases(kind), "r": _members(kind)}
         if issubclass(kind, enum.Enum) and own:
-            return {**about, **self._enum(kind)}
+            return {**about, **_enumeration(kind)}
         if issubclass(kind, tuple) and _is_named(kind):
             given: Any = kind
             defaults = [[k, self.peer.encode(v)] for k, v in given._field_defaults.items()]
@@ -148,15 +148,6 @@ class Describer:
         if own and (base := plain_base(kind)) is not None:
             return {**about, "kind": "plain", "base": base.__name__, "r": _members(kind)}
         return about
-
-    def _enum(self, kind: type[enum.Enum]) -> dict[str, Any]:
-        try:
-            members = [[name, wire.encode(m.value)] for name, m in kind.__members__.items()]
-        except wire.NotPlain:
-            return {}
-        base = next(b.__name__ for b in ENUM_BASES if issubclass(kind, b))
-        boundary = vars(kind)["_boundary_"].name if issubclass(kind, enum.Flag) else None
-        return {"kind": "enum", "base": base, "members": members, "r": _members(kind), "boundary": boundary}
 
     def _dataclass(self, kind: type[Any]) -> dict[str, Any]:
         made = []
@@ -257,6 +248,16 @@ class Describer:
             elif err.__context__ is not None and err.__context__ is not err:
                 about["context"] = self.exception(err.__context__, depth + 1)
         return about
+
+
+def _enumeration(kind: type[enum.Enum]) -> dict[str, Any]:
+    try:
+        members = [[name, wire.encode(m.value)] for name, m in kind.__members__.items()]
+    except wire.NotPlain:
+        return {}
+    base = next(b.__name__ for b in ENUM_BASES if issubclass(kind, b))
+    boundary = vars(kind)["_boundary_"].name if issubclass(kind, enum.Flag) else None
+    return {"kind": "enum", "base": base, "members": members, "r": _members(kind), "boundary": boundary}
 
 
 def standard_name(kind: type) -> list[str] | None:
