@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -127,16 +128,37 @@ def _run(tell: Callable[[UserError], None]) -> int:
             type(sys.stdout).__name__ == "PacifyFlushWrapper"
         ):  # typer's sign that the reader of a pipe has gone
             return int(Exit.OK)
+        if _is_untold_stop(leave):
+            _say_stopped(leave.code)
         return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     except UserError as err:
         wipe()
         sys.stdout.flush()
         tell(err)
         return int(err.code)
-    except KeyboardInterrupt as stop:
-        return int(getattr(stop, "code", Exit.INTERRUPTED))
+    except KeyboardInterrupt:
+        _say_stopped(Exit.INTERRUPTED)
+        return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         wipe()
     return int(Exit.OK)
+
+
+def _is_untold_stop(leave: SystemExit) -> bool:
+    """Whether a signal ended the command where none of its own words did: before a display, or in one that says nothing."""
+    from grpo_cli.resilience.interrupt import Interrupted
+
+    seen: BaseException | None = leave
+    while seen is not None and not isinstance(seen, Interrupted | KeyboardInterrupt):
+        seen = seen.__cause__ or seen.__context__
+    return seen is not None
+
+
+def _say_stopped(code: object) -> None:
+    """One line; of ranks the process that started them says it."""
+    wipe()
+    if not is_rank():
+        with suppress(OSError, ValueError):  # the terminal may be what has gone
+            print("terminated" if code == Exit.TERMINATED else "interrupted", file=sys.stderr)

@@ -90,6 +90,19 @@ def test_while_libraries_are_imported(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("words", [("train",), ("eval", "builtin:tiny", "--recipe")])
+def test_before_there_is_a_run_to_go_on_with(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """No display has begun whose word it would be; the program says it itself."""
+    recipe = small_recipe(tmp_path, steps=2)
+    command = [sys.executable, "-m", "grpo_cli", *words, str(recipe), "--display", "plain"]
+    command += ["--set", f"run.dir={tmp_path}/runs"]
+    terminal = Terminal(command, environment(tmp_path) | {"TERM": "xterm-256color"})
+    terminal.wait_for(b"load model 0/1")
+    os.write(terminal.master, CTRL_C)
+    assert check_end(terminal).replace("^C", "").rstrip().endswith("\ninterrupted")
+    assert not list((tmp_path / "runs").glob("*"))
+
+
 @pytest.mark.parametrize("display", ["live", "plain"])
 def test_in_the_warm_up(tmp_path: Path, display: str) -> None:
     terminal = start(tmp_path, display, warmup_steps=100_000)
