@@ -41,6 +41,9 @@ class Answer(NamedTuple):
 MOST_DIGITS = 4_000
 """Of a whole answer: Python refuses to read whole numbers of more than 4,300."""
 _OUTER = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
+_STYLE = re.compile(r"^\\(?:display|text)style(?![a-zA-Z])\s*")
+_BRACED = re.compile(r"(\\(?:mathbf|boldsymbol)\s*)?\{")
+_BRACE = re.compile(r"\\.|[{}]", re.S)
 _BASE = re.compile(
     r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
 )
@@ -164,11 +167,30 @@ def tidy(text: str) -> str:
                     len(left) == 2 and left not in inner and right not in inner
                 ):
                     text = inner.strip()
+        if text[:1] in ("{", "\\"):
+            text = _undressed(text)
         if text == before:
             break
     # behind a word it is an exclamation mark, behind a value a factorial
     if "!" in text and re.search(r"[A-Za-z]{3,}!+$", text):
         text = text.rstrip("!")
+    return text
+
+
+def _undressed(text: str) -> str:
+    """The text without a style before all of it and without braces around all of it, plain or bold: none of them is shown as a mark."""
+    text = _STYLE.sub("", text)
+    opened = _BRACED.match(text)
+    if opened is None or text[-1] != "}":
+        return text
+    depth = 0
+    for mark in _BRACE.finditer(text, opened.end() - 1):
+        depth += (mark.group() == "{") - (mark.group() == "}")
+        if depth == 0:
+            inner = text[opened.end() : mark.start()].strip()
+            # bold letters may name a vector
+            is_whole = mark.end() == len(text) and inner and not (opened[1] and inner.isalpha())
+            return inner if is_whole else text
     return text
 
 
