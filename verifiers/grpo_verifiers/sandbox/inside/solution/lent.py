@@ -4,7 +4,7 @@ ones as can be: functions are functions, classes classes, and exceptions can be 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from ..wire import Parts
@@ -72,6 +72,12 @@ class FromTest(metaclass=LentClass):
             raise TypeError("not an iterator")
         return self._peer.ask(["next", self._number])
 
+    def __copy__(self) -> Any:
+        return self._peer.ask(["copy", self._number])
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self._peer.ask(["deepcopy", self._number])
+
 
 class LentCallable(FromTest):
     """Something that can be called."""
@@ -123,6 +129,31 @@ def lent_coroutine(peer: PeerEnd, body: Parts) -> Any:
 
     made: Any = wait()
     made.__name__ = made.__qualname__ = body[1]
+    return made
+
+
+def lent_stream(peer: PeerEnd, body: Parts) -> Any:
+    """An asynchronous generator whose steps are those of one of the test."""
+    number, name = body
+
+    async def generate() -> AsyncGenerator[Any, Any]:
+        how, sent = "asend", [None]
+        while True:
+            try:
+                value = await peer.ask(["stream", number, how, [peer.encode(v) for v in sent]])
+            except StopAsyncIteration:
+                return
+            try:
+                sent = [(yield value)]
+                how = "asend"
+            except GeneratorExit:
+                await peer.ask(["stream", number, "aclose", []])
+                raise
+            except BaseException as err:  # noqa: BLE001 - whatever is thrown is for the test's generator to see
+                how, sent = "athrow", [err]
+
+    made: Any = generate()
+    made.__name__ = made.__qualname__ = name
     return made
 
 

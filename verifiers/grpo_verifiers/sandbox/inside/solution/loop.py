@@ -45,8 +45,9 @@ class SolutionLoop:
                     future.set_result(value) if is_good else future.set_exception(value)
         # a little at a time, since the test's own loop waits meanwhile
         self.loop.run_until_complete(asyncio.wait({task}, timeout=STEP_S))
-        wanted, self.wanted = self.wanted, []
         if not task.done():
+            # what tasks in the background want is said with the next step that does not end
+            wanted, self.wanted = self.wanted, []
             return [False, wanted]
         if task.cancelled() and id(coroutine) in self.cancelled:
             return [None, None]

@@ -9,7 +9,16 @@ from typing import Any
 from .. import wire
 from ..wire import Parts
 from .ends import PeerEnd
-from .lent import FromTest, LentCallable, lent_class, lent_coroutine, lent_error, lent_function, lent_object
+from .lent import (
+    FromTest,
+    LentCallable,
+    lent_class,
+    lent_coroutine,
+    lent_error,
+    lent_function,
+    lent_object,
+    lent_stream,
+)
 
 
 def named(module: str, name: str) -> Any:
@@ -72,6 +81,7 @@ LENT: dict[str, Callable[[PeerEnd, Any], Any]] = {
     "cb": _callable,
     "fn": lent_function,
     "it": lambda peer, body: FromTest(peer, "it", body[0]),
+    "ag": lent_stream,
     "co": lent_coroutine,
     "ob": lent_object,
     "tc": lent_class,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import inspect
 import sys
 import threading
@@ -89,6 +90,10 @@ class Answers:
             return self.set_attribute(target, rest[0], self.link.decode(rest[1]))
         if kind == "special":
             return special(target, rest[0], [self.link.decode(a) for a in rest[1]])
+        if kind == "stream":
+            return _step(target, rest[0], [self.link.decode(a) for a in rest[1]])
+        if kind in ("copy", "deepcopy"):
+            return copied(target, kind)
         if kind == "run":
             return self.run(target)
         args = [self.link.decode(a) for a in rest[0]]
@@ -118,6 +123,21 @@ class Answers:
         if not good:
             raise value
         return value
+
+
+async def _step(stream: types.AsyncGeneratorType[Any, Any], how: str, args: list[Any]) -> Any:
+    """A step of an asynchronous generator of the test, to be awaited."""
+    steps = {"asend": stream.asend, "athrow": stream.athrow, "aclose": stream.aclose}
+    return await steps[how](*args)
+
+
+def copied(target: object, how: str) -> Any:
+    """A copy of an object of the test."""
+    kind = type(target)
+    # a copy of a mock would have a record that the test does not look at
+    if kind.__module__ != "__main__" and (not is_lendable(kind) or kind.__module__ == "unittest.mock"):
+        raise TypeError(f"a {kind.__name__} of the test cannot be copied")
+    return getattr(copy, how)(target)
 
 
 def special(target: object, name: str, args: list[Any]) -> Any:

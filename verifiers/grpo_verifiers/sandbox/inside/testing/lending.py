@@ -85,6 +85,8 @@ class Lender:
             or (kind.__module__, kind.__name__) == ("_csv", "reader")
         ):
             return {"it": [self.number(value)]}
+        if isinstance(value, types.AsyncGeneratorType):
+            return {"ag": [self.number(value), value.__name__]}
         if isinstance(value, types.CoroutineType):
             return {"co": [self.number(value), str(getattr(value, "__name__", ""))]}
         if isinstance(value, type):

@@ -43,7 +43,7 @@ def resolved(link: Connection, tag: str, body: Any) -> Any:
         return (hints.alias if tag == "ga" else hints.variable)(link, body)
     if tag == "x":
         return link.raiser.exception(body, "value")
-    if tag in ("cb", "fn", "it", "ob", "tc", "tx"):
+    if tag in ("ag", "cb", "fn", "it", "ob", "tc", "tx"):
         return link.lender.lent[body]
     if tag in ("io", "rs"):
         return stream(body) if tag == "io" else chance(body)
