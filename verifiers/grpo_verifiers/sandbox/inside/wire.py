@@ -101,7 +101,9 @@ def _encode_rare(value: Any, kind: type, other: Coder) -> Any:
         if name in ("Counter", "OrderedDict", "defaultdict") and kind is getattr(sys.modules[module], name):
             if name == "defaultdict" and value.default_factory in FACTORIES:
                 name = f"defaultdict {value.default_factory.__name__}"
-            return {"D": [name, [[encode(k, other), encode(v, other)] for k, v in dict.items(value)]]}
+            # the plain method does not know the order of an ordered one
+            items = kind.items(value)
+            return {"D": [name, [[encode(k, other), encode(v, other)] for k, v in items]]}
     if module == "fractions" and name == "Fraction" and standard.is_standard(kind, module, name):
         return {"q": [encode(value.numerator), encode(value.denominator)]}
     if module == "decimal" and name == "Decimal" and standard.is_standard(kind, module, name):

@@ -7,7 +7,7 @@ import inspect
 import io
 import random
 import types
-from collections import ChainMap, deque
+from collections import ChainMap, OrderedDict, deque
 from typing import Any
 
 
@@ -15,6 +15,13 @@ def hides(cls: type, name: str) -> bool:
     """Whether an attribute of that name would stand before what the class itself does: its methods and properties."""
     found = inspect.getattr_static(cls, name, None)
     return callable(found) or (hasattr(type(found), "__get__") and not inspect.ismemberdescriptor(found))
+
+
+def items_of(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """What is in a dictionary, in its order, whatever its class has made of the methods."""
+    is_ordered = issubclass(type(value), OrderedDict)
+    keys = OrderedDict.__iter__(value) if is_ordered else dict.__iter__(value)
+    return [(key, dict.__getitem__(value, key)) for key in keys]
 
 
 def write_back(target: object, value: object) -> None:
@@ -41,9 +48,12 @@ def write_back(target: object, value: object) -> None:
         list.__setitem__(target, slice(None), merged + value[len(merged) :])
     elif isinstance(target, dict) and isinstance(value, dict):
         had = dict(dict.items(target))
-        merged_items = {k: _merge(had[k], v) if k in had else v for k, v in value.items()}
-        dict.clear(target)
-        dict.update(target, merged_items)
+        merged_items = {k: _merge(had[k], v) if k in had else v for k, v in items_of(value)}
+        # an ordered one has its order beside the plain dictionary
+        kind: Any = OrderedDict if isinstance(target, OrderedDict) else dict
+        kind.clear(target)
+        for k, v in merged_items.items():
+            kind.__setitem__(target, k, v)
     elif isinstance(target, set) and isinstance(value, set):
         set.clear(target)
         set.update(target, value)

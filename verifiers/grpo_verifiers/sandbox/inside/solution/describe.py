@@ -13,10 +13,12 @@ import inspect
 import sys
 import types
 import typing
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from .. import standard, wire
+from ..writing import items_of
 from .ends import PeerEnd
 from .told import ToldClasses
 
@@ -30,6 +32,7 @@ __eq__ __lt__ __le__ __gt__ __ge__ __get__ __set__ __delete__ __set_name__
 FLAGS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 ORDER = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__")
 PLAIN_BASES = (str, list, dict, int, float, tuple, set, bytes)
+LIBRARY_KINDS = (Counter, OrderedDict, defaultdict)
 ENUM_BASES = (enum.IntFlag, enum.Flag, enum.IntEnum, enum.StrEnum, enum.Enum)
 ATTRIBUTES = (
     *(
@@ -146,7 +149,7 @@ class Describer:
         if dataclasses.is_dataclass(kind) and own:
             return {**about, **self._dataclass(kind)}
         if own and (base := plain_base(kind)) is not None:
-            return {**about, "kind": "plain", "base": base.__name__, "r": _members(kind)}
+            return {**about, "kind": "plain", "base": base.__name__, "kin": _kin(kind), "r": _members(kind)}
         return about
 
     def _dataclass(self, kind: type[Any]) -> dict[str, Any]:
@@ -311,12 +314,17 @@ def plain_base(kind: type) -> type | None:
     return next((b for b in kind.__mro__ if b in PLAIN_BASES), None)
 
 
+def _kin(kind: type) -> str | None:
+    """The name of the library's dictionary that a class is a kind of."""
+    return next((b.__name__ for b in kind.__mro__ if b in LIBRARY_KINDS), None)
+
+
 def plain_content(value: Any, base: type) -> Any:
     """The plain value in an object of a subclass, read by the base's own methods."""
     if base in (list, tuple, set):
         return base(base.__iter__(value))
     if base is dict:
-        return dict(dict.items(value))
+        return dict(items_of(value))
     own: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__}
     return own[base](value) if base in own else bytes.__getitem__(value, slice(None))
 

@@ -137,7 +137,7 @@ def lent_stream(peer: PeerEnd, body: Parts) -> Any:
     number, name = body
 
     async def generate() -> AsyncGenerator[Any, Any]:
-        how, sent = "asend", [None]
+        how, sent = "asend", list[object]([None])
         while True:
             try:
                 value = await peer.ask(["stream", number, how, [peer.encode(v) for v in sent]])

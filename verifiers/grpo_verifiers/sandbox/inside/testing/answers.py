@@ -127,7 +127,7 @@ class Answers:
 
 async def _step(stream: types.AsyncGeneratorType[Any, Any], how: str, args: list[Any]) -> Any:
     """A step of an asynchronous generator of the test, to be awaited."""
-    steps = {"asend": stream.asend, "athrow": stream.athrow, "aclose": stream.aclose}
+    steps: dict[str, Any] = {"asend": stream.asend, "athrow": stream.athrow, "aclose": stream.aclose}
     return await steps[how](*args)
 
 

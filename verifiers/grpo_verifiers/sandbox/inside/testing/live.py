@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import wire
 from ..wire import Parts
-from ..writing import write_back
+from ..writing import items_of, write_back
 from .ends import Connection
 
 AT_ONCE = (
@@ -35,7 +35,9 @@ def _plain(value: object) -> object:
     """What is in an object of a class of the solution that is a kind of container."""
     if isinstance(value, list):
         return list(value)
-    return dict(value) if isinstance(value, dict) else set(value) if isinstance(value, set) else value
+    return (
+        dict(items_of(value)) if isinstance(value, dict) else set(value) if isinstance(value, set) else value
+    )
 
 
 class Live:

@@ -20,6 +20,9 @@ ENUMS: dict[str, Any] = {
 }
 
 BASES: dict[str, Any] = {b.__name__: b for b in (str, list, dict, int, float, tuple, set, bytes)}
+KIN: dict[str, Any] = {
+    b.__name__: b for b in (collections.Counter, collections.OrderedDict, collections.defaultdict)
+}
 DECIDING = """
 __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __sub__ __mul__ __truediv__ __floordiv__ __mod__ __pow__ __and__ __or__
 __xor__ __contains__
@@ -62,7 +65,10 @@ class PlainMeta(type):
 
 def plain_class(link: Connection, about: Fields, parents: tuple[type, ...]) -> Any:
     """The class of a description, below the plain type or other such classes."""
-    base = BASES[about["base"]]
+    base, kin = BASES[about["base"]], KIN.get(text(about.get("kin") or ""))
+    if kin is not None and base is not dict:
+        raise wire.BadWire("a dictionary that is none")
+    parents = tuple(kin if p is base and kin is not None else p for p in parents)
 
     def get(self: object, name: str) -> Any:
         if name.startswith("__") or "_number" not in vars(self):
@@ -79,6 +85,7 @@ def plain_class(link: Connection, about: Fields, parents: tuple[type, ...]) -> A
         "__setattr__": put,
         "__hash__": base.__hash__,
         "_base": base,
+        "_kin": kin or base,
         "_class_link": link,
         "_class_number": about["n"],
     }
@@ -90,10 +97,12 @@ def plain_class(link: Connection, about: Fields, parents: tuple[type, ...]) -> A
         body[name] = _asking(link, ASKED[name])
     for name in names & {"__str__", "__repr__"}:
         body[name] = _asking(link, name.strip("_"), str)
+    if kin is collections.defaultdict:
+        body["__missing__"] = _made_there(link)
     if "__call__" in names:
         body["__call__"] = lambda self, *args, **kwargs: link.call(vars(self)["_number"], args, kwargs)
     for name in names & set(DECIDING):
-        body[name] = _doubted(link, getattr(base, name, None))
+        body[name] = _doubted(link, getattr(kin or base, name, None))
     return PlainMeta(str(about["t"])[:200], parents, body)
 
 
@@ -102,6 +111,18 @@ def _asking(link: Connection, operation: str, kind: type | None = None) -> Any:
         found = link.ask(operation, {"k": vars(self)["_number"]}, *[link.encode(o) for o in others])
         if kind is not None and type(found) is not kind:
             raise TypeError(f"no {kind.__name__}")
+        return found
+
+    return ask
+
+
+def _made_there(link: Connection) -> Any:
+    """What a `defaultdict` of the solution makes for a key stands in it from then on, as that very object."""
+
+    def ask(self: dict[Any, Any], key: object) -> Any:
+        found = link.ask("item", {"k": vars(self)["_number"]}, link.encode(key))
+        if dict.__contains__(self, key):
+            dict.__setitem__(self, key, found)
         return found
 
     return ask
@@ -120,7 +141,7 @@ def _doubted(link: Connection, plain: Callable[..., Any] | None) -> Any:
 def plain_value(cls: type[Any], number: int, value: object) -> Any:
     """An object of such a class, without asking anybody."""
     base = vars(cls)["_base"]
-    made = base.__new__(cls) if base in (list, dict, set) else base.__new__(cls, value)
+    made = vars(cls)["_kin"].__new__(cls) if base in (list, dict, set) else base.__new__(cls, value)
     vars(made)["_number"] = number
     return made
 
