@@ -74,8 +74,15 @@ def learner(policy: Policy, recipe: Recipe) -> Callable[[StepBatch], Learned]:
     optimizer = torch.optim.AdamW(
         policy.model.parameters(), lr=train.lr, weight_decay=0.0, eps=train.trl.get("adam_epsilon", 1e-8)
     )
-    falls = train.schedule == "linear"
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 - n / train.steps if falls else 1.0)
+    rise, falls = train.lr_warmup_steps or 0, train.schedule == "linear"
+
+    def share(n: int) -> float:
+        """Of the rate, after n updates: up in `rise` of them, from 0 as transformers does, then down to 0 or level."""
+        if n < rise:
+            return n / rise
+        return (train.steps - n) / max(1, train.steps - rise) if falls else 1.0
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
     low, high = 1 - train.clip.low, 1 + train.clip.high
 
     def learn(before: StepBatch) -> Learned:
@@ -105,7 +112,6 @@ def check_simple(recipe: Recipe) -> None:
         "train.ratio": train.ratio != "token",
         "train.kl": train.kl.beta > 0,
         "train.inner_epochs": train.inner_epochs > 1,
-        "train.lr_warmup_steps": bool(train.lr_warmup_steps),
         "train.schedule": train.schedule == "cosine",
         "train.prune": train.prune is not None,
         "train.mask_truncated": train.mask_truncated,

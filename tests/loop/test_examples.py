@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -59,6 +60,16 @@ def test_the_minimal_loop_prints_its_steps(
     load("minimal_grpo").main()
     line = re.compile(r"^step (\d)  right \d+ of 16  groups with signal \d of 4", re.M)
     assert line.findall(capsys.readouterr().out) == ["1", "2"]
+
+
+def test_the_minimal_loop_takes_the_recipe_that_its_row_names() -> None:
+    said = (EXAMPLES / "README.md").read_text()
+    (typed,) = re.findall(r"`python examples/minimal_grpo\.py ([^`]+)`", said)
+    recipe, *words = shlex.split(typed)
+    sets = [word for word in words if word != "--set"]
+    assert len(words) == 2 * len(sets)
+    page = load("minimal_grpo")
+    page.check_simple(page.load(ROOT / recipe, sets))
 
 
 def played(world: Any, *actions: str) -> list[Any]:

@@ -110,7 +110,16 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Seen]
     yield all_
 
 
-@pytest.mark.parametrize("more", [{}, {"dead_groups": "resample", "resample_rounds": 1}, {"scale": "none"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"dead_groups": "resample", "resample_rounds": 1},
+        {"scale": "none"},
+        {"lr_warmup_steps": 1},
+        {"lr_warmup_steps": 1, "schedule": "constant"},
+    ],
+)
 @pytest.mark.parametrize("micro_batch", [1, 16])
 def test_two_steps_of_the_trainer_are_two_of_the_minimal_loop(
     micro_batch: int, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[Seen]
