@@ -13,9 +13,11 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@echo 'installing into $(VENV): one to three minutes without a word'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -c constraints.txt -e '.[dev]'
 	@touch $@
+	@echo 'ready: `. $(VENV)/bin/activate`, then `grpo`; or `make train`'
 
 setup: $(VENV)/.ready  ## make the environment in .venv
 

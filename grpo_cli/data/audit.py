@@ -76,7 +76,9 @@ def audit_golds(
         raise DataError(dropped, hint="mend the rows, or set `data.on_bad_gold: drop` to leave them out")
     kept = [index for index in range(len(rows)) if index not in mistakes]
     if rows and not kept:
-        raise DataError(dropped, hint="every row has a bad gold: look at `data.answer` first")
+        raise DataError(
+            dropped, hint="every row has a bad gold: look at `data.answer`, `gold` and the verifier first"
+        )
     return GoldAudit(
         [rows[i] for i in kept],
         {name: [found[i] for i in kept] for name, found in golds.items()},

@@ -140,20 +140,22 @@ def step_line(metrics: Metrics, info: RunInfo) -> str:
     """The numbers of a step, in the order of the live frame and as many as `LONGEST` holds; scores are of all that was drawn."""
     metrics = as_drawn(metrics)
     get = metrics.get
-    kinds = [f"{word} {number(get(f'group/{key}'))}" for word, key in KINDS]
-    parts = [
-        (0, f"step {get('step')}/{info.steps or number(None)}"),
-        (0, f"reward {score(get('reward/total/mean'))}"),
-        *(
-            (2, f"{visible(source.name)} {score(get(f'reward/{source.name}/mean'))}")
-            for source in shown_sources(info, metrics, 4)
-        ),
-        (0, f"groups {' '.join(kinds)}"),
-    ]
+    parts = [(0, f"step {get('step')}/{info.steps or number(None)}")]
+    if draws := "reward/total/mean" in metrics:  # a step that learns from a file has no reward to tell of
+        kinds = [f"{word} {number(get(f'group/{key}'))}" for word, key in KINDS]
+        parts += [
+            (0, f"reward {score(get('reward/total/mean'))}"),
+            *(
+                (2, f"{visible(source.name)} {score(get(f'reward/{source.name}/mean'))}")
+                for source in shown_sources(info, metrics, 4)
+            ),
+            (0, f"groups {' '.join(kinds)}"),
+        ]
     ks = [int(key[5:]) for key in metrics if key.startswith("pass@") and key[5:].isdigit()]
     if ks:
         parts.append((4, f"pass@{max(ks)} {two_decimals(get(f'pass@{max(ks)}'))}"))
-    parts += [(0, f"len {number(get('length/mean'))}"), (0, f"trunc {percent(get('truncated'))}")]
+    if draws:
+        parts += [(0, f"len {number(get('length/mean'))}"), (0, f"trunc {percent(get('truncated'))}")]
     parts += [(rank, f"{word} {form(get(key))}") for rank, word, key, form in STEP_PARTS if key in metrics]
     primary = next((source.name for source in info.sources if source.primary), "")
     if why := reasons(metrics, primary):

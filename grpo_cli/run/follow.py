@@ -85,7 +85,7 @@ class Follower:
                 }
             except ValueError as err:
                 raise DataError(f"broken line: {err}", place=str(self._metrics.path)) from err
-            if is_step(metrics):
+            if is_shown_step(metrics):
                 news.steps.append(metrics)
             if is_evaluation(metrics):
                 news.evaluations.append(metrics)
@@ -97,8 +97,13 @@ class Follower:
 
 
 def is_step(metrics: Mapping[str, Any]) -> bool:
-    """Whether a line of `metrics.jsonl` is about a training step."""
+    """Whether a line of `metrics.jsonl` is about a training step that drew samples: what rules and reports look at."""
     return "group/count" in metrics
+
+
+def is_shown_step(metrics: Mapping[str, Any]) -> bool:
+    """Whether it is about any training step, also one that learned from a file and drew nothing: what displays count."""
+    return is_step(metrics) or "time/step" in metrics
 
 
 def is_evaluation(metrics: Mapping[str, Any]) -> bool:

@@ -278,3 +278,14 @@ def test_a_step_line_says_why_by_the_commonest_reasons_of_the_primary() -> None:
         "verify/format/reason/match": 1.0,
     }
     assert "why equal:string 50%  no_box 25%  unequal 12" in step_line(metrics, info)
+
+
+FROM_A_FILE = ({"step": 1, "loss": 0.68, "time/step": 5.0}, {"step": 2, "loss": 0.67, "time/step": 6.0})
+
+
+def test_steps_that_drew_nothing_are_counted_and_claim_no_reward() -> None:
+    first, loss, *_ = card_lines(Card("done", 14.0, FROM_A_FILE), 80)
+    assert first.startswith(" done  2 steps in 14s") and "samples" not in first
+    assert loss.split() == ["loss", "0.680", "→", "0.670"]
+    line = step_line(FROM_A_FILE[0], INFO)
+    assert line.startswith("step 1/500") and "—" not in line and "reward" not in line

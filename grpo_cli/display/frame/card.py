@@ -20,8 +20,11 @@ def card_lines(card: Card, width: int) -> list[str]:
         lines.append(f"   {visible(card.reason)}")
     if evaluations:
         lines += _held_out(evaluations)
-    if history:
-        lines += _training(history)
+    if drawn := [m for m in history if "reward/total/mean" in m]:
+        lines += _training(drawn)
+    elif history:  # learned from a file: nothing was drawn, so there is no reward
+        losses = [m.get("loss") for m in history]
+        lines.append(f"   {'loss':<17} {number(losses[0])} → {number(losses[-1])}")
     lines += _time(card, width)
     lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
     last = (
@@ -39,7 +42,9 @@ def _headline(card: Card) -> str:
     steps = max((int(m.get("step") or 0) for m in card.history), default=0)
     samples = sum(m.get("samples") or 0 for m in card.history)
     tokens = sum(m.get("tokens") or 0 for m in card.history)
-    parts = [f"{steps} steps in {duration(card.wall_s)}", f"{samples:,} samples", f"{number(tokens)} tokens"]
+    parts = [f"{steps} steps in {duration(card.wall_s)}"]
+    if samples or not steps:
+        parts += [f"{samples:,} samples", f"{number(tokens)} tokens"]
     if card.device:
         parts.append(card.device)
     return f" {card.status.replace('_', ' ')}  " + " · ".join(parts)

@@ -25,7 +25,7 @@ from grpo_cli.display.terminal.quiet import StderrSilencer
 from grpo_cli.display.terminal.relay import key_reader
 from grpo_cli.display.terminal.suspend import Suspended
 from grpo_cli.display.wishes import KeyRequests
-from grpo_cli.run.follow import is_evaluation, is_step
+from grpo_cli.run.follow import is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
 
@@ -93,7 +93,7 @@ class LiveDisplay:
     def recall(self, lines: Sequence[Metrics]) -> None:
         """What an earlier process of this run recorded."""
         for metrics in lines:
-            if is_step(metrics):
+            if is_shown_step(metrics):
                 self._state.step(metrics, None)
             if is_evaluation(metrics):
                 self._state.evaluated(metrics)

@@ -12,7 +12,7 @@ from grpo_cli.display.plain import PlainDisplay
 from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.watch.run import RunWatcher, card_of, seconds_of
-from grpo_cli.run.follow import is_evaluation, is_step
+from grpo_cli.run.follow import is_evaluation, is_shown_step
 from grpo_cli.run.records import dump_line
 from grpo_cli.text import as_ascii
 
@@ -82,7 +82,7 @@ def follow_lines(
             if as_json:
                 out.write(dump_line(metrics))
                 continue
-            if is_step(metrics):
+            if is_shown_step(metrics):
                 plain.step(metrics)
             if is_evaluation(metrics):
                 plain.evaluated(metrics)

@@ -14,7 +14,7 @@ from grpo_cli.display.frame.sample import SampleView, view_samples
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.findings.gold import trusted_score
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_step
+from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Status, info_of, of_all_rows
 
 OVER = get_args(Status)
@@ -95,7 +95,7 @@ class RunWatcher:
 def card_of(folder: RunFolder) -> Card:
     """The end card of a run that is over."""
     manifest, lines = folder.manifest(), folder.metrics()
-    history = tuple(m for m in lines if is_step(m))
+    history = tuple(m for m in lines if is_shown_step(m))
     evaluations = tuple(m for m in lines if is_evaluation(m))
     times = [
         at for at in (seconds_of(manifest.get("started")), *(seconds_of(m.get("at")) for m in lines)) if at

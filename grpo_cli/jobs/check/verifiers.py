@@ -141,7 +141,7 @@ def _golds_finding(
         lines += (f"… and {len(bad) - sum(map(len, list(places.values())[:SHOWN])):,} more",)
     message = f"{len(bad):,} of {whole} have a bad gold"
     if len(bad) == seen:
-        hint = "every row has one: look at `data.answer` first"
+        hint = "every row has one: look at `data.answer`, `gold` and the verifier first"
         return CheckFinding(check, Level.FAIL, message, lines, data, hint)
     if drops:
         return CheckFinding(

@@ -18,6 +18,7 @@ from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.follow import is_shown_step
 from grpo_cli.run.info import Card, Status
 from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.text import Json, score
@@ -137,7 +138,7 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
         Card(
             status=status,
             wall_s=stopwatch.wall_s,
-            history=tuple(as_drawn(m) for m in run.metrics() if "reward/total/mean" in m),
+            history=tuple(as_drawn(m) for m in run.metrics() if is_shown_step(m)),
             evaluations=tuple(running.evaluations),
             device=running.device,
             best=str(best.path) if best else "",

@@ -318,7 +318,10 @@ def test_rows_that_are_all_bad_are_one_failure() -> None:
     _, found = check_golds(
         "train", [row("1", answer="1")], {"v": Says(lambda *_: False)}, drops=True, budget_s=None
     )
-    assert (found.level, found.hint) == (Level.FAIL, "every row has one: look at `data.answer` first")
+    assert (found.level, found.hint) == (
+        Level.FAIL,
+        "every row has one: look at `data.answer`, `gold` and the verifier first",
+    )
 
 
 def test_held_out_rows_among_the_training_rows_are_a_warning() -> None:
