@@ -306,6 +306,11 @@ def test_several_runs_are_laid_over_each_other(browser: Chromium, tmp_path: Path
         [max(column) for column in zip(*lines, strict=True)], rel=1e-4
     )
     assert "placebo" in names
+    draw_all(browser)
+    dots = "document.querySelectorAll('[data-figure=reward-all] circle').length"
+    assert browser.run(dots) == sum(
+        len(names[name][1]) for name in (f"{arms[0].label}, mean of 3 seeds", arms[1].label, "placebo")
+    )
     browser.click("details.run summary")
     browser.wait("document.querySelector('details.run .plot svg') !== null")
     assert browser.errors == []

@@ -180,7 +180,7 @@ function drawCurves(svg, layers, panel, box) {
     if (layer.low && layer.high) shape(svg, "path", { d: areaOf(layer.x, layer.low, layer.high, atX, atY), fill: layer.color, "fill-opacity": layer.type === "band" ? 0.18 : 0.22 });
     if (layer.type !== "line") continue;
     shape(svg, "path", { d: pathOf(layer.x, layer.y, atX, atY), fill: "none", stroke: layer.color, "stroke-width": layer.line.width || 1.6, "stroke-opacity": layer.line.width < 1 ? 0.6 : 1, "stroke-dasharray": DASHES[layer.line.dash] || "none", "stroke-linejoin": "round" });
-    const has = (i) => layer.y[i] !== null && layer.y[i] !== undefined, dots = (layer.mode || "").includes("markers");
+    const has = (i) => layer.y[i] !== null && layer.y[i] !== undefined, dots = (layer.mode || "").includes("markers") && !(layer.line.width < 1); // of thin seeds only their mean has dots
     // a point between two gaps is on no line: without a dot it would not be seen
     layer.x.forEach((v, i) => has(i) && (dots || !(has(i - 1) || has(i + 1))) && shape(svg, "circle", { cx: atX(v), cy: atY(layer.y[i]), r: 2.4, fill: layer.color }));
   }
