@@ -7,10 +7,9 @@ import threading
 from contextlib import ExitStack
 
 from grpo_verifiers.program.task import packages_of
-from grpo_verifiers.program.trial import files
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside.child import NO_CODE, NO_MEMORY
-from grpo_verifiers.sandbox.lane import LaneFailed, LaneReport, read_file
+from grpo_verifiers.sandbox.lane import LaneFailed, LaneReport, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import LaneSlot
 
 LONGEST = 4_000
@@ -72,7 +71,7 @@ def _run(code: str) -> tuple[LaneReport, str, str]:
         "steps": 1,
     }
     with ExitStack() as stack:
-        fds = stack.enter_context(files(payload=payload, stdin=b"", stdout=None, stderr=None))
+        fds = stack.enter_context(memory_files(payload=payload, stdin=b"", stdout=None, stderr=None))
         report = _slot().lane(kind).run("stdio", fds, limits)
         out, err = (
             read_file(fds[name], OUTPUT_BYTES).decode("utf-8", "replace") for name in ("stdout", "stderr")

@@ -20,9 +20,8 @@ import pytest
 
 from grpo_verifiers import Sample, Unavailable, build
 from grpo_verifiers.program import CodeOptions, CodeVerifier
-from grpo_verifiers.program.trial import files
 from grpo_verifiers.sandbox import tiers
-from grpo_verifiers.sandbox.lane import Lane, read_file
+from grpo_verifiers.sandbox.lane import Lane, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import Lanes
 
 SOURCES = os.pathsep.join(str(Path(__file__).parents[3] / part) for part in (".", "verifiers"))
@@ -401,7 +400,7 @@ def test_a_verdict_does_not_depend_on_chance_or_lane() -> None:
     for tier in ("namespaces", "landlock", "namespaces"):
         lane = Lane(tier)
         for _ in range(2):
-            with files(payload=payload, stdin=b"", stdout=None, stderr=None) as fds:
+            with memory_files(payload=payload, stdin=b"", stdout=None, stderr=None) as fds:
                 lane.run("stdio", fds, limits)
                 printed.add(read_file(fds["stdout"], 1000))
         lane.close()

@@ -17,10 +17,9 @@ from typing import Any
 
 from grpo_verifiers.program.command import source_of
 from grpo_verifiers.program.compare import CompareRule, same
-from grpo_verifiers.program.trial import files
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import wire
-from grpo_verifiers.sandbox.lane import Lane, read_file
+from grpo_verifiers.sandbox.lane import Lane, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import Lanes
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
@@ -170,7 +169,7 @@ class SqlVerifier(SandboxedVerifier):
 
     def _ask(self, lane: Lane, schema: str, query: str) -> QueryAnswer:
         payload = {"schema": schema, "query": query, "most": self.options.max_rows}
-        with files(payload=json.dumps(payload).encode(), results=None) as fds:
+        with memory_files(payload=json.dumps(payload).encode(), results=None) as fds:
             limits = {
                 "cpu_s": self.options.timeout,
                 "wall_s": 3 * self.options.timeout,

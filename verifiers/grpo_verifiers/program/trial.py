@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol
@@ -29,9 +29,8 @@ from grpo_verifiers.sandbox.lane import (
     LaneFailed,
     LaneReport,
     LaneSilent,
-    empty_file,
+    memory_files,
     read_file,
-    sealed_file,
 )
 from grpo_verifiers.sandbox.lanes import LaneSlot
 
@@ -94,19 +93,6 @@ class Trial:
         self.results.append(result)
 
 
-@contextlib.contextmanager
-def files(**content: bytes | None) -> Iterator[dict[str, int]]:
-    """Memory files for a run: sealed ones with content, empty ones for None; closed at the end."""
-    fds: dict[str, int] = {}
-    try:
-        for name, data in content.items():
-            fds[name] = empty_file(name) if data is None else sealed_file(data, name)
-        yield fds
-    finally:
-        for fd in fds.values():
-            os.close(fd)
-
-
 def run_task(task: CodeTask, code: str, slot: LaneSlot, options: TrialOptions, order: Sequence[int]) -> Trial:
     """Run the tests of a task on a completion.
 
@@ -163,7 +149,7 @@ def _run_stdio(
     task: CodeTask, code: str, slot: LaneSlot, kind: str, options: TrialOptions, order: Sequence[int]
 ) -> Trial:
     trial = Trial()
-    with files(payload=_payload(task, code)) as shared:
+    with memory_files(payload=_payload(task, code)) as shared:
         for index in order:
             # asked for anew: a lane whose scratch folder resists is closed behind the run that did it
             result, report = _one_stdio(task, index, shared, slot.lane(kind), options)
@@ -178,7 +164,7 @@ def _one_stdio(
     task: CodeTask, index: int, shared: dict[str, int], lane: Lane, options: TrialOptions
 ) -> tuple[TestResult, LaneReport]:
     test = task.outputs[index]
-    with files(stdin=test.input.encode("utf-8", "surrogatepass"), stdout=None, stderr=None) as fds:
+    with memory_files(stdin=test.input.encode("utf-8", "surrogatepass"), stdout=None, stderr=None) as fds:
         report = lane.run("stdio", {**shared, **fds}, _limits(task, lane.kind))
         ended = _ended(report)
         size = os.fstat(fds["stdout"]).st_size
@@ -200,7 +186,7 @@ def _run_calls(task: CodeTask, code: str, lane: Lane) -> Trial:
     calls: tuple[Any, ...] = task.calls or task.returned
     stop = task.scoring == "all"
     payload = _payload(task, code, stop=stop)[:-1] + b', "calls": ' + task.inputs.encode() + b"}"
-    with files(payload=payload, results=None) as fds:
+    with memory_files(payload=payload, results=None) as fds:
         # an assert program has one limit for all of it, calls have one each
         steps = 1 if task.calls else len(calls)
         watch = FirstFailure(calls, fds["results"], lane) if stop else None
@@ -348,8 +334,8 @@ def _program_once(
     with (
         ours,
         theirs,
-        files(payload=_payload(task, code, shared=task.shared)) as fds,
-        files(tests=json.dumps(tests).encode()) as more,
+        memory_files(payload=_payload(task, code, shared=task.shared)) as fds,
+        memory_files(tests=json.dumps(tests).encode()) as more,
     ):
         limits = _limits(task, kind)
         lane.start("served", {**fds, "rpc": theirs.fileno()}, limits)

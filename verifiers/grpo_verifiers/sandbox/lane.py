@@ -6,11 +6,12 @@ numbers.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +67,7 @@ class LaneReport:
         return os.waitstatus_to_exitcode(self.status)
 
 
-def sealed_file(data: bytes, name: str) -> int:
+def _sealed_file(data: bytes, name: str) -> int:
     """A memory file that nobody can change any more."""
     import fcntl
 
@@ -83,9 +84,17 @@ def sealed_file(data: bytes, name: str) -> int:
     return fd
 
 
-def empty_file(name: str) -> int:
-    """A memory file for output."""
-    return os.memfd_create(name, os.MFD_CLOEXEC)
+@contextlib.contextmanager
+def memory_files(**content: bytes | None) -> Iterator[dict[str, int]]:
+    """Memory files for a run: sealed ones with content, empty ones for None; closed at the end."""
+    fds: dict[str, int] = {}
+    try:
+        for name, data in content.items():
+            fds[name] = os.memfd_create(name, os.MFD_CLOEXEC) if data is None else _sealed_file(data, name)
+        yield fds
+    finally:
+        for fd in fds.values():
+            os.close(fd)
 
 
 def read_file(fd: int, most: int) -> bytes:

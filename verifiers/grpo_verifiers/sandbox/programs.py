@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.sandbox import tiers
-from grpo_verifiers.sandbox.lane import Lane, LaneReport, empty_file, read_file, sealed_file
+from grpo_verifiers.sandbox.lane import Lane, LaneReport, memory_files, read_file
 from grpo_verifiers.sandbox.memory import MemoryWatch
 from grpo_verifiers.verifier import Unavailable
 
@@ -88,8 +87,12 @@ def run_program(
     given = dict(products or {})
     sizes = [[name, len(data)] for name, data in given.items()]
     payload = {"argv": list(argv), "files": dict(files), "keep": keep, "products": sizes}
-    contents = {"payload": json.dumps(payload).encode(), "stdin": stdin, "products": b"".join(given.values())}
-    with _memory_files(contents, keep is not None) as fds:
+    contents: dict[str, bytes | None] = {
+        "payload": json.dumps(payload).encode(), "stdin": stdin, "products": b"".join(given.values()), "stdout": None, "stderr": None,
+    }  # fmt: skip
+    if keep is not None:
+        contents["results"] = None
+    with memory_files(**contents) as fds:
         watch = MemoryWatch(lane, limits.memory_mb)
         report = lane.run("program", fds, limits.as_json(), watch)
         out_size = os.fstat(fds["stdout"]).st_size
@@ -101,17 +104,3 @@ def run_program(
             read_file(fds["results"], PRODUCT_BYTES) if keep else b"",
             watch.judge(report.rss_kb),
         )
-
-
-@contextlib.contextmanager
-def _memory_files(contents: Mapping[str, bytes], keeps: bool) -> Iterator[dict[str, int]]:
-    fds: dict[str, int] = {}
-    try:
-        for name, data in contents.items():
-            fds[name] = sealed_file(data, name)
-        for name in ("stdout", "stderr", *(["results"] if keeps else [])):
-            fds[name] = empty_file(name)
-        yield fds
-    finally:
-        for fd in fds.values():
-            os.close(fd)

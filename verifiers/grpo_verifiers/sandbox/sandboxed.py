@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from abc import abstractmethod
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from grpo_verifiers.sandbox.lane import LaneFailed, empty_file, read_file, sealed_file
+from grpo_verifiers.sandbox.lane import LaneFailed, memory_files, read_file
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot, default_count
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.verdict import Verdict, error, over_limit
@@ -101,15 +100,11 @@ class SandboxedVerifier(Verifier):
 def works(slot: LaneSlot) -> bool:
     """Whether a fresh lane of the slot runs a program that is known to be good."""
     job = json.dumps({"code": "print(6 * 7)", "entry": None, "prompt": "", "before": ""}).encode()
-    fds = {"payload": sealed_file(job, "payload"), "stdin": sealed_file(b"", "stdin")}
-    fds |= {name: empty_file(name) for name in ("stdout", "stderr")}
     limits = {"cpu_s": 4.0, "wall_s": 20.0, "memory_mb": 512, "output_bytes": 1 << 16}
     try:
-        report = slot.lane("plain").run("stdio", fds, limits)
-        return report.exit_code == 0 and read_file(fds["stdout"], 100) == b"42\n"
+        with memory_files(payload=job, stdin=b"", stdout=None, stderr=None) as fds:
+            report = slot.lane("plain").run("stdio", fds, limits)
+            return report.exit_code == 0 and read_file(fds["stdout"], 100) == b"42\n"
     except (LaneFailed, OSError):
         slot.discard()
         return False
-    finally:
-        for fd in fds.values():
-            os.close(fd)

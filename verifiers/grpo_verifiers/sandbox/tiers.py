@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.sandbox.folder import ScratchFolder
-from grpo_verifiers.sandbox.lane import Lane, LaneFailed, empty_file, read_file, sealed_file
+from grpo_verifiers.sandbox.lane import Lane, LaneFailed, memory_files, read_file
 from grpo_verifiers.sandbox.view import host_view
 from grpo_verifiers.verifier import BadOption, Unavailable
 
@@ -197,14 +197,10 @@ def self_test(lane: Lane) -> tuple[SelfCheck, ...]:
             "variable": next(iter(os.environ), "PATH"),
             "memory_mb": PROBE_MB,
         }
-        payload, out = sealed_file(json.dumps(given).encode(), "probe"), empty_file("probe-out")
-        try:
+        with memory_files(payload=json.dumps(given).encode(), results=None) as fds:
             limits = {"cpu_s": 5.0, "wall_s": 15.0, "memory_mb": PROBE_MB, "output_bytes": 1 << 20}
-            lane.run("probe", {"payload": payload, "results": out}, limits)
-            got = json.loads(read_file(out, 1 << 16))
-        finally:
-            os.close(payload)
-            os.close(out)
+            lane.run("probe", fds, limits)
+            got = json.loads(read_file(fds["results"], 1 << 16))
         if os.path.exists(given["outside"]):
             got["write outside"] = "wrote it"
     promised = ENFORCED[lane.tier]
