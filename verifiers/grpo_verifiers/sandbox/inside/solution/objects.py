@@ -108,6 +108,7 @@ class Peer(wire.Coder):
 
     def _serve(self) -> Any:
         """Serve until an answer to our own question comes."""
+        world: Fields | None = None
         while True:
             message = self.exchange.receive()
             if message[0] in ("begin", END):
@@ -130,13 +131,16 @@ class Peer(wire.Coder):
                 with contextlib.suppress(Exception):
                     getattr(sys, message[1]).write(message[2])
                 continue
-            reply = self.answer(message)
+            if message[0] == "world":
+                world = message[1]
+                continue
+            reply, world = self.answer(message, world), None
             self.known = {}
             self.kept.tell()
             self.say(reply)
 
-    def answer(self, message: list[Any]) -> list[Any]:
-        """The reply to one request; whatever the solution raises is a reply too."""
+    def answer(self, message: list[Any], world: Fields | None = None) -> list[Any]:
+        """The reply to one request, made in the world of the test; whatever the solution raises is a reply too."""
         try:
             if message[0] == "call":
                 return self._call(self.objects[message[1]], message[2], message[3], message[4])
@@ -160,12 +164,12 @@ class Peer(wire.Coder):
             self.known = {}
             if message[0] == "get":
                 owner = self.decode(message[1])
-                with released(self.state):
+                with applied(self, world), released(self.state):
                     value = getattr(owner, message[2])
                 # the test may change what it finds there, and count on its identity
                 return ["ok", self._shown(value)]
             given, before = [self.decode(a) for a in message[1:]], self.console.replaced()
-            with released(self.state):
+            with applied(self, world), released(self.state):
                 value = OPERATIONS[message[0]](*given)
             if message[0] == "enter" and (new := self.console.replaced() - before):
                 self.exchange.send(["redirect", sorted(new)])

@@ -35,7 +35,9 @@ def applied(peer: PeerEnd, world: dict[str, Any] | None) -> Iterator[None]:
         # a test that seeds and then calls counts on the numbers that come next
         random.setstate((version, tuple(state), gauss))
     if "files" in world:
-        write_files(world["files"])
+        had = read_files()
+        # an open file of the solution goes on where it was
+        write_files({p: text for p, text in world["files"].items() if had.get(p) != text})
         # what is there before, so that only what the solution has changed goes back
         before = read_files()
     try:

@@ -56,6 +56,12 @@ class Lender:
             world["random"] = [state[0], list(state[1]), state[2]]
         return world or None
 
+    def news(self) -> dict[str, Any] | None:
+        """The same for what is no call, without the environment, which calls bring; None where nothing is patched or shared."""
+        world = self.world() or {}
+        world.pop("environ", None)
+        return world or None
+
     def take_files(self, files: Fields) -> None:
         """Files that the solution has written into its scratch folder."""
         if self.has_files:

@@ -13,6 +13,9 @@ from .ends import Connection, Stopped
 from .pace import PACE
 from .redirecting import Redirects
 
+BRINGING = ("call", "method", "names", "sync", "subclass")
+"""Questions that bring the world of the test themselves, or run nothing that could see it."""
+
 
 class Messages:
     """Sends questions and hears what comes back, each thread in its own conversation."""
@@ -30,6 +33,8 @@ class Messages:
             link.exchange.send(["cwd", folder])
         for name, text in self.redirects.take() if self.redirects.standing else ():
             link.exchange.send(["printed", name, text])
+        if request[0] not in BRINGING and (world := link.lender.news()):
+            link.exchange.send(["world", world])
         link.exchange.send(request)
         while True:
             message = self._heard()
