@@ -12,6 +12,7 @@ A bug is none of these: it flies with its traceback.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -31,11 +32,33 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake with its place: `place` is `file:line:col`, a `--set …` or a file name; `source` the lines to show."""
+    """One mistake with its place: `place` is `file:line:col`, a `--set …` or a file name; `source` the lines to show.
+
+    `kind` is what mistakes of one cause share, which are said once; one without a kind is said by itself.
+    """
 
     place: str
     message: str
     source: str = ""
+    kind: str = ""
+
+
+def alike(mistakes: Sequence[Mistake]) -> list[list[Mistake]]:
+    """Mistakes of one kind together, in the order in which each kind was met."""
+    groups: dict[str | int, list[Mistake]] = {}
+    for index, one in enumerate(mistakes):
+        groups.setdefault(one.kind or index, []).append(one)
+    return list(groups.values())
+
+
+def said_once(mistakes: Sequence[Mistake]) -> str:
+    """The first of mistakes of one kind, with how many others there are and the places of the next of them."""
+    first, *others = mistakes
+    said = f"{first.place}: {first.message}" if first.place else first.message
+    if not others:
+        return said
+    more = ", ".join(one.place for one in others[:2]) + (", …" if len(others) > 2 else "")
+    return f"{said}; so {'is' if len(others) == 1 else 'are'} {len(others):,} more: {more}"
 
 
 class UserError(Exception):
@@ -53,12 +76,12 @@ class UserError(Exception):
     def render(self, most: int = 10) -> str:
         """The text for stderr, no colour, no trailing newline; at most `most` mistakes are shown in full."""
         lines = []
-        for mistake in self.mistakes[:most]:
-            place = f"{mistake.place}: " if mistake.place else ""
-            lines.append(f"error: {place}{mistake.message}")
-            if mistake.source:
-                lines.append(mistake.source)
-        left = len(self.mistakes) - most
+        kinds = alike(self.mistakes)
+        for same in kinds[:most]:
+            lines.append(f"error: {said_once(same)}")
+            if same[0].source:
+                lines.append(same[0].source)
+        left = sum(map(len, kinds[most:]))
         if left > 0:
             lines.append(f"… and {left} more")
         if self.hint:

@@ -7,8 +7,9 @@ data, not a zero. `drop` leaves such rows out and lists them; it never lets one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from grpo_cli.data.rows import Row
@@ -20,6 +21,9 @@ from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
 BATCH = 256
+_QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
+"""Not the line of `file.py:12`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,8 @@ def audit_golds(
             golds[name][index] = gold.gold
             if gold.problem and index not in mistakes:
                 message = f"`verify.{name}` cannot use this row: {gold.problem}"
-                mistakes[index] = Mistake(rows[index].place, message)
+                own = [gold.text, *(rows[index].fields.get(column) for column in verifier.columns)]
+                mistakes[index] = Mistake(rows[index].place, message, kind=_kind(message, own))
     dropped = [mistakes[index] for index in sorted(mistakes)]
     if dropped and on_bad_gold == "error":
         raise DataError(dropped, hint="mend the rows, or set `data.on_bad_gold: drop` to leave them out")
@@ -85,6 +90,14 @@ def audit_golds(
         dropped,
         [_doubt(rows[i], none[0]) for i in kept if (none := placeholders(rows[i].fields.get("answer")))],
     )
+
+
+def _kind(message: str, own: Iterable[Any]) -> str:
+    """The message without what only its row says: quoted values, the row's own texts, numbers but not those of lines."""
+    for text in own:
+        if isinstance(text, str) and text and text in message:
+            message = re.sub(rf"(?<![\w:]){re.escape(text)}(?!\w)", "…", message)
+    return _NUMBER.sub("…", _QUOTED.sub("…", message))
 
 
 def _doubt(row: Row, text: str) -> Mistake:
@@ -103,7 +116,7 @@ def _rows_of(
             for name in judges_of(row.fields, verifiers, rule):
                 rows_of[name].append(index)
         except NoVerifier as err:
-            mistakes[index] = Mistake(row.place, str(err))
+            mistakes[index] = Mistake(row.place, str(err), kind=_kind(str(err), row.fields.values()))
     return rows_of
 
 
@@ -122,7 +135,7 @@ def _compile(rows: Sequence[Row], verifier: Verifier) -> list[_Gold]:
             shared.keep(row.fields, watched.read, index)
         index_of.append(index)
     for index, problem in _judge_golds(known, asked, verifier):
-        known[index] = _Gold(problem=problem)
+        known[index] = replace(known[index], problem=problem)
     return [known[index] for index in index_of]
 
 

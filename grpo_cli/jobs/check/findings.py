@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from grpo_cli.errors import Exit, UserError
+from grpo_cli.errors import Exit, UserError, alike, said_once
 
 
 class Level(StrEnum):
@@ -42,16 +42,17 @@ class CheckFinding:
 
 def failed(check: str, err: UserError, most: int = 10) -> CheckFinding:
     """A user's mistake as a finding."""
-    places = [f"{m.place}: {m.message}" if m.place else m.message for m in err.mistakes]
-    if len(places) == 1:
-        return CheckFinding(check, Level.FAIL, places[0], hint=err.hint, code=err.code)
-    shown = places[:most] + ([f"… and {len(places) - most:,} more"] if len(places) > most else [])
+    kinds, count = alike(err.mistakes), len(err.mistakes)
+    if count == 1:
+        return CheckFinding(check, Level.FAIL, said_once(err.mistakes), hint=err.hint, code=err.code)
+    left = sum(map(len, kinds[most:]))
+    shown = [said_once(same) for same in kinds[:most]] + ([f"… and {left:,} more"] if left else [])
     return CheckFinding(
         check,
         Level.FAIL,
-        f"{len(places):,} mistakes",
+        f"{count:,} mistakes",
         lines=tuple(shown),
-        data={"mistakes": len(places)},
+        data={"mistakes": count},
         hint=err.hint,
         code=err.code,
     )

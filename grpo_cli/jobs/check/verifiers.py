@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.audit import GoldAudit, audit_golds
 from grpo_cli.data.rows import Row
-from grpo_cli.errors import DataError, Exit, Mistake, UserError
+from grpo_cli.errors import DataError, Exit, Mistake, UserError, alike, said_once
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.reward.judge import Judge
@@ -133,12 +133,10 @@ def _golds_finding(
     data: dict[str, Any] = {"rows": total, "n": seen, "bad": len(bad), "seconds": seconds}
     if not bad:
         return CheckFinding(check, Level.OK, f"all of {whole} pass their own verifier", data=data)
-    places: dict[str, list[str]] = {}
-    for one in bad:
-        places.setdefault(one.message, []).append(one.place)
-    lines = tuple(_said_once(message, where) for message, where in list(places.items())[:SHOWN])
-    if len(places) > SHOWN:
-        lines += (f"… and {len(bad) - sum(map(len, list(places.values())[:SHOWN])):,} more",)
+    kinds = alike(bad)
+    lines = tuple(map(said_once, kinds[:SHOWN]))
+    if len(kinds) > SHOWN:
+        lines += (f"… and {sum(map(len, kinds[SHOWN:])):,} more",)
     message = f"{len(bad):,} of {whole} have a bad gold"
     if len(bad) == seen:
         hint = "every row has one: look at `data.answer`, `gold` and the verifier first"
@@ -149,15 +147,6 @@ def _golds_finding(
         )
     hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
     return CheckFinding(check, Level.FAIL, message, lines, data, hint)
-
-
-def _said_once(message: str, places: Sequence[str]) -> str:
-    """A message at the first of its places, with how many others there are and the next of them."""
-    first, *others = places
-    if not others:
-        return f"{first}: {message}"
-    more = ", ".join(others[:2]) + (", …" if len(others) > 2 else "")
-    return f"{first}: {message}; so {'is' if len(others) == 1 else 'are'} {len(others):,} more: {more}"
 
 
 def check_refusals(
