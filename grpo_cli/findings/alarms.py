@@ -13,6 +13,7 @@ from typing import Any
 from grpo_cli.findings.canary import canary_alarm
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
 from grpo_cli.findings.gold import gap_alarm
+from grpo_cli.findings.held_out import HeldOutFall, held_out_fell
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.drawn import as_drawn
@@ -107,6 +108,7 @@ def alarms_over_run(
     alarms = Alarms(parts)
     found = [finding for metrics in steps for finding in alarms.step(metrics) if finding.code != "W22"]
     found += constant_parts(steps, rewarded(recipe), alarms.limits)
+    found += HeldOutFall().over(evaluations)
     found += [finding for metrics in canaries for finding in alarms.watched(metrics)]
     return found + [finding for metrics in evaluations for finding in alarms.evaluated(metrics)]
 
@@ -274,7 +276,15 @@ def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> F
     return None
 
 
-ALARM_RULES = (gold_gap, canary_dropped, entropy_gone, repeats_itself, saturated, constant_parts)
+ALARM_RULES = (
+    gold_gap,
+    canary_dropped,
+    held_out_fell,
+    entropy_gone,
+    repeats_itself,
+    saturated,
+    constant_parts,
+)
 """For `grpo explain`; the rule of W22 stands in `trends`."""
 
 

@@ -49,6 +49,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W50": ("grad_norm", "loss"),
     "W51": ("loss", "grad_norm", "kl"),
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
+    "W53": ("eval/pass@1", "eval/greedy", "kl", "right"),
     "W61": ("rows/top_share", "rows/seen"),
     "W71": ("canary/pass@1", "canary/drop", "canary/p"),
     "W70": (

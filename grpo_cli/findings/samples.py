@@ -57,7 +57,7 @@ def samples_behind(code: str, records: Sequence[SampleRecord], most: int = 3) ->
 
 def split_of(code: str) -> Split:
     """Which samples a finding is about."""
-    return {"W70": "eval", "W71": "canary"}.get(code, "train")  # type: ignore[return-value]
+    return {"W53": "eval", "W70": "eval", "W71": "canary"}.get(code, "train")  # type: ignore[return-value]
 
 
 def nearest_step(folder: RunFolder, step: int, split: Split = "train") -> int | None:
@@ -137,6 +137,7 @@ PICKS: dict[str, Pick] = {
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],
     "W70": _fooling,
+    "W53": lambda records: [r for r in records if not r.is_right],
     "W71": lambda records: [r for r in records if not r.is_right],
 }
 """Where a code is missing the samples of least reward are shown."""

@@ -51,6 +51,7 @@ REMEDIES = {
     "W50": "a smaller `train.max_grad_norm`, a lower `train.lr`, or more `train.lr_warmup_steps`",
     "W51": "resume from the last checkpoint, which is good, with a lower `train.lr`",
     "W52": "go back to the checkpoint with the best held-out score, with a lower `train.lr`",
+    "W53": "keep the weights it began with; a lower `train.lr`, a higher `train.kl.beta`; read what the reward pays for that held-out rows do not",
     "W60": "drop the copies: they weigh double, and leak where they are held out; `grpo audit data` shows them",
     "W61": "more rows, or fewer steps; `grpo audit data` shows the rows",
     "W70": "read the samples that only the training verifier likes, and mend it; train on from the best gold score",

@@ -17,6 +17,7 @@ from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.gold import trusted_score
 from grpo_cli.findings.health import Health
+from grpo_cli.findings.held_out import HeldOutFall
 from grpo_cli.findings.run_data import collect
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -42,6 +43,7 @@ class AlarmActions:
         parts = {n: spec.right_at for n, spec in recipe.verify.items() if spec.weight and not spec.primary}
         self.alarms, self.health = Alarms(parts), Health()
         self.constant = ConstantParts([name for name, spec in recipe.verify.items() if spec.weight])
+        self.fall = HeldOutFall()
         self.raised: list[Finding] = []
         self.action: str | None = None
         self.told: set[tuple[str, int]] = set()
@@ -54,6 +56,7 @@ class AlarmActions:
             for metrics in filter(is_step, lines):
                 self.health.step(metrics)
                 self.constant.step(metrics)
+            self.fall.over(m for m in lines if "eval/pass@1" in m)
             # an alarm of the very step after which the run died: it was written, and nobody acted on it
             self.raised = [f for f in self.alarms.recall(lines) if f.step == last and self._stops(f)]
 
@@ -61,13 +64,13 @@ class AlarmActions:
         """A step was recorded."""
         if not self.looks:
             return
-        for finding in [*self.health.step(metrics), *self.constant.step(metrics)]:
-            self.display.note("warn", finding.text, f"{finding.hint}  [{finding.code}]")
+        self._advise([*self.health.step(metrics), *self.constant.step(metrics)])
         for finding in self.alarms.step(metrics):
             self._raise(finding)
 
     def evaluated(self, metrics: Metrics) -> None:
         """An evaluation was recorded."""
+        self._advise(self.fall.evaluated(metrics) if self.looks else ())
         for finding in self.alarms.evaluated(metrics) if self.looks else ():
             self._raise(finding)
 
@@ -75,6 +78,10 @@ class AlarmActions:
         """The canary prompts were asked."""
         for finding in self.alarms.watched(metrics) if self.looks else ():
             self._raise(finding)
+
+    def _advise(self, found: Sequence[Finding]) -> None:
+        for finding in found:
+            self.display.note("warn", finding.text, f"{finding.hint}  [{finding.code}]")
 
     @property
     def wanted(self) -> str | None:

@@ -1,0 +1,59 @@
+"""W53: a run that makes held-out answers worse."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from grpo_cli.findings.alarms import alarms_over_run
+from grpo_cli.findings.held_out import HeldOutFall, held_out_fell
+from grpo_cli.jobs.explain.findings import rules
+from grpo_cli.run.info import BETWEEN
+
+
+def line(
+    step: int, score: float, half: float = 0.05, key: str = "eval/pass@1", **more: float
+) -> dict[str, float]:
+    return {"step": step, key: score, f"{key}/half": half, **more}
+
+
+@pytest.mark.parametrize("key", ["eval/pass@1", "eval/greedy"])
+def test_a_fall_beyond_chance_is_said_once(key: str) -> None:
+    fall = HeldOutFall()
+    assert fall.evaluated(line(0, 0.35, key=key)) == []
+    assert fall.evaluated(line(10, 0.31, key=key)) == []
+    (found,) = fall.evaluated(line(20, 0.07, 0.03, key=key))
+    assert (found.code, found.step) == ("W53", 20)
+    assert "0.070, 0.350 at step 0" in found.text
+    assert fall.evaluated(line(30, 0.05, 0.03, key=key)) == []
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        line(10, 0.35),
+        line(10, 0.60),
+        line(10, 0.31),
+        line(10, 0.07, **{BETWEEN: 1}),
+        {"step": 10, "eval/pass@1": 0.07},
+        {"step": 10, "eval/pass@1": None, "eval/pass@1/half": None},
+    ],
+)
+def test_what_is_no_fall_is_not_said(after: dict[str, float]) -> None:
+    assert held_out_fell([line(0, 0.35), after]) is None
+
+
+def test_a_run_that_stays_as_it_was_is_hardly_ever_told_of_a_fall() -> None:
+    draw, said = random.Random(0), 0
+    for _ in range(200):
+        fall = HeldOutFall()
+        lines = [line(step, draw.gauss(0.5, 0.025)) for step in range(0, 200, 10)]  # the half-width of .049
+        said += bool(fall.over(lines))
+    assert said <= 10
+
+
+def test_it_is_found_again_in_the_lines_of_a_run() -> None:
+    lines = [line(0, 0.77), line(10, 0.76), line(20, 0.4)]
+    assert [(f.code, f.step) for f in alarms_over_run([], lines, {})] == [("W53", 20)]
+    assert rules()["W53"] is held_out_fell
