@@ -7,6 +7,9 @@ from typing import Any
 
 from grpo_cli.preference.pairs import RowPairs
 
+ANSWERS = ("chosen", "rejected", "completion")
+"""The keys under which a line holds what a model has said."""
+
 
 def pair_lines(row: RowPairs) -> Iterator[dict[str, Any]]:
     """One line a pair: `prompt`, `chosen`, `rejected`, and the row, lengths and steps they come from."""

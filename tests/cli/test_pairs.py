@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,6 +85,25 @@ def test_a_finished_run_gives_its_pairs(recipe: Recipe, capsys: pytest.CaptureFi
     assert code == 3 and not Path("late.jsonl").exists()  # of the second step alone no row has both
     code, out, _ = pairs(capsys, "last", "--out", "all.jsonl")
     assert code == 0 and "2 pairs from 2 of 3 rows, 6 samples" in out and "2 lines in all.jsonl" in out
+
+
+def test_pairs_of_bytes_that_spell_no_text_are_counted_and_said(
+    recipe: Recipe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = load_rows(recipe.data, "train")[:2]
+    whole = [sample(one, "2 1", RIGHT), sample(one, "2 2", WRONG)]
+    run_of(recipe, {1: whole})
+    code, out, _ = pairs(capsys, "one")
+    assert code == 0 and "U+FFFD" not in out
+    assert json.loads(pairs(capsys, "one", "--json")[1])["unspelt"] == 0
+    shutil.rmtree("runs")
+    run_of(recipe, {1: [*whole, sample(two, "4 1", RIGHT), sample(two, "4 \ufffd", WRONG)]})
+    said = "pairs hold U+FFFD, as bytes do that spell no text: what is learned is not what was drawn"
+    code, out, _ = pairs(capsys, "one")
+    assert code == 0 and f"1 of 2 {said}" in out.splitlines()
+    assert json.loads(pairs(capsys, "one", "--json")[1])["unspelt"] == 1
+    code, out, _ = pairs(capsys, "one", "--unpaired")
+    assert code == 0 and "1 of 4 answers hold U+FFFD" in out
 
 
 def test_files_of_a_run_are_held_against_its_recipe(

@@ -59,11 +59,9 @@ def pairs(
             f"cannot write the pairs: {err.strerror}", place=str(path), hint="set `--out`"
         ) from err
     if as_json:
-        print(
-            strict_json({"schema": 1, **made.summary.as_json(), "lines": len(made.lines), "file": str(path)})
-        )
+        print(strict_json({"schema": 1, **made.as_json(), "file": str(path)}))
     else:
-        print("\n".join([*made.summary.lines(), f"{len(made.lines):,} lines in {path}"]))
+        print("\n".join([*made.said(), f"{len(made.lines):,} lines in {path}"]))
 
 
 def _made(

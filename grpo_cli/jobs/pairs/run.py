@@ -11,9 +11,10 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
 from grpo_cli.jobs.pairs.belonging import check_belonging
 from grpo_cli.jobs.pairs.reading import read_samples, run_samples
-from grpo_cli.preference.lines import answer_lines, pair_lines
+from grpo_cli.preference.lines import ANSWERS, answer_lines, pair_lines
 from grpo_cli.preference.pairs import PairLimits, RowPairs, make_pairs
 from grpo_cli.preference.summary import PairSummary, why_no_pairs
+from grpo_cli.preference.unspelt import count_unspelt, unspelt_text
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
@@ -21,10 +22,23 @@ from grpo_cli.run.records import SampleRecord
 
 @dataclass(frozen=True)
 class MadePairs:
-    """The lines that are written, and what they are worth."""
+    """The lines that are written, and what they are worth; `unspelt` of them hold U+FFFD."""
 
     lines: list[dict[str, Any]]
     summary: PairSummary
+    unspelt: int
+    unpaired: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of `--json`, without the file it was written to."""
+        return {**self.summary.as_json(), "lines": len(self.lines), "unspelt": self.unspelt}
+
+    def said(self) -> list[str]:
+        """The same for people."""
+        if not self.unspelt:
+            return self.summary.lines()
+        what = "answers" if self.unpaired else "pairs"
+        return [*self.summary.lines(), unspelt_text(self.unspelt, len(self.lines), what)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +118,8 @@ def _made(samples: Iterable[SampleRecord], settings: PairSettings, place: str) -
     lines = list(_lines(rows, unpaired))
     if not lines or (unpaired and not (summary.right and summary.wrong)):
         raise DataError(why_no_pairs(summary), place=place, hint=_hint(summary))
-    return MadePairs(lines, summary)
+    texts = [[str(line[key]) for key in ANSWERS if key in line] for line in lines]
+    return MadePairs(lines, summary, count_unspelt(texts), unpaired)
 
 
 def _lines(rows: Sequence[RowPairs], unpaired: bool) -> Iterable[dict[str, Any]]:

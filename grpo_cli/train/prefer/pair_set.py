@@ -22,15 +22,12 @@ from grpo_cli.preference.pairs import (
     shuffle_labels,
 )
 from grpo_cli.preference.summary import PairSummary
+from grpo_cli.preference.unspelt import count_unspelt, unspelt_text
 from grpo_cli.reward.group import Group
 from grpo_cli.train.prefer.examples import LabelledExample, PairExample, labelled_examples, pair_examples
 
 if TYPE_CHECKING:
     from grpo_cli.policy.policy import Policy
-
-
-UNSPELT = "\ufffd"
-"""What decoders put where tokens spell no text; it is tokenised as itself."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +79,9 @@ class PairSet:
             raise DataError(
                 f"no pair of `{source.source}` fits the model's {policy.context} tokens", place=KEY
             )
-        broken = sum(UNSPELT in pair.chosen + pair.rejected for pair in pairs)
+        broken = count_unspelt([(pair.chosen, pair.rejected) for pair in pairs])
         if broken:
-            note(
-                f"{broken:,} of {len(pairs):,} pairs hold U+FFFD, as bytes do that spell no text: what is learned is not what"
-                " was drawn"
-            )
+            note(unspelt_text(broken, len(pairs)))
         if left_out:
             note(
                 f"left out {left_out:,} of {len(pairs):,} pairs longer than the model's {policy.context} tokens"
