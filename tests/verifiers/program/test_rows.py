@@ -125,6 +125,23 @@ def test_tests_under_the_name_answer_are_taken(code: CodeVerifier) -> None:
     assert code.verify("def f(x): return x", {"answer": ["assert f(1) == 2"]}).outcome == "wrong"
 
 
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ["import math", "assert math.isclose(half(3), 1.5)", "assert half(4) == 2"],
+        ["wanted = {3: 1.5, 4: 2}", "assert all(half(x) == y for x, y in wanted.items())"],
+        ["def check_it(x, y):\n    assert half(x) == y", "check_it(3, 1.5)", "check_it(4, 2)"],
+        ["given = half(3)", "import math", "assert math.isclose(given, 1.5)"],
+    ],
+)
+def test_statements_before_an_assert_of_a_list_are_its_preparation(
+    code: CodeVerifier, tests: list[str]
+) -> None:
+    row = {"tests": tests, "entry_point": "half"}
+    assert code.verify("def half(x): return x / 2", row).outcome == "right"
+    assert code.verify("def half(x): return x / 3", row).outcome == "wrong"
+
+
 def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -> None:
     task = code.compile({"tests": ["assert set(similar((3, 4), (4, 5))) == {4}"]})
     assert task.entry == "similar"
@@ -136,6 +153,8 @@ def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -
         ({}, "no column holds the tests"),
         ({"tests": []}, "`tests` is empty"),
         ({"tests": ["x = 1"]}, "asserts nothing"),
+        ({"tests": ["assert f(1) == 2", "f(3)"]}, "test 1 asserts nothing"),
+        ({"tests": ["assert f(1) == 2", "def later():\n    assert f(3) == 4"]}, "test 1 is never run"),
         ({"tests": ["assert f("]}, "no Python"),
         ({"tests": [{"args": [1]}], "entry_point": "f"}, "expected"),
         ({"tests": [{"args": [1], "expected": 1}]}, "entry_point"),

@@ -190,16 +190,24 @@ def _programs(tests: object) -> list[str]:
         or not all(isinstance(t, str) and t.strip() for t in programs)
     ):
         raise BadGold("`tests` of style assert is a program or a list of statements")
+    found, before, unused = list[str](), "", None
     for number, program in enumerate(programs):
         try:
-            tree = ast.parse(program)
+            tree = ast.parse(before + program)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
             raise BadGold(f"test {number} is no Python: {err}") from err
-        if not any(isinstance(n, ast.Assert | ast.Raise | ast.Call) and is_check(n) for n in ast.walk(tree)):
-            raise BadGold(f"test {number} asserts nothing")
-        if not has_check(tree):
+        if has_check(tree):
+            found.append(before + program)
+            unused = None
+        else:  # imports, values and helpers of the statements that follow
+            before += program + "\n"
+            unused = (number, tree) if unused is None else unused
+    if unused is not None:
+        number, tree = unused
+        if any(isinstance(n, ast.Assert | ast.Raise | ast.Call) and is_check(n) for n in ast.walk(tree)):
             raise BadGold(f"test {number} is never run: no assert is reached when the program is started")
-    return programs
+        raise BadGold(f"test {number} asserts nothing")
+    return found
 
 
 def _need(first: str, second: object) -> str:
