@@ -98,7 +98,10 @@ def program(text: str, entry: str | None, prompt_code: str) -> types.CodeType | 
     for at in reversed(range(len(trees))):
         tree = trees[at]
         if tree is not None and suits(tree, entry):
-            return compiled(_with_parts(tree, [t for t in trees[:at] if t is not None]) if entry else tree)
+            if not entry:
+                return compiled(tree)
+            tree = _with_parts(tree, [t for t in trees[:at] if t is not None])
+            return compiled(_with_later(tree, [t for t in trees[at + 1 :] if t is not None]))
     if entry and prompt_code:
         for source in reversed(candidates):
             code = _under_stub(prompt_code, source, entry)
@@ -134,6 +137,35 @@ def _with_parts(tree: ast.Module, before: list[ast.Module]) -> ast.Module:
         parts = given + parts
         wanted = (wanted | _read(given)) - _bound(given) - known - set(dir(builtins))
     return ast.Module([*parts, *tree.body], []) if parts else tree
+
+
+def _with_later(tree: ast.Module, after: list[ast.Module]) -> ast.Module:
+    """The program with what later blocks define beside it: functions and classes of other names, and what these read there.
+
+    A later block may be a use or a test of the program: no other statement of it is taken, and a definition that fails by
+    itself (a package that is not here) takes nothing from the program.
+    """
+    body, known = list(tree.body), _bound(tree.body)
+    for block in after:
+        made: list[ast.stmt] = [
+            n
+            for n in block.body
+            if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and n.name not in known
+        ]
+        wanted = _read(made) - known
+        more: list[ast.stmt] = [
+            n
+            for n in block.body
+            if isinstance(n, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign)
+            and _bound([n]) & wanted
+            and not _bound([n]) & known
+        ]
+        for node in block.body:
+            if node in made or node in more:
+                failed = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
+                body.append(ast.Try([node], [failed], [], []))
+        known |= _bound(made) | _bound(more)
+    return ast.fix_missing_locations(ast.Module(body, [])) if len(body) > len(tree.body) else tree
 
 
 def _bound(nodes: list[ast.stmt]) -> set[str]:
