@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from grpo_cli.errors import DataError
@@ -14,6 +16,8 @@ from grpo_cli.run.folder import RunFolder
 
 Metrics = Mapping[str, Any]
 M = TypeVar("M", bound=Metrics)
+VALUED = ("--set", "--display", "--resume")
+"""Options of `grpo train` whose next word is a value."""
 BETWEEN = "eval/between"
 """Marks an evaluation of the first `eval.between` rows only."""
 Level = Literal["info", "good", "warn", "error"]
@@ -122,11 +126,25 @@ def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def recipe_file(folder: RunFolder) -> str:
+    """The file that the run's recipe was read from; empty where `run.json` does not say, or it is a shipped one."""
+    manifest = folder.manifest()
+    named, base = _named(manifest), str(manifest.get("base") or "")
+    if named.endswith((".yaml", ".yml")):
+        return str(Path(base) / Path(named).name) if base else named
+    # a folder stands for the `recipe.yaml` in it, and its runs are named after it
+    is_folder = bool(named and base) and Path(base).name == manifest.get("recipe")
+    return str(Path(base) / "recipe.yaml") if is_folder else ""
+
+
 def _label(manifest: dict[str, Any]) -> str:
-    """The recipe as it was named on the command line."""
+    """What the run's recipe is called, from its first line on; in runs that did not note it, as it was named."""
+    return str(manifest.get("recipe") or _named(manifest))
+
+
+def _named(manifest: dict[str, Any]) -> str:
+    """The recipe as it was named on the command line; empty where none was."""
     argv = [str(word) for word in manifest.get("argv") or []]
-    after = argv[argv.index("train") + 1 :] if "train" in argv else []
-    named = [word for word in after if word.endswith((".yaml", ".yml"))] or [
-        w for w in after[:1] if not w.startswith("-")
-    ]
-    return named[0] if named else ""
+    after = argv[argv.index("train") :] if "train" in argv else []
+    words = (word for before, word in pairwise(after) if before not in VALUED)
+    return next((word for word in words if not word.startswith("-")), "")

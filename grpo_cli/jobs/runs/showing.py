@@ -10,6 +10,7 @@ from grpo_cli.jobs.runs.comparing import RunComparison
 from grpo_cli.jobs.runs.listing import HEADER, SCHEMA, held_out, rows_of, size_text, table
 from grpo_cli.jobs.runs.summary import UNREADABLE, RunSummary, summarise
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.info import recipe_file
 from grpo_cli.text import DASH, duration, number, plus_minus, score, visible
 
 
@@ -31,7 +32,7 @@ def lines_of(folder: RunFolder) -> list[str]:
     checkpoints = sorted(p.name for p in (folder.path / "checkpoints").glob("step-*") if p.suffix == "")
     facts = [
         ("status", one.status + (f": {visible(one.reason)}" if one.reason else "")),
-        ("recipe", visible(one.recipe) or DASH),
+        ("recipe", _recipe_text(one.recipe, recipe_file(folder))),
         ("model", visible(one.model) or DASH),
         ("steps", f"{one.step} of {one.steps}" if one.steps else str(one.step)),
         ("started", one.started or DASH),
@@ -55,6 +56,11 @@ def lines_of(folder: RunFolder) -> list[str]:
         ]  # fmt: skip
         lines += ["", *table(("step", "pass@1", "greedy"), rows)]
     return lines
+
+
+def _recipe_text(name: str, file: str) -> str:
+    """`mine (/here/mine/recipe.yaml)`."""
+    return f"{visible(name)} ({visible(file)})" if name and file not in ("", name) else visible(name) or DASH
 
 
 def compared_lines(first: RunSummary, others: Sequence[RunComparison]) -> list[str]:

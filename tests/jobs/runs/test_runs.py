@@ -40,6 +40,31 @@ def test_a_run_in_one_line(tmp_path: Path) -> None:
     assert found.bytes == sum(f.stat().st_size for f in folder.path.rglob("*") if f.is_file())
 
 
+@pytest.mark.parametrize(
+    ("words", "label", "base", "said"),
+    [
+        (["."], "mine", "/x/mine", "mine (/x/mine/recipe.yaml)"),
+        (["mine/"], "mine", "/x/mine", "mine (/x/mine/recipe.yaml)"),
+        (["../x/my.yaml"], "my", "/x", "my (/x/my.yaml)"),
+        (["quickstart"], "quickstart", "/lib/recipes", "quickstart"),
+        (["quickstart", "--set", "data.train=a.yaml"], "quickstart", "/lib/recipes", "quickstart"),
+        (["--json", "--set", "train.steps=2", "my.yaml"], "my", "/x", "my (/x/my.yaml)"),
+        (["-"], "stdin", "/x", "stdin"),
+        (["--resume", "runs/one"], "my", "/x", "my"),
+        (["a/my.yaml"], None, None, "a/my.yaml"),  # before `run.json` said more
+    ],
+)
+def test_the_recipe_of_a_run_has_one_name_and_show_says_its_file(
+    tmp_path: Path, words: list[str], label: str | None, base: str | None, said: str
+) -> None:
+    folder = make_run(tmp_path, "one")
+    folder.update_manifest(argv=["grpo", "train", *words], recipe=label, base=base)
+    assert f"{'recipe':<12} {said}" in lines_of(folder)
+    name = said.split(" ")[0]
+    assert summarise(folder).recipe == name, "as its live display says, which is given `run.json`'s"
+    assert [arm.label for arm in arms_of([collect(folder)])] == [name.rsplit("/", 1)[-1]]
+
+
 def test_a_run_without_an_end_runs_until_it_is_silent_for_ten_minutes(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "one")
     folder.update_manifest(status="running")
