@@ -59,10 +59,6 @@ class Kept:
         self.told[number] = made
         return {"L": [number, made]}
 
-    def is_told(self, value: object) -> bool:
-        """Whether the test program knows a container by its number."""
-        return self.peer.numbers.get(id(value)) in self.told
-
     def own(self, value: object) -> Any:
         """What is in an object of a solution's class that is a kind of plain value; of a container the changes are told."""
         number = self.peer.number(value)

@@ -35,7 +35,7 @@ class Lender:
     def __init__(self, link: Connection) -> None:
         self.link = link
         self.lent: list[Any] = []
-        self.has_files = self.has_random = False
+        self.has_files = self.has_random = self.has_environment = False
         self.state: Any = None
         self.folder = WorkingFolder()
         self.originals = [(module, name, getattr(module, name)) for module, name in PATCHABLE]
@@ -47,7 +47,8 @@ class Lender:
             found = getattr(module, name)
             if found is not original:
                 world.setdefault("patches", {})[f"{module.__name__}.{name}"] = self.link.encode(found)
-        if os.environ:
+        self.has_environment |= bool(os.environ)
+        if self.has_environment:  # also where the last variable was taken back
             world["environ"] = dict(os.environ)
         if self.has_files:
             world["files"] = read_files()
