@@ -8,6 +8,8 @@ import random
 import socket
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +82,27 @@ def wire_fuzz(count: int) -> None:
                 same(expected, said, CompareRule(exact=draw.random() < 0.5, tolerance=1e-6))
 
 
+@contextlib.contextmanager
+def linked() -> Iterator[tuple[Link, socket.socket]]:
+    """A link and the socket of its other side; closed when no thread reads or answers any more: the numbers of files that
+    are closed are soon those of others."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        link = Link(ours.fileno(), {}, frozenset(), False)
+        try:
+            yield link, theirs
+        finally:
+            ours.shutdown(socket.SHUT_RDWR)
+            exchange, end = link.exchange, time.monotonic() + 30
+            while exchange.is_listening and not (exchange._is_gone and len(exchange._open) == 1):
+                assert time.monotonic() < end, "threads go on"
+                time.sleep(0.001)
+
+
 def link_fuzz(count: int) -> None:
     draw = random.Random(count)
     for _ in range(count):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            link = Link(ours.fileno(), {}, frozenset(), False)
+        with linked() as (link, theirs):
             head = draw.choice(
                 ["ok", "raise", "out", "call", "get", "input", "files", "next", "live", "warn", 3, None]
             )
@@ -124,9 +141,7 @@ def test_the_wire_keeps_what_it_carries() -> None:
 
 @pytest.mark.parametrize("kind", [list, dict, set, bytearray])
 def test_a_forged_content_of_a_container_of_the_test_waits_for_the_commit(kind: type) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        link = Link(ours.fileno(), {}, frozenset(), False)
+    with linked() as (link, theirs):
         value = {list: [3, 1], dict: {1: 2}, set: {1}, bytearray: bytearray(b"ab")}[kind]
         before = kind(value)
         link.live.adopt(5, value)
@@ -141,9 +156,7 @@ def test_a_forged_content_of_a_container_of_the_test_waits_for_the_commit(kind: 
 
 
 def test_a_result_is_an_argument_only_with_what_the_argument_has_become() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        link = Link(ours.fileno(), {}, frozenset(), False)
+    with linked() as (link, theirs):
         xs = [3, 1]
         frames.send(theirs.fileno(), ["ok", {"tw": 0}, [[0, [1, 3]]]])
         got = link.call(0, (xs,), {})
@@ -182,16 +195,14 @@ BEGUN = [[1, "begin", "t"]]
     ids=str,
 )
 def test_a_forged_conversation_ends_the_solution(forged: list[Any]) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        link = Link(ours.fileno(), {}, frozenset(), False)
+    with linked() as (link, theirs):
         # from a thread of its own: so many wait for a reader
         sending = threading.Thread(target=send_all, args=(theirs.fileno(), [*forged, ["ok", 1]]))
         sending.start()
         with pytest.raises(Stopped):
             link.ask("get", {"k": 0}, "x")
         assert link.is_dead
-        ours.shutdown(socket.SHUT_RDWR)
+        theirs.shutdown(socket.SHUT_RDWR)
         sending.join()
 
 
@@ -217,12 +228,10 @@ def send_all(fd: int, messages: list[Any]) -> None:
     ids=str,
 )
 def test_a_forged_message_between_changes_nothing_of_the_test(forged: list[Any]) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        link, before = Link(ours.fileno(), {}, frozenset(), False), (sys.stdout, Path.cwd())
+    before = (sys.stdout, Path.cwd())
+    with linked() as (link, theirs):
         for message in forged:
             frames.send(theirs.fileno(), message)
         frames.send(theirs.fileno(), ["ok", 7])
         assert link.ask("get", {"k": 0}, "x") == 7
         assert (sys.stdout, Path.cwd()) == before and not link.is_dead
-        theirs.shutdown(socket.SHUT_RDWR)
