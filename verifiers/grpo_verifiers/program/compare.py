@@ -174,8 +174,8 @@ def same_output(expected: str, printed: str, how: str = "lenient", tolerance: fl
     """Whether printed text is the expected text, by one of `COMPARES`.
 
     Lines end at line feeds only. Blanks at line ends and empty lines around the text never count, nor the spelling of a
-    number beyond leading zeros (`+5`, `-0`, `1e3`); with `tokens` no white space does. `tolerance` is for decimals (`near`). `strict`: every character does,
-    but for white space at the very end.
+    number beyond leading zeros (`+5`, `-0`, `1e3`); with `tokens` no white space does. `strict`: every character does,
+    but for white space at the very end. `tolerance` is for decimals (`near`).
     """
     if how == "strict":
         return expected.rstrip() == printed.rstrip()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..wire import BadWire, Fields, Parts
 from .ends import Connection, SolutionExit, Stopped
-from .mirrored.handles import is_nameable, stub
+from .mirrored.handles import DerivingMeta, is_nameable, stub
 from .mirrored.natives import add_members
 
 # StopIteration would end a test's own loop early, SystemExit the test itself, SkipTest would pass it
@@ -68,21 +68,8 @@ STD_EXCEPTIONS = frozenset(
 )
 
 
-class ExceptionMeta(type):
+class ExceptionMeta(DerivingMeta):
     """The class of classes that stand for the solution's exceptions: calling one makes an exception there."""
-
-    def __new__(
-        mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
-    ) -> Any:
-        link = next((vars(p)["_class_link"] for p in parents if "_class_number" in vars(p)), None)
-        if link is None or "_class_number" in space:
-            return super().__new__(mcs, name, parents, space)
-        return link.derive(mcs, name, parents, space, options)
-
-    def __init__(
-        cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
-    ) -> None:
-        super().__init__(name, parents, space)
 
     def __getattr__(cls, name: str) -> Any:
         if "_class_number" not in vars(cls) or name.startswith("__"):

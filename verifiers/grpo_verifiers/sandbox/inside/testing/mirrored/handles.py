@@ -24,11 +24,8 @@ def is_nameable(value: object) -> bool:
     return not any(value is c for c in (AssertionError, Exception, BaseException))
 
 
-class HandleMeta(type):
-    """The class of classes that stand for the solution's: calling one makes an object there."""
-
-    _class_link: Connection
-    _class_number: int
+class DerivingMeta(type):
+    """The class of classes that stand for the solution's: one that the test derives from them is derived there too."""
 
     def __new__(
         mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
@@ -42,6 +39,13 @@ class HandleMeta(type):
         cls, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
     ) -> None:
         super().__init__(name, parents, space)
+
+
+class HandleMeta(DerivingMeta):
+    """The class of classes that stand for the solution's: calling one makes an object there."""
+
+    _class_link: Connection
+    _class_number: int
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         return cls._class_link.construct(cls, args, kwargs)

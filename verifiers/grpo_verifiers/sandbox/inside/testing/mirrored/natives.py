@@ -13,7 +13,7 @@ from typing import Any
 from ... import wire
 from ...wire import Fields
 from ..ends import Connection
-from .handles import stub, text
+from .handles import DerivingMeta, stub, text
 
 ENUMS: dict[str, Any] = {
     e.__name__: e for e in (enum.Enum, enum.IntEnum, enum.StrEnum, enum.Flag, enum.IntFlag)
@@ -48,16 +48,8 @@ class Member:
         return self.link.ask("get", {"k": self.number}, self.name)
 
 
-class PlainMeta(type):
+class PlainMeta(DerivingMeta):
     """The class of these classes: calling one makes an object there."""
-
-    def __new__(
-        mcs, name: str, parents: tuple[type, ...], space: dict[str, Any], /, **options: object
-    ) -> Any:
-        link = next((vars(p)["_class_link"] for p in parents if "_class_number" in vars(p)), None)
-        if link is None or "_class_number" in space:
-            return super().__new__(mcs, name, parents, space)
-        return link.derive(mcs, name, parents, space, options)
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         return vars(cls)["_class_link"].construct(cls, args, kwargs)
