@@ -1,4 +1,4 @@
-"""A code verifier held to one tier of isolation."""
+"""Code verifiers held to one tier of isolation, and what one says of a solution."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ def in_tier(name: str) -> CodeVerifier:
     assert isinstance(tier, tiers.Tier), tier
     made.tier, made._lanes = tier, Lanes(name, 1)
     return made
+
+
+def score(verifier: CodeVerifier, entry: str, code: str, tests: str) -> float | None:
+    """The score of a solution by a test program; there has to be a verdict."""
+    verdict = verifier.verify(code, {"entry_point": entry, "tests": tests})
+    assert verdict.outcome != "error", verdict
+    return verdict.score

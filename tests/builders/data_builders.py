@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo_cli.data.rows import Row
+
 
 @dataclass(frozen=True)
 class Source:
@@ -40,3 +42,8 @@ def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> Path:
 
 def question(n: int = 1, /, **more: Any) -> dict[str, Any]:
     return {"question": f"what is {n}+{n}?", "answer": str(n + n), **more}
+
+
+def row(text: str, **fields: Any) -> Row:
+    """A row of one question, named by it."""
+    return Row(text, text, [{"role": "user", "content": text}], fields, f"a.jsonl:{text}")

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from grpo_verifiers.program import CodeOptions, CodeVerifier
+from grpo_verifiers.program import CodeVerifier
 
 PROGRAMS = [
     # a head `name entry score`, the solution, `---`, the test program
     block.partition("\n")[::2]
     for block in Path(__file__).with_name("across.txt").read_text().split("\n===== ")[1:]
 ]
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[CodeVerifier]:
-    made = CodeVerifier(CodeOptions(lanes=1))
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(("head", "body"), PROGRAMS, ids=[head.split()[0] for head, _ in PROGRAMS])

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from grpo_verifiers.program import CodeOptions, CodeVerifier
+from grpo_verifiers.program import CodeVerifier
 
 CLASS = "class Grid:\n    def __init__(self, rows):\n        self.rows = rows\n    def turned(self):\n        return Grid([list(c) for c in zip(*self.rows)])"
 USER = "def turn(rows):\n    return Grid(rows).turned().rows"
 TESTS = ["assert turn([[1, 2]]) == [[1], [2]]", "assert Grid([[1, 2]]).turned().rows == [[1], [2]]"]
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[CodeVerifier]:
-    made = CodeVerifier(CodeOptions(lanes=1))
-    yield made
-    made.close()
 
 
 def answer(*parts: str) -> str:

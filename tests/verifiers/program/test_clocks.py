@@ -6,29 +6,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from grpo_verifiers.program import CodeOptions, CodeVerifier, trial
+from grpo_verifiers.program import CodeVerifier, trial
 from grpo_verifiers.program.trial import Fate, Trial
 from grpo_verifiers.sandbox.delays import Delays
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[CodeVerifier]:
-    made = CodeVerifier(CodeOptions(lanes=1))
-    yield made
-    made.close()
-
-
-def score(verifier: CodeVerifier, entry: str, code: str, tests: str) -> float | None:
-    verdict = verifier.verify(code, {"entry_point": entry, "tests": tests})
-    assert verdict.outcome != "error", verdict
-    return verdict.score
-
+from tests.builders.code_verifiers import score
 
 CLOCK = "import time\nf = F()\nstart = time.monotonic()\nf.take()\nassert time.monotonic() - start >= 0.02"
 TAKES = "class F:\n    def take(self): {}\n"

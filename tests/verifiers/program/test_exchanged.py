@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from grpo_verifiers.program import CodeOptions, CodeVerifier
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[CodeVerifier]:
-    made = CodeVerifier(CodeOptions(lanes=1))
-    yield made
-    made.close()
-
-
-def score(verifier: CodeVerifier, entry: str, code: str, tests: str) -> float | None:
-    verdict = verifier.verify(code, {"entry_point": entry, "tests": tests})
-    assert verdict.outcome != "error", verdict
-    return verdict.score
-
+from grpo_verifiers.program import CodeVerifier
+from tests.builders.code_verifiers import score
 
 CALLBACK = "out = []\ndef cb(x):\n    assert x in (2, 4), x\n    out.append(x)\neach([1, 2], cb)\nassert len(out) == 2"
 SWALLOWS = "def each(xs, cb):\n    for v in ({}):\n        try:\n            cb(v)\n        except BaseException:\n            pass\n"
