@@ -6,6 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from grpo_cli.policy.model import exclude_cudnn_attention
 from grpo_cli.rollout.fused.patches import patched
 from grpo_cli.rollout.fused.update import update_patches
 from tests.builders.rollout_models import FAMILIES, tiny
@@ -43,3 +44,25 @@ def test_gradients_stay_those_of_the_models_own_code(family, kind):
             model(input_ids=ids, labels=ids).loss.backward()
         found.append(torch.cat([p.grad.float().flatten() for p in model.parameters() if p.requires_grad]))
     assert (found[1] - found[0]).norm() <= (1e-5 if kind == "float32" else 3e-2) * found[0].norm()
+
+
+@pytest.mark.parametrize("width", [64, 128, 319, 320, 384])
+@pytest.mark.parametrize("head", [64, 128])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_gradient_of_a_padded_batch_is_finite(width, head, dtype):
+    assert torch.cuda.is_available(), "these tests need a CUDA device"
+    exclude_cudnn_attention()
+    generator = torch.Generator("cuda").manual_seed(0)
+    q, k, v = (
+        torch.randn(8, 12, width, head, device="cuda", dtype=dtype, generator=generator).requires_grad_()
+        for _ in range(3)
+    )
+    # the first columns of row i are padding, so that their positions attend to nothing
+    lead_B1 = torch.arange(8, device="cuda")[:, None]
+    tokens_BS = torch.arange(width, device="cuda") >= lead_B1
+    causal_SS = torch.ones(width, width, dtype=torch.bool, device="cuda").tril()
+    mask = causal_SS & tokens_BS[:, None, None, :]
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    weights = torch.randn(out.shape, device="cuda", dtype=dtype, generator=generator)
+    (out * weights * tokens_BS[:, None, :, None]).sum().backward()
+    assert all(one.grad.isfinite().all() for one in (q, k, v))
