@@ -129,7 +129,7 @@ def _outcome(
     times_PG: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """(P, G) advantages of the samples, and which of them pruning by variance keeps."""
-    floor, ddof, prune = train.std_floor, train.std_ddof, train.prune
+    floor, ddof, prune = train.floor, train.std_ddof, train.prune
     kept_PG = torch.ones(rewards_PG.shape, dtype=torch.bool, device=rewards_PG.device)
     if prune is not None and prune.by == "variance":
         kept_PG = kept_mask(rewards_PG, prune.keep, "variance")

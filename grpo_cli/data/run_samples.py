@@ -21,7 +21,7 @@ from grpo_verifiers.names import near_or_known
 from grpo_verifiers.shaping import Shaped, build_term
 
 RUNS = "runs"
-OWN = ("step", "row", "group", "verdicts", "outcome", "reward", "advantage", "tokens", "truncated", "fields")
+OWN = ("step", "row", "group", "verdicts", "outcome", "reward", "outcome_reward", "advantage", "tokens", "truncated", "fields")  # fmt: skip
 """Keys of a sample that are no columns of its row; `prompt` and `completion` are the other two."""
 STEP = re.compile(r"step-(\d+)\.jsonl$")
 

@@ -17,7 +17,8 @@ from grpo_verifiers.verdict import Outcome
 @dataclass(frozen=True, slots=True)
 class Group:
     """The samples of one row; `rewards` are the judge's, with shaping added; `prompt_ids` the tokens they answer, and
-    `assistant_prefix` what of the answer stands in them."""
+    `assistant_prefix` what of the answer stands in them; `outcomes` what of each reward the outcome pays, empty where nobody
+    told them apart: then no gate is asked of this group."""
 
     row: int
     completions: list[Completion]
@@ -26,6 +27,7 @@ class Group:
     rewards: list[float]
     prompt_ids: list[int] = field(default_factory=list)
     assistant_prefix: str = ""
+    outcomes: list[float] = field(default_factory=list)
 
     @property
     def tokens(self) -> int:
@@ -72,6 +74,7 @@ class Group:
             [*self.rewards, *other.rewards],
             self.prompt_ids,
             self.assistant_prefix,
+            [*self.outcomes, *other.outcomes],
         )
 
     def records(
@@ -96,16 +99,18 @@ class Group:
                 step=step,
                 group=f"{step}/{number}",
                 reward=reward,
+                outcome_reward=outcome,
                 advantage=advantage,
                 assistant_prefix=self.assistant_prefix,
                 advantages=tokens,
                 values=own,
             )
-            for completion, text, judgement, reward, advantage, tokens, own in zip(
+            for completion, text, judgement, reward, outcome, advantage, tokens, own in zip(
                 self.completions,
                 self.texts,
                 self.judgements,
                 self.rewards,
+                self.outcomes or [None] * len(self.rewards),
                 advantages,
                 finer,
                 valued,

@@ -67,6 +67,15 @@ class GroupJudge:
             completions = self.marks.put(completions)
         # of the call too: a row that is sampled twice in a step has another chance as a placebo
         place = f"{call.step}/{call.number}/{sampled.row}"
-        rewards = self.pay.of(judged, texts, [c.spoken for c in completions], place)
-        assistant_prefix = self.tasks[sampled.row].assistant_prefix
-        return Group(sampled.row, completions, texts, judged, rewards, sampled.prompt_ids, assistant_prefix)
+        spoken, invalid = [c.spoken for c in completions], [c.invalid for c in completions]
+        paid = self.pay.of(judged, texts, spoken, place, invalid)
+        return Group(
+            sampled.row,
+            completions,
+            texts,
+            judged,
+            paid.rewards,
+            sampled.prompt_ids,
+            self.tasks[sampled.row].assistant_prefix,
+            paid.outcomes,
+        )

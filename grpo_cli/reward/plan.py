@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
+from grpo_cli.reward.shaping import ShapingEntry, Terms, build_terms, shaping_entries
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
-from grpo_verifiers.shaping import Shaped, build_term
-
-if TYPE_CHECKING:
-    from grpo_cli.recipe.sections.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +23,6 @@ class ScoringEntry:
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
     term: RewardTerm = field(default_factory=RewardTerm)
-
-
-@dataclass(frozen=True, slots=True)
-class ShapingEntry:
-    """One shaping term: its options and its weight."""
-
-    options: Mapping[str, Any]
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +65,13 @@ class ScoringPlan:
                 raise UsageError(str(err), place=self._place(name)) from err
         return out
 
-    def shapers(self) -> dict[str, tuple[float, Callable[[Shaped], float]]]:
+    def shapers(self) -> Terms:
         """Weight and function of each shaping term.
 
         Raises:
             RecipeError: an option cannot be meant.
         """
-        out = {}
-        for name, entry in self.shaping.items():
-            try:
-                out[name] = (entry.weight, build_term(name, **entry.options))
-            except BadOption as err:
-                raise RecipeError(str(err), place=f"{self.source}: shaping `{name}`") from err
-        return out
+        return build_terms(self.shaping, f"{self.source}: shaping `{{}}`")
 
     def start(self) -> dict[str, Verifier]:
         """The verifiers, started.
@@ -229,7 +212,7 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
         entries,
         source,
         rule_of(combine),
-        _shaping(recipe),
+        shaping_entries(recipe),
         recipe.sample.max_tokens,
     )
     plan.shapers()
@@ -237,14 +220,6 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
     if mistakes:
         raise RecipeError(mistakes[0], place=source)
     return plan
-
-
-def _shaping(recipe: Recipe) -> dict[str, ShapingEntry]:
-    terms = {str(name): ShapingEntry(dict(one.options), one.weight) for name, one in recipe.shaping.items()}
-    if recipe.train.overlong:
-        # a term of that name under `shaping` has options of its own, and goes before
-        terms.setdefault("overlong", ShapingEntry({"cache": recipe.train.overlong}))
-    return terms
 
 
 def import_folders(folder: Path) -> list[str]:

@@ -22,12 +22,13 @@ def sample_record(
     step: int,
     group: str,
     reward: float | None,
+    outcome_reward: float | None = None,
     advantage: float | None = None,
     assistant_prefix: str = "",
     advantages: Sequence[float] | None = None,
     values: Sequence[float] = (),
 ) -> SampleRecord:
-    """The record of one sample. A `reward` of NaN is None in it: no verdict is never a number. `advantages` are those of its
+    """The record of one sample. A reward of NaN is None in it: no verdict is never a number. `advantages` are those of its
     tokens, where they differ, `values` what a critic says before each turn."""
     return SampleRecord(
         step=step,
@@ -38,7 +39,8 @@ def sample_record(
         fields=row.fields,
         verdicts=judgement.verdicts,
         outcome=judgement.outcome,
-        reward=None if reward is None or math.isnan(reward) else reward,
+        reward=_known(reward),
+        outcome_reward=_known(outcome_reward),
         advantage=advantage,
         tokens=completion.spoken,
         truncated=completion.finish == "length",
@@ -48,6 +50,10 @@ def sample_record(
         env_tokens=len(completion.token_ids) - completion.spoken,
         primary=judgement.primary,
     )
+
+
+def _known(reward: float | None) -> float | None:
+    return None if reward is None or math.isnan(reward) else reward
 
 
 def turn_lines(

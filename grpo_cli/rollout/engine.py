@@ -76,6 +76,11 @@ class Completion:
         """Tokens that the model generated."""
         return len(self.token_ids) if self.episode is None else self.episode.spoken
 
+    @property
+    def invalid(self) -> int:
+        """Turns of which its environment could make nothing."""
+        return 0 if self.episode is None else sum(not turn.valid for turn in self.episode.turns)
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:

@@ -36,8 +36,8 @@ OWN_KEYS = frozenset(
 TURN_KEYS = frozenset(["turns", "env_tokens"])
 """Ours too, on the line of an episode; elsewhere a row's columns may be named so."""
 
-VALUE_KEYS = frozenset(["values"])
-"""Ours on lines that have `fields`, if it holds a number for the answer or for each turn."""
+LATER_KEYS = frozenset(["values", "outcome_reward"])
+"""Ours on lines that have `fields`, if they hold what we write: a number for the answer or for each turn, and a number."""
 
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
@@ -69,6 +69,8 @@ class SampleRecord:
     """What a critic says before the answer, or before each turn of an episode; empty where there is none."""
     env_tokens: int = 0
     """Tokens that an environment put between the turns; `tokens` are the model's own."""
+    outcome_reward: float | None = None
+    """What of the reward the outcome pays; None where training did not pay it, and in lines of older versions."""
     primary: str = field(default="", compare=False)
     """Name of the primary verifier; not on disk, where the recipe says it."""
 
@@ -110,15 +112,18 @@ class SampleRecord:
             "completion": self.completion,
         }
         own = OWN_KEYS | TURN_KEYS if self.turns else OWN_KEYS
-        if self.values or not own.isdisjoint(fields):
-            own |= VALUE_KEYS
+        is_later = bool(self.values) or self.outcome_reward is not None
+        if is_later or not own.isdisjoint(fields):
+            own |= LATER_KEYS
         hidden = {name: value for name, value in fields.items() if name in own}
         line.update({name: value for name, value in fields.items() if name not in own})
-        if hidden or self.values:
+        if hidden or is_later:
             line["fields"] = hidden
         line["verdicts"] = {name: verdict.as_json() for name, verdict in self.verdicts.items()}
         line["outcome"] = self.outcome.value if self.outcome is not None else None
         line["reward"] = self.reward
+        if self.outcome_reward is not None:
+            line["outcome_reward"] = self.outcome_reward
         line["advantage"] = self.advantage
         line["tokens"] = self.tokens
         line["truncated"] = self.truncated
@@ -134,12 +139,16 @@ class SampleRecord:
     def from_json(cls, line: Mapping[str, Any]) -> SampleRecord:
         """The record of a line; every key that is not ours is a column of the row."""
         episode = "turns" in line and "env_tokens" in line
-        values = _values(line.get("values"), len(line["turns"]) if episode else 1) if "fields" in line else ()
+        is_later = "fields" in line
+        values = _values(line.get("values"), len(line["turns"]) if episode else 1) if is_later else ()
+        outcome_reward = line.get("outcome_reward") if is_later else None
         own = OWN_KEYS
         if episode:
             own |= TURN_KEYS
         if values:
-            own |= VALUE_KEYS
+            own |= {"values"}
+        if type(outcome_reward) is float:
+            own |= {"outcome_reward"}
         fields = {name: value for name, value in line.items() if name not in own}
         fields.update(line.get("fields") or {})
         outcome = line.get("outcome")
@@ -153,6 +162,7 @@ class SampleRecord:
             verdicts={name: read_verdict(verdict) for name, verdict in (line.get("verdicts") or {}).items()},
             outcome=read_outcome(outcome) if outcome is not None else None,
             reward=read_number(line.get("reward")),
+            outcome_reward=outcome_reward if type(outcome_reward) is float else None,
             advantage=read_number(line.get("advantage")),
             tokens=int(line.get("tokens") or 0),
             truncated=bool(line.get("truncated", False)),

@@ -46,7 +46,7 @@ class Case:
             baseline=t.baseline,
             scale=t.scale,
             ddof=t.std_ddof,
-            floor=t.std_floor,
+            floor=t.floor,
             clip_low=t.clip.low,
             clip_high=t.clip.high,
             cap=t.clip.cap,

@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.verifier import BadOption
@@ -128,8 +128,10 @@ TERMS: dict[str, ShapingTerm] = {
 }
 
 
-def build_term(kind: str, **options: object) -> Callable[[Shaped], float]:
-    """A term with these options.
+def build_term(
+    kind: str, *, only: Literal["right"] | None = None, **options: object
+) -> Callable[[Shaped], float]:
+    """A term with these options; with `only="right"` it is 0 for every answer that is not right.
 
     Raises:
         BadOption: unknown kind or option, or a value that cannot be meant.
@@ -147,7 +149,7 @@ def build_term(kind: str, **options: object) -> Callable[[Shaped], float]:
             )
     made = term.options(**options)
     _check(kind, made)
-    return lambda shaped: term.function(made, shaped)
+    return lambda shaped: 0.0 if only and not shaped.is_right else term.function(made, shaped)
 
 
 def _check(kind: str, options: Any) -> None:

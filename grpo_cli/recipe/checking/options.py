@@ -43,7 +43,10 @@ def check_shaping(data: dict[str, Any]) -> list[RecipeFinding]:
     for name, one in shaping.items() if isinstance(shaping, dict) else ():
         if name not in TERMS or not isinstance(one, dict):
             continue
-        own, below = {k: v for k, v in one.items() if k not in ("weight", "options")}, one.get("options")
+        own, below = (
+            {k: v for k, v in one.items() if k not in ("weight", "only", "options")},
+            one.get("options"),
+        )
         places: dict[str, Path] = {key: ("shaping", name, key) for key in own}
         if isinstance(below, dict):
             own |= below

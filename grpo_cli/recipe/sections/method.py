@@ -8,7 +8,7 @@ from pydantic import Field
 
 from grpo_cli.recipe.sections.ads import AdsSpec
 from grpo_cli.recipe.sections.critic import CriticSpec
-from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words
+from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words, one_of
 from grpo_cli.recipe.sections.inputs import Source
 
 Loss = Literal["grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo"]
@@ -190,10 +190,17 @@ class Train(Section):
     """Whose standard deviation divides the advantages."""
     std_ddof: Literal[0, 1] = 1
     """1 divides the variance by G - 1, 0 by G."""
-    std_floor: Above0 = 1e-6
-    """A spread of rewards below this is none: the advantages are exactly 0."""
+    std_floor: Annotated[Above0 | Literal["noise"], one_of("above 0, or `noise`")] = 1e-6
+    """A spread of rewards below this is none: the advantages are exactly 0. `noise` measures it before the first step, by scoring
+    the same answers twice: for judges, who score an answer otherwise each time."""
     clip: Clip = Clip()
     kl: Kl = Kl()
+    alive_by: Annotated[
+        Literal["outcome", "reward"] | Annotated[list[Words], Field(min_length=1)],
+        one_of("`outcome`, `reward` or a list of verifiers"),
+    ] = "outcome"
+    """What has to differ in a group before anything paid beside it counts there: the `outcome` (the primary verifier's score), the
+    whole `reward`, or what these verifiers pay together. By `reward` a group that is all wrong trains on its form alone."""
     dead_groups: Literal["keep", "drop", "resample"] = "drop"
     """Groups whose rewards are all equal: train on them, leave them out, or draw others instead."""
     resample_rounds: Count = 8
@@ -230,3 +237,14 @@ class Train(Section):
     def updates(self) -> int:
         """Optimizer steps on each batch."""
         return self.inner_epochs * self.mini_batches
+
+    @property
+    def floor(self) -> float:
+        """`std_floor`, a number.
+
+        Raises:
+            ValueError: it is that of the noise, which nobody has measured.
+        """
+        if self.std_floor == "noise":
+            raise ValueError("`train.std_floor: noise` is measured by `grpo train`; say a number here")
+        return self.std_floor

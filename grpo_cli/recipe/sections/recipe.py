@@ -123,6 +123,12 @@ class Recipe(Section):
     stages: list[Stage] | None = Field(default=None, min_length=1)
     """A chain of runs, each from the best weights of the last; every stage says what is its own. See `grpo explain stages`."""
 
+    @property
+    def fines(self) -> dict[str, float]:
+        """What each verifier of the environment's outcome takes off for an invalid action, before its weight."""
+        fine = 0.0 if self.environment is None else self.environment.invalid_penalty
+        return {name: fine for name, one in self.verify.items() if one.kind == "environment"}
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, value: Any) -> Any:

@@ -45,12 +45,14 @@ class Shaping(Section):
 
     weight: Finite = 1.0
     """Factor in the reward."""
+    only: Literal["right"] | None = None
+    """`right` pays it for right answers alone; left out, for all."""
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _sort_keys(cls, value: Json) -> Json:
-        return gather_options(value, ("weight",))
+        return gather_options(value, ("weight", "only"))
 
 
 class By(Section):

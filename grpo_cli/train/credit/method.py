@@ -12,6 +12,7 @@ from torch import Tensor
 from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
 from grpo_cli.recipe.sections.recipe import Recipe, Train
 from grpo_cli.reward.group import Group
+from grpo_cli.train.credit.gated import beside_outcome, paid, paid_at_the_end
 from grpo_cli.train.credit.turns import token_credit, turn_parts
 
 
@@ -28,26 +29,39 @@ class Method:
 
     train: Train
     weights: dict[str, float] = field(default_factory=dict)
+    fine: float = 0.0
+    """What an invalid action of an episode takes off its reward."""
 
     @classmethod
     def of(cls, recipe: Recipe) -> Method:
         """The method of a recipe."""
-        return cls(recipe.train, {name: spec.weight for name, spec in recipe.verify.items() if spec.weight})
+        weights = {name: spec.weight for name, spec in recipe.verify.items() if spec.weight}
+        fine = sum(weights.get(name, 0.0) * fine for name, fine in recipe.fines.items())
+        return cls(recipe.train, weights, fine)
 
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
         """What each sample of these groups, all of one size, is worth; `penalty_PG` is taken off the rewards."""
-        rewards_PG = torch.tensor([group.rewards for group in groups])
-        parts_PGK = weights_K = finer = None
+        pay = paid(self.train, groups)
+        rewards_PG = pay.rewards_PG.float()
+        parts_PGK = weights_K = None
         if self.train.reward_combine == "normalise_then_sum":
             # in the order of the weights below
             parts_PGK = torch.tensor([group.parts(self.weights) for group in groups])
+            parts_PGK = torch.where(pay.gated_P[:, None, None], 0.0 * parts_PGK, parts_PGK)  # NaN stays
             weights_K = torch.tensor([*self.weights.values(), 1.0])  # shaping is the last part
+        own = credit(self.train, rewards_PG, parts_PGK, weights_K)
+        metrics = beside_outcome(self.train, groups, pay.alive_P, own.A_PG)
         if self.train.credit is None:
-            return credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
-        found = turn_parts(self.train, self.train.credit, groups)
+            made = (
+                own
+                if penalty_PG is None
+                else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
+            )
+            return replace(made, metrics=metrics)
+        found = turn_parts(self.train, self.train.credit, paid_at_the_end(groups, pay.gated_P, self.fine))
         finer = token_credit(self.train, groups, found)
         made = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer)
-        return replace(made, metrics=found.metrics | _step_share(made, finer))
+        return replace(made, metrics=metrics | found.metrics | _step_share(made, finer))
 
     def has_signal(self, group: Group) -> bool:
         """Whether some advantage of it is not 0, in whatever batch it stands."""

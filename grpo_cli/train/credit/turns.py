@@ -38,7 +38,7 @@ def turn_parts(train: Train, spec: TurnCredit, groups: Sequence[Group]) -> TurnP
     """What `train.credit` adds to the turns of these groups."""
     episodes = [_episodes(group, train.control is not None) for group in groups]
     find = {"gigpo": _gigpo, "milestones": _milestones, "planner": _planner}[spec.method]
-    found = find(spec, train.std_floor, groups, episodes)
+    found = find(spec, train.floor, groups, episodes)
     weighed = [[[spec.weight * part for part in row] for row in group] for group in found.parts]
     return TurnParts(weighed, found.metrics)
 
