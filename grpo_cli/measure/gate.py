@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 MUCH = 0.25
 """From this share on a failure is named as a cause."""
+NEARLY_ALL = 0.8
+"""Share of groups without a right answer from which what they cannot teach is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,11 @@ def causes(probe: Probe) -> list[Cause]:
                 f" {here.all_right:.0%} all right",
                 ("easier prompts, a `warmup`, or a larger group" if hard else "harder prompts") + more,
             )
+        )
+    if here is not None and here.all_wrong >= NEARLY_ALL and probe.unlearnable is not None:
+        text, hint = probe.unlearnable
+        found.append(
+            Cause(f"{here.all_wrong:.0%} of groups of {here.group} would be all wrong: {text}", hint)
         )
     return found
 

@@ -9,12 +9,18 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import torch
+
+from grpo_cli.algorithm.gate import gate, told_apart
 from grpo_cli.data.split import Split
-from grpo_cli.distributed.ranks import Shared
+from grpo_cli.distributed.ranks import Alone, Shared
 from grpo_cli.measure.evaluator import Evaluator
+from grpo_cli.measure.noise import ScorerNoise, scored_twice
 from grpo_cli.measure.probe_result import Probe, summarise
 from grpo_cli.policy.policy import Policy
+from grpo_cli.recipe.beside import unlearnable
 from grpo_cli.recipe.sections.recipe import Eval, Gate, Recipe
 from grpo_cli.reward.judge import Judge, Judgement
 from grpo_cli.reward.pay import RewardRule
@@ -56,10 +62,17 @@ def sample_probe(
     *,
     seed: int | None = None,
     shared: Shared | None = None,
+    base: Path | None = None,
+    is_noisy: bool = False,
     device: str = "",
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ProbeRun:
-    """Sample and judge `size.prompts` training rows the way a training step would."""
+    """Sample and judge `size.prompts` training rows the way a training step would. `is_noisy`: some of the answers are scored
+    twice, by the recipe's scorers as `base`, its folder, has them.
+
+    Raises:
+        RecipeError, SetupError: a scorer cannot be started a second time.
+    """
     seed, began = recipe.train.seed if seed is None else seed, time.perf_counter()
     places = sorted(random.Random(seed).sample(range(len(train.rows)), min(size.prompts, len(train.rows))))
     spec, sampling = Eval(samples=size.samples, k=[1], greedy=False), SamplingSettings.of(recipe.sample, seed)
@@ -67,24 +80,49 @@ def sample_probe(
     # the settings of training, not those of measuring: a probe forecasts what a step will draw
     evaluator = Evaluator(spec, rows, judge, engine, policy, sampling, shared, world)
     records = evaluator.run(0, on_progress).sampled.records
+    noise = _noise(recipe, base, rows, records, shared or Alone()) if is_noisy else None
     probe = summarise(
         records,
         samples=size.samples,
         group=recipe.sample.group,
         max_tokens=recipe.sample.max_tokens,
         seed=seed,
-        paid=_paid(recipe, records, size.samples),
+        signals=_signals(recipe, records, size.samples, noise),
+        noise=noise,
+        unlearnable=unlearnable(recipe),
     )
     return ProbeRun(probe, records, device, time.perf_counter() - began)
 
 
-def _paid(recipe: Recipe, records: Sequence[SampleRecord], samples: int) -> list[list[float]]:
-    """What training would pay each group of `samples` records: with shaping, or as its placebo arm."""
-    pay, found = RewardRule(recipe), []
+def _noise(
+    recipe: Recipe, base: Path | None, rows: Split, records: Sequence[SampleRecord], shared: Shared
+) -> ScorerNoise | None:
+    # one process asks: each would hear another noise
+    own = scored_twice(recipe, base, rows, records) if shared.rank == 0 else None
+    found: ScorerNoise | None = shared.gathered([own])[0]
+    return found
+
+
+def _signals(
+    recipe: Recipe, records: Sequence[SampleRecord], samples: int, noise: ScorerNoise | None
+) -> list[bool]:
+    """Whether training would learn from each group of `samples` records: what it would pay them, with shaping, behind its gate,
+    or as its placebo arm, differs."""
+    pay, train, found = RewardRule(recipe), recipe.train, []
+    if train.std_floor == "noise":
+        floor = noise.floor(samples, train.std_ddof) if noise is not None else 0.0
+    else:
+        floor = train.std_floor
     for start in range(0, len(records), samples):
         group = records[start : start + samples]
         judged = [Judgement(dict(r.verdicts), r.outcome or Outcome.ERROR, r.reward) for r in group]
         # names a placebo's chance, as a step and call of training would
         place = f"0/0/{group[0].row}"
-        found.append(pay.of(judged, [r.completion for r in group], [r.tokens for r in group], place))
+        invalid = [sum(not turn.get("valid", True) for turn in r.turns) for r in group]
+        made = pay.of(judged, [r.completion for r in group], [r.tokens for r in group], place, invalid)
+        rewards = torch.tensor([made.rewards], dtype=torch.float64)
+        if train.alive_by != "reward" and train.baseline != "critic":
+            outcomes = torch.tensor([made.outcomes], dtype=torch.float64)
+            rewards, _ = gate(outcomes, rewards, ddof=train.std_ddof, floor=floor)
+        found.append(bool(told_apart(rewards, ddof=train.std_ddof, floor=floor)))
     return found

@@ -6,13 +6,13 @@ the forecast leave samples without a verdict out, the shares of outcomes count t
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from grpo_cli.measure.noise import ScorerNoise
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import GROUPS, DeadGroupForecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
@@ -60,6 +60,9 @@ class Probe:
     forecasts: tuple[DeadGroupForecast, ...]
     pays: DeadGroupForecast | None
     examples: dict[str, tuple[SampleRecord, ...]]
+    noise: ScorerNoise | None = None
+    unlearnable: tuple[str, str] | None = None
+    """What cannot be learned from groups that are all wrong, and what to do."""
 
     @property
     def at_group(self) -> DeadGroupForecast | None:
@@ -90,6 +93,7 @@ class Probe:
                 "max_tokens": self.max_tokens,
             },
             "equal_rewards": self.equal_rewards,
+            "noise": self.noise.as_json() | {"floor": self.noise.floor(self.group)} if self.noise else None,
             "group": self.group,
             "forecast": [f.as_json() for f in self.forecasts],
             "group_that_pays": self.pays.group if self.pays else None,
@@ -104,16 +108,20 @@ def summarise(
     group: int,
     max_tokens: int,
     seed: int = 0,
-    paid: Sequence[Sequence[float]] | None = None,
+    signals: Sequence[bool] | None = None,
+    noise: ScorerNoise | None = None,
+    unlearnable: tuple[str, str] | None = None,
 ) -> Probe:
     """What the records say; they come in groups of `samples` per prompt.
 
-    `paid` is what training would pay each group, NaN where it pays nothing; without it what the records say.
+    `signals` says of each group whether training would learn from it; without it the rewards in the records do. `noise` is the
+    scorer's, `unlearnable` as in `Probe`.
     """
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     prompts = tuple(_prompt(members) for members in groups)
     counts = [(p.judged, p.right) for p in prompts]
-    rewards = [[r.reward for r in members] for members in groups] if paid is None else paid
+    if signals is None:
+        signals = [would_have_signal([r.reward for r in g if r.reward is not None]) for g in groups]
     judged = [[float(r.is_right) for r in members if r.is_judged] for members in groups]
     forecasts = forecast(counts, sorted({*GROUPS, group}), seed)
     cut = [r for r in records if r.truncated and r.is_judged]
@@ -132,10 +140,12 @@ def summarise(
         mean_tokens=mean([r.tokens for r in records]),
         p95_tokens=percentile([r.tokens for r in records], 0.95),
         right_p95_tokens=percentile([r.tokens for r in records if r.is_right], 0.95),
-        equal_rewards=mean([float(not would_have_signal(_known(own))) for own in rewards]),
+        equal_rewards=mean([float(not has_signal) for has_signal in signals]),
         forecasts=tuple(forecasts),
         pays=group_that_pays(forecasts),
         examples=examples(records),
+        noise=noise,
+        unlearnable=unlearnable,
     )
 
 
@@ -175,7 +185,3 @@ def _share(groups: Sequence[Sequence[SampleRecord]], holds: Callable[[SampleReco
 def _kind(record: SampleRecord) -> Outcome:
     """A sample without any verdict counts as an error."""
     return record.outcome or Outcome.ERROR
-
-
-def _known(rewards: Sequence[float | None]) -> list[float]:
-    return [reward for reward in rewards if reward is not None and not math.isnan(reward)]

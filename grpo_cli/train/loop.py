@@ -203,6 +203,10 @@ class Loop:
             self._account = StepAccount.of(before, self.recipe, self.rows, self.method, keeps=keeps)
         return self._account
 
+    def take(self, recipe: Recipe) -> None:
+        """Learn by this recipe, of which something was measured since the loop was made."""
+        self.recipe, self.method = recipe, method_of(recipe)
+
     def row_ids(self, before: StepBatch, samples: Sequence[int]) -> list[str]:
         """The rows of samples of a step, counted in the order of its batch; each row once."""
         size = self.recipe.sample.group

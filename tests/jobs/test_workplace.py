@@ -130,15 +130,19 @@ def test_a_model_by_name_is_loaded_with_the_type_and_attention_of_the_recipe(
     assert (other.revision, other.lora, own.revision, own.lora) == (None, None, "v1", None)
 
 
+SHAPED = {"shaping": {"language": {"options": {"script": "GREEK", "free": 0.0}}}}
+
+
 @pytest.mark.parametrize(
     ("changes", "all_equal"),
     [
         ({}, True),
-        ({"shaping": {"language": {"options": {"script": "GREEK", "free": 0.0}}}}, False),
+        (SHAPED, True),
+        (SHAPED | {"train": {"alive_by": "reward"}}, False),
         ({"train": {"control": "format_only"}}, True),
         ({"train": {"control": "random"}}, False),
     ],
-    ids=["verifiers", "shaping", "format only", "random"],
+    ids=["verifiers", "shaping", "shaping alone", "format only", "random"],
 )
 def test_a_probe_calls_rewards_equal_where_training_would_pay_the_same(
     tmp_path: Path, changes: dict[str, Any], all_equal: bool

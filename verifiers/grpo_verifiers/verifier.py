@@ -89,6 +89,9 @@ class Verifier(ABC):
     is_learned: bool = False
     """Whether the score comes from a learned model: a proxy, not a check, and every copy holds the model's weights."""
 
+    is_noisy: bool = False
+    """Whether the same answer may be scored otherwise when it is scored again."""
+
     reads_text: bool = True
     """Whether its verdict follows from the text; that of an environment comes with the sample."""
 

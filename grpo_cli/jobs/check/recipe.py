@@ -24,7 +24,7 @@ from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_prompts
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
-from grpo_cli.jobs.check.verifiers import check_golds, check_refusals, check_start
+from grpo_cli.jobs.check.verifiers import check_alone, check_golds, check_refusals, check_start
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
@@ -81,6 +81,7 @@ class RecipeCheck:
         yield from self._batches(sizes, lengths)
         if (imprecise := check_precision(self.recipe)) is not None:
             yield imprecise
+        yield from check_alone(self.recipe)
 
     def _sizes(self) -> ModelSizes | None:
         try:

@@ -17,6 +17,8 @@ from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Exit, Mistake, UserError, alike, said_once
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
+from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
+from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
 from grpo_verifiers import Outcome, Sample, Verifier
 from grpo_verifiers.combine import SUM, CombineRule, judges_of
@@ -55,6 +57,12 @@ def _sandbox(name: str, tier: Tier) -> CheckFinding:
         return CheckFinding(check, Level.FAIL, f"{message}; open: {', '.join(breaches)}", code=Exit.SETUP)
     lines = tuple(f"not covered: {what}" for what in tier.warnings)
     return CheckFinding(check, Level.OK, message, lines, tier.as_json())
+
+
+def check_alone(recipe: Recipe) -> Iterator[CheckFinding]:
+    """What groups of wrong answers would be trained on for want of an outcome."""
+    for said in trained_on_alone(recipe):
+        yield CheckFinding("alive_by", Level.WARN, said, hint=ALONE_HINT)
 
 
 def check_golds(

@@ -10,6 +10,7 @@ from random import Random
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.workplace import Workplace, open_start
+from grpo_cli.measure.noise import is_noisy
 from grpo_cli.measure.probe import ProbeRun, ProbeSize, sample_probe
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.sizes import full_sizes
@@ -96,6 +97,8 @@ def _sampled(place: Workplace, size: ProbeSize, seed: int | None) -> ProbeRun:
         place.policy,
         size,
         seed=seed,
+        base=place.base,
+        is_noisy=is_noisy(place.recipe),
         device=device_name(place.policy.device),
         on_progress=lambda n, total: place.display.progress("probe", n, total),
     )

@@ -43,6 +43,11 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
         lines.append(
             _line("rewards", f"the same in all {p.samples} samples for {p.equal_rewards:.0%} of prompts")
         )
+    if p.noise is not None:
+        said = f"{p.noise.sigma:.3g} on one answer, by {p.noise.n} scored twice; a spread below {p.noise.floor(p.group):.3g} in a"
+        lines.append(
+            _line("noise", f"{said} group of {p.group} is noise: `train.std_floor: noise`, or that number")
+        )
     lines += _forecasts(p)
     for cause in causes(p):
         lines += [_line("why", cause.text), f"{'':<{INDENT}}hint: {cause.hint}"]

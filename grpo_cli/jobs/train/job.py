@@ -18,7 +18,7 @@ from grpo_cli.jobs.train import ending
 from grpo_cli.jobs.train.alarm_actions import CANARY, AlarmActions, keep_newest_and_best
 from grpo_cli.jobs.train.callbacks import TrainCallback
 from grpo_cli.jobs.train.canary import CanaryWatch
-from grpo_cli.jobs.train.gate import refused_by
+from grpo_cli.jobs.train.gate import refused_by, with_floor
 from grpo_cli.jobs.train.held_out import HeldOut
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import RunContext
@@ -27,6 +27,7 @@ from grpo_cli.jobs.train.start import agree_on_cpu_bf16, create_run, record_cpu_
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.model import device_name
+from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -111,6 +112,8 @@ class Job:
         display.start(run_info(recipe, run, label=self.label, device=device, logs=self.ranks.is_main))
         for warning in judge_warnings(place.judge):
             display.note("warn", warning)
+        for warning in trained_on_alone(recipe):
+            display.note("warn", warning, hint=ALONE_HINT)
         for remark in place.judge.remarks():
             display.note("info", remark)
         heartbeat = Heartbeat(run, display, recipe.stop.hang_s, peers=self.peers)
@@ -140,6 +143,7 @@ class Job:
         gate = self.recipe.gate if start is None else None
         if gate is not None and (refused := refused_by(gate, running, place, parts.engine)):
             return refused
+        parts.loop.take(with_floor(running, place, parts.engine, resumes=start is not None))
         if self.held_out is not None and start is None:
             self.evaluate(0)
         # of an alarm before the first step, or in the step after which the run died before it could act

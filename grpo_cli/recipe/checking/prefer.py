@@ -17,6 +17,7 @@ RL_ONLY = (
     "clip",
     "kl",
     "prune",
+    "alive_by",
     "overlong",
     "mask_truncated",
     "credit",

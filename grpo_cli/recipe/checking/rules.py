@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from grpo_cli.recipe.checking.ads import check_ads
+from grpo_cli.recipe.checking.alive_by import check_alive_by
 from grpo_cli.recipe.checking.critic import check_critic
 from grpo_cli.recipe.checking.episodes import check_episodes
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown, unknown
@@ -29,7 +30,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
         *(_evaluation, check_gold, check_canary, _gate, _nodes),
         *(check_strategy, check_episodes, check_credit, check_prefer, check_sft, check_stages),
-        *(check_critic, check_ads),
+        *(check_critic, check_ads, check_alive_by),
     )
     return [finding for check in checks for finding in check(recipe, said)]
 

@@ -90,6 +90,7 @@ class JudgeVerifier(Verifier):
     options: JudgeOptions
     columns: tuple[str, ...] = ()
     is_learned = True
+    is_noisy = True
 
     def __init__(self, options: JudgeOptions) -> None:
         super().__init__(options)
