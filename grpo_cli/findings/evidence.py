@@ -51,6 +51,8 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "W52": ("right", "grad_norm", "clip/total", "entropy", "kl"),
     "W53": ("eval/pass@1", "eval/greedy", "kl", "right"),
     "W61": ("rows/top_share", "rows/seen"),
+    "W62": ("shape/alone", "group/all_wrong", "group/all_right", "right", "length/mean"),
+    "W63": ("group/inverted", "right", "reward/total/mean"),
     "W71": ("canary/pass@1", "canary/drop", "canary/p"),
     "W70": (
         "eval/pass@1",
@@ -139,7 +141,9 @@ def _next(run: RunData, finding: Finding, step: int | None) -> str:
     code, rate = finding.code, run.recipe.get("train.lr")
     if code in ("W10", "W11", "W12"):
         return f"grpo probe {_recipe(run)}"
-    if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W49", "W70", "W71") and step is not None:
+    if code == "W62":
+        return _again(run, "train.alive_by=outcome")
+    if code in ("W21", "W22", "W23", "W40", "W41", "W42", "W49", "W63", "W70", "W71") and step is not None:
         path, recipe = run.folder.sample_path(step, split_of(code)), run.folder.path / "recipe.yaml"
         return (
             f"grpo verify {shlex.quote(str(path))} --recipe {shlex.quote(str(recipe))} --json --out /dev/null"

@@ -1,7 +1,8 @@
 """What every rule is made of: the finding it returns, the limits it goes by, and the windows of a run's history it reads.
 
 A rule reads a window, never one step, so that noise stays silent; a metric that was not measured makes it silent too. Codes:
-W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows, W7x the gold verifier.
+W1x groups, W2x lengths and text, W3x policy, W4x verifiers, W5x numbers and learning rate, W6x rows and what groups learn
+from, W7x the gold verifier.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Limits:
     flat_steps: int = 30
     right_gain: float = 0.05
     stalled_steps: int = 20
+    # what is paid beside the outcome
+    alone: float = 0.6
+    alone_steps: int = 3
+    inverted: float = 0.05
     # verifiers
     verifier_trouble: float = 0.01
     slow_verify_steps: int = 5

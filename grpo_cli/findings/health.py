@@ -21,6 +21,7 @@ from grpo_cli.findings.finding import (
     two_medians,
 )
 from grpo_cli.findings.reasons import untrusted_objects
+from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
 from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.drawn import as_drawn
 from grpo_cli.statistics.step import mean, percentile
@@ -413,6 +414,6 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
     slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, nothing_to_credit, many_all_wrong, many_all_right, one_row_leads,
-    critic_explains_nothing,
+    critic_explains_nothing, shaping_alone, right_paid_as_wrong,
 )  # fmt: skip
 """Worst first."""

@@ -134,6 +134,8 @@ PICKS: dict[str, Pick] = {
     "W49": lambda records: [r for r in records if any(v.reason == UNTRUSTED for v in r.verdicts.values())],
     "W46": lambda records: sorted(records, key=lambda r: -sum(not t.get("valid", True) for t in r.turns)),
     "W47": _most_milestones,
+    "W62": _groups_of("all_wrong", "all_right"),
+    "W63": lambda records: _lowest([r for r in records if r.is_right]),
     "W43": _torn,
     "W44": lambda records: [r for r in _torn(records) if not r.is_right],
     "W70": _fooling,

@@ -54,6 +54,8 @@ REMEDIES = {
     "W53": "keep the weights it began with; a lower `train.lr`, a higher `train.kl.beta`; read what the reward pays for that held-out rows do not",
     "W60": "drop the copies: they weigh double, and leak where they are held out; `grpo audit data` shows them",
     "W61": "more rows, or fewer steps; `grpo audit data` shows the rows",
+    "W62": "`train.alive_by: outcome`, the default, or a list of the verifiers that may teach while all is wrong; `docs/shaping.md` says why",
+    "W63": "lower the weight of what is paid beside the outcome, or `only: right` of a shaping term; raise `sample.max_tokens` for `overlong`",
     "W70": "read the samples that only the training verifier likes, and mend it; train on from the best gold score",
     "W71": "read the canary's samples: `grpo audit data` ranks the rows that may teach this; or the reward pays for it",
 }

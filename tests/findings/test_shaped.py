@@ -1,0 +1,85 @@
+"""W62 and W63: what is paid beside the outcome, and no word of it where nothing is wrong."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from grpo_cli.findings.health import over_run
+from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
+from grpo_cli.jobs.explain.findings import describe, rules
+from grpo_cli.train.credit.method import Method
+from tests.builders.simulated_runs import simulate
+from tests.train.test_gate import group, recipe
+
+COLLAPSES = [
+    [0.57, 0.84, 0.91, 1.0, 1.0, 1.0],
+    [0.84, 0.7, 0.8, 0.9, 1.0, 1.0],
+    [0.6, 0.59, 0.7, 0.71, 0.95, 1.0],
+]
+"""`shape/alone` by step, as in runs of the quickstart with 65 % of the rows out of reach."""
+
+
+def lines(key: str, values: list[float | None]) -> list[dict[str, Any]]:
+    return [{"step": i + 1, key: value, "group/count": 16} for i, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(("shares", "step"), list(zip(COLLAPSES, [4, 3, 5], strict=True)))
+def test_a_run_that_trains_on_shaping_alone_is_told_in_three_steps(shares: list[float], step: int) -> None:
+    (found,) = over_run(lines("shape/alone", list(shares)))
+    assert (found.code, found.step) == ("W62", step)
+    assert "train.alive_by: outcome" in found.hint
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [0.33, 0.36, 0.12, 0.02, 0.10],
+        [0.7, 0.8, 0.6, 0.7, 0.8],
+        [0.7, 0.8, None, 0.9, 0.9],
+        [0.0] * 20,
+        [None] * 20,
+    ],
+)
+def test_what_is_less_or_passes_is_not_said(shares: list[float | None]) -> None:
+    assert over_run(lines("shape/alone", shares)) == []
+
+
+def test_right_answers_that_are_paid_as_wrong_ones_are_said() -> None:
+    (found,) = over_run(lines("group/inverted", [0.2] * 12))
+    assert (found.code, found.step) == ("W63", 10)
+    assert over_run(lines("group/inverted", [0.04] * 20)) == []
+    # of steps without a right answer nothing is measured
+    assert over_run(lines("group/inverted", [None, None, None, 0.2] * 5)) == []
+
+
+def test_both_are_explained() -> None:
+    assert rules()["W62"] is shaping_alone and rules()["W63"] is right_paid_as_wrong
+    assert describe("W62")["bounds"] == {"alone": 0.6, "alone_steps": 3}
+    assert describe("W63")["bounds"] == {"window": 10, "inverted": 0.05}
+    assert describe("W62")["when"] == describe("W63")["when"] == "during the run and after it"
+
+
+def shaped_run(seed: int, steps: int) -> list[dict[str, Any]]:
+    """A simulated healthy run whose answers are paid for their form too: the metrics are the method's own."""
+    said, rng = recipe(), random.Random(seed)
+
+    def shaped(step: int, metrics: dict[str, Any]) -> None:
+        groups = []
+        for row in range(8):
+            p = rng.betavariate(3 * metrics["right"] + 0.01, 3 * (1 - metrics["right"]) + 0.01)
+            math = [float(rng.random() < p) for _ in range(4)]
+            groups.append(group(said, {"math": math, "form": [rng.random() for _ in math]}, row))
+        metrics.update(Method.of(said).credit(groups).metrics)
+
+    return simulate(steps, seed, change=shaped)
+
+
+def test_healthy_shaped_runs_are_silent() -> None:
+    for seed in range(10):
+        history = shaped_run(seed, 40)
+        assert [f for f in over_run(history) if f.code in ("W62", "W63")] == []
+        assert {m["shape/alone"] for m in history if "shape/alone" in m} == {0.0}
+        assert {m["group/inverted"] for m in history if "group/inverted" in m} == {0.0}
