@@ -11,6 +11,7 @@ from typing import Any
 from grpo_cli.errors import RecipeError, SetupError, UsageError
 from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
+from grpo_cli.reward.pay import OutcomeRule
 from grpo_cli.reward.shaping import ShapingEntry, Terms, build_terms, shaping_entries
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
@@ -35,6 +36,10 @@ class ScoringPlan:
     shaping: Mapping[str, ShapingEntry] = field(default_factory=dict)
     max_tokens: int | None = None
     """The cap that completions were sampled under, for `overlong`."""
+    alive_by: str | Sequence[str] = "outcome"
+    """By what a group counts as alive, as in `train`."""
+    fines: Mapping[str, float] = field(default_factory=dict)
+    """What an environment's verifier takes off for each invalid action."""
 
     @property
     def terms(self) -> dict[str, RewardTerm]:
@@ -45,6 +50,17 @@ class ScoringPlan:
     def primary(self) -> str:
         """Name of the verifier that says what right means."""
         return primary_of(self.terms)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether something is paid beside the outcome that a group is not alive by."""
+        beside = len(self.entries) > 1 or bool(self.shaping) or any(self.fines.values())
+        return self.alive_by != "reward" and beside
+
+    @property
+    def outcome(self) -> OutcomeRule:
+        """What the outcome alone pays."""
+        return OutcomeRule.of(self.terms, self.rule, self.alive_by, self.fines)
 
     @property
     def proxies(self) -> list[str]:
@@ -214,6 +230,8 @@ def from_recipe(source: str, sets: Sequence[str] = ()) -> ScoringPlan:
         rule_of(combine),
         shaping_entries(recipe),
         recipe.sample.max_tokens,
+        recipe.train.alive_by,
+        recipe.fines,
     )
     plan.shapers()
     mistakes = check_rule(plan.rule, plan.terms)

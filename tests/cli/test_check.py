@@ -129,6 +129,26 @@ def test_each_trouble_has_its_words_and_its_code(tmp_path: Path, train: str, cod
     assert done.returncode == code
 
 
+SHAPED = RECIPE.replace(
+    "verify: {math: {}}", "verify: {math: {}, form: {kind: regex, pattern: x, weight: 0.1}}"
+)
+
+
+def test_shaping_that_wrong_answers_train_on_alone_is_a_warning(tmp_path: Path) -> None:
+    done = run(tmp_path, recipe=SHAPED.replace("steps: 3", "steps: 3, alive_by: reward"))
+    assert "an all-wrong group trains on `form` alone, at full size whatever its weight" in done.stdout
+    assert done.returncode == 1
+    done = run(tmp_path, recipe=SHAPED)
+    assert (done.returncode, "trains on" in done.stdout) == (0, False)
+
+
+def test_a_name_in_alive_by_that_is_no_verifier_is_a_mistake(tmp_path: Path) -> None:
+    done = run(tmp_path, recipe=SHAPED.replace("steps: 3", "steps: 3, alive_by: [math, fron]"))
+    assert "`train.alive_by` names no verifier `fron`" in done.stderr
+    assert "did you mean `form`?" in done.stderr
+    assert done.returncode == 2
+
+
 def test_trouble_in_one_split_does_not_hide_the_other(tmp_path: Path) -> None:
     done = run(tmp_path, train="oops\n", held_out='{"question": "q", "answer": ""}\n')
     assert "train.jsonl:1" in done.stdout

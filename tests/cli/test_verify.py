@@ -359,6 +359,36 @@ def test_shaping_and_gate_of_a_recipe_make_the_reward(tmp_path: Path) -> None:
     assert got[0]["shaping"] == {"overlong": -0.25}
 
 
+@pytest.mark.parametrize(
+    ("train", "with_signal", "word"),
+    [
+        ("", 1, "outcomes"),
+        ("train.alive_by=reward", 2, "rewards"),
+        ("train.alive_by=[digit, form]", 2, "outcomes"),
+    ],
+)
+def test_groups_are_dead_by_what_training_would_learn(
+    tmp_path: Path, train: str, with_signal: int, word: str
+) -> None:
+    recipe = tmp_path / "r.yaml"
+    steps = "alive_by: " + train.partition("=")[2] + ", " if train else ""
+    recipe.write_text(
+        RECIPE.format(
+            "verify:\n  digit: {kind: regex, pattern: 'is (\\d)', match: answer_group}\n"
+            "  form: {kind: regex, pattern: it, weight: 0.1}"
+        ).replace("train: {", "train: {" + steps)
+    )
+    # one group told apart by the answer, one by its form alone, one not at all
+    text = "".join(
+        line(said, group=group)
+        for group, pair in enumerate((("it is 4", "it is 5"), ("it is 5", "is 5"), ("is 5", "is 5")))
+        for said in pair
+    )
+    got = run("-", "--recipe", str(recipe), "--json", "--out", str(tmp_path / "out"), stdin=text)
+    assert json.loads(got.stdout)["groups"]["with_signal"] == with_signal
+    assert f"{3 - with_signal} of 3 groups have equal {word}: no gradient" in got.stderr
+
+
 def test_a_mixed_file_is_judged_by_the_verifier_each_row_names(tmp_path: Path) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text(RECIPE.format("verify: {numeric: {}, choice: {}, json: {}}\ncombine: {by: kind}"))

@@ -147,6 +147,22 @@ def test_a_missing_answer_and_a_cut_off_one_are_named_as_causes() -> None:
     assert "no answer is found in 88%" in said and "cut off at 64 tokens" in said
 
 
+def test_what_the_gate_keeps_back_is_named_where_nearly_all_groups_are_wrong() -> None:
+    kept_back = (
+        "with `alive_by: outcome` `form` cannot be learned from them: name it, or warm up",
+        "name it",
+    )
+    for rights, is_said in (((0, 0, 0, 0), True), ((0, 0, 2, 2), False)):
+        records = [
+            record(f"row{i}", Outcome.RIGHT if j < right else Outcome.WRONG)
+            for i, right in enumerate(rights)
+            for j in range(4)
+        ]
+        found = summarise(records, samples=4, group=4, max_tokens=64, unlearnable=kept_back)
+        assert any("`form` cannot be learned from them" in cause.text for cause in causes(found)) is is_said
+    assert not any("cannot be learned" in cause.text for cause in causes(probe_of(0, 0, 0, 0)))
+
+
 def test_a_probe_that_got_no_verdict_at_all_still_prints() -> None:
     found = found_of(probe_of(0, 0, other=Outcome.ERROR))
     assert any("no prompt has two verdicts" in line for line in table(found, "m", 1.0))

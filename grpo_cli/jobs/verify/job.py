@@ -79,6 +79,7 @@ class VerifyJob:
         self._report = VerifyReport(
             plan.primary, {name: entry.kind for name, entry in plan.entries.items()}, "", self._tally.totals
         )
+        self._report.is_gated = plan.is_gated
         writes_lines = not settings.as_json and settings.out is None
         self._progress = _Progress(settings.quiet, writes_lines)
         self._rows = None if settings.rows is None else GoldRows(settings.rows)
@@ -150,8 +151,8 @@ class VerifyJob:
     def _take(self, scored: ScoredLines, name: str) -> None:
         self._report.lines += len(scored.out)
         self._report.counts.merge(scored.counts)
-        for group, outcome, reward in scored.samples:
-            self._tally.add(group, outcome, reward)
+        for group, outcome, reward, told in scored.samples:
+            self._tally.add(group, outcome, reward, told)
         problems = iter(scored.problems)
         for line in scored.out:
             if line is not None:

@@ -7,6 +7,7 @@ numbers keep their spelling; only a line that has one of these keys already is w
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,8 +87,8 @@ class VerdictCounts:
             self.pairs.setdefault(names, PairSums()).merge(sums)
 
 
-Judged = tuple[int, str, float | None]
-"""Group, the primary's outcome, reward: what group statistics need of one sample."""
+Judged = tuple[int, str, float | None, float | None]
+"""Group, the primary's outcome, reward, and the part of it by which groups are alive: what group statistics need of one sample."""
 
 
 @dataclass(slots=True)
@@ -123,6 +124,7 @@ class Scorer:
         self._keys = keys
         self._verifiers = verifiers
         self._shapers = plan.shapers()
+        self._outcome = plan.outcome if plan.is_gated else None
         self._has_groups = any(verifier.low != 0.0 for verifier in verifiers.values())
         self._golds = {name: GoldCache(verifier) for name, verifier in verifiers.items()}
 
@@ -201,7 +203,10 @@ class Scorer:
             one["outcome"] = found.value
             one["reward"] = combine(verdicts, self._terms, shaping, self._plan.rule)
             added.append(one)
-            scored.samples.append((read.group, one["outcome"], one["reward"]))
+            told = one["reward"]
+            if self._outcome is not None and told is not None:
+                told = self._outcome.pays(verdicts, told - math.fsum(shaping.values()), _invalid(read.value))
+            scored.samples.append((read.group, one["outcome"], one["reward"], told))
             for name, verdict in verdicts.items():
                 scored.counts.add(name, verdict)
             if len(verdicts) > 1:
@@ -216,6 +221,11 @@ class Scorer:
         tokens = tokens[i] if isinstance(tokens, list) and i < len(tokens) else tokens
         known = tokens if type(tokens) is int and tokens >= 0 else None
         return shape(self._shapers, Shaped(read.completions[i], known, self._plan.max_tokens, is_right))
+
+
+def _invalid(line: Mapping[str, Any]) -> int:
+    """Actions of an episode that its environment could make nothing of."""
+    return sum(not turn.get("valid", True) for turn in line["turns"]) if is_episode(line) else 0
 
 
 def _settle(reads: Sequence[_Read], verifiers: Mapping[str, Verifier]) -> None:

@@ -67,6 +67,8 @@ class VerifyReport:
     seconds: float = 0.0
     is_scattered: bool = False
     is_inexact: bool = False
+    is_gated: bool = False
+    """Whether groups are alive by what the outcome pays, and not by all of the reward."""
     warnings: Sequence[str] = ()
 
     @property
@@ -210,7 +212,10 @@ class VerifyReport:
                 f"all wrong {kinds['all_wrong']:,}   mixed {kinds['mixed']:,}   all right {kinds['all_right']:,}{none}",
             ),
             *self._pass_lines(),
-            row("dead", f"{dead:,} of {totals.groups:,} groups have equal rewards: no gradient"),
+            row(
+                "dead",
+                f"{dead:,} of {totals.groups:,} groups have equal {'outcomes' if self.is_gated else 'rewards'}: no gradient",
+            ),
             row("", f"predicted in training: {', '.join(predicted)}"),
         ]
         return [*out, *self._order_lines()]

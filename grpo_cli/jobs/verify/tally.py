@@ -92,8 +92,8 @@ class Tally:
         """Whether groups came back after they were folded away: group statistics then are of runs of lines."""
         return self._filter is not None and self.came_back > 0.001 * max(1, self.totals.groups)
 
-    def add(self, group: int, outcome: str, reward: float | None) -> None:
-        """Count one sample."""
+    def add(self, group: int, outcome: str, reward: float | None, told: float | None = None) -> None:
+        """Count one sample; `told` is what of its reward a group is alive by, left out the whole."""
         totals = self.totals
         totals.outcomes[outcome] += 1
         if reward is not None:
@@ -103,7 +103,7 @@ class Tally:
             self._close()
             self._open = group
             self._state = self._recall(group)
-        self._state.add(outcome, reward)
+        self._state.add(outcome, reward if told is None else told)
 
     def finish(self) -> GroupTotals:
         """The totals, once all samples are in."""
@@ -167,16 +167,16 @@ class _State:
     differs: bool = False
     first: float = 0.0
 
-    def add(self, outcome: str, reward: float | None) -> None:
+    def add(self, outcome: str, told: float | None) -> None:
         self.size += 1
         if outcome != Outcome.ERROR.value:
             self.judged += 1
             self.right += outcome == Outcome.RIGHT.value
-        if reward is None:
+        if told is None:
             return
         if not self.has_reward:
-            self.has_reward, self.first = True, reward
-        elif abs(reward - self.first) > SPREAD:
+            self.has_reward, self.first = True, told
+        elif abs(told - self.first) > SPREAD:
             self.differs = True
 
     def packed(self) -> int:

@@ -11,6 +11,7 @@ BASE = 'model: some/model\ndata: {train: a.jsonl, prompt: "{question}"}\nverify:
 PREFER = ("train.method=prefer",)
 PAIRS = (*PREFER, "prefer.data=pairs.jsonl")
 KEEP = ("train.dead_groups=keep",)
+FORM = ("verify.form={kind: exact, weight: 0.5}",)
 NORMALISED = ("train.reward_combine=normalise_then_sum", "verify.w={kind: exact, weight: 0.5}")
 
 
@@ -49,6 +50,16 @@ def mistakes(tmp_path: Path, *sets: str) -> list[str]:
         ([*PREFER, "prefer.data=run:first"], "`run:first` gives single answers"),
         ([*PREFER, "prefer.data=3"], "must be"),
         (["train.std_floor=0"], "must be above 0"),
+        (["train.std_floor=loud"], "must be above 0, or `noise`, got"),
+        (["train.std_floor=noise", *NORMALISED], "is one number in units of the reward"),
+        (["train.std_floor=noise", "train.algorithm=ppo"], "has no effect with `baseline: critic`"),
+        (["train.alive_by=form"], "must be `outcome`, `reward` or a list of verifiers"),
+        (["train.alive_by=[]"], "must be `outcome`, `reward` or a list of verifiers"),
+        ([*FORM, "train.alive_by=[math, from]"], "`train.alive_by` names no verifier `from`"),
+        ([*FORM, "train.alive_by=[math, form]", "verify.form.weight=0"], "whose weight is 0"),
+        ([*FORM, "train.alive_by=[form]"], "leaves out the primary verifier `math`"),
+        ([*PREFER, "train.alive_by=reward"], "`train.alive_by` has no effect with `method: prefer`"),
+        (["shaping.repetition={only: wrong}"], "`shaping.repetition.only` must be"),
         (["train.algorithm=dapo", "shaping.overlong={}"], "a penalty for long answers too"),
         (["train.overlong=0.3", "shaping.overlong={cache: 0.5}"], "a penalty for long answers too"),
         *[
@@ -146,6 +157,9 @@ def test_a_broken_rule_is_said(tmp_path: Path, sets: list[str], part: str) -> No
         ["combine.by={column: source, values: {gsm8k: math}, default: math}"],
         ["combine.by={column: source, default: math}"],
         ["combine=min"],
+        [*FORM, "train.alive_by=[math, form]"],
+        ["train.alive_by=reward", "train.std_floor=noise"],
+        ["shaping.repetition={only: right, n: 3}"],
         ["train.lr_warmup_steps=11"],
     ],
 )
