@@ -59,8 +59,9 @@ def scored_twice(
         RecipeError, SetupError: as `Judge.start`.
     """
     stride = max(1, len(records) // ANSWERS)
-    # what no answer is worth is said of a group, not of a sample
-    some = [r for r in records[::stride][:ANSWERS] if not r.turns and _is_scored(r.verdicts)]
+    # what no answer is worth is said of a group, not of a sample; backwards, or processes that begin with equal chance
+    # would score each answer with the same
+    some = [r for r in records[::stride][:ANSWERS] if not r.turns and _is_scored(r.verdicts)][::-1]
     if not some:
         return None
     place = {row.id: i for i, row in enumerate(rows.rows)}

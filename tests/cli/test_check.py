@@ -143,8 +143,8 @@ def test_shaping_that_wrong_answers_train_on_alone_is_a_warning(tmp_path: Path) 
 
 
 def test_a_name_in_alive_by_that_is_no_verifier_is_a_mistake(tmp_path: Path) -> None:
-    done = run(tmp_path, recipe=SHAPED.replace("steps: 3", "steps: 3, alive_by: [math, fron]"))
-    assert "`train.alive_by` names no verifier `fron`" in done.stderr
+    done = run(tmp_path, recipe=SHAPED.replace("steps: 3", "steps: 3, alive_by: [math, forms]"))
+    assert "`train.alive_by` names no verifier `forms`" in done.stderr
     assert "did you mean `form`?" in done.stderr
     assert done.returncode == 2
 
