@@ -45,6 +45,20 @@ def test_without_the_gate_shaping_has_full_size_at_any_weight() -> None:
         assert group_advantages(gate(torch.zeros_like(shaped), shaped)[0])[0].tolist() == [0.0] * 4
 
 
+@pytest.mark.parametrize(
+    ("weight", "mixed"),
+    [
+        (0.001, [-0.5, -0.5, -0.5, 1.5]),
+        (0.1, [-0.46, -0.5, -0.54, 1.5]),
+        (0.3, [-0.36, -0.5, -0.63, 1.49]),
+        (1.0, [0.15, -0.44, -1.02, 1.32]),
+    ],
+)
+def test_in_a_mixed_group_the_weight_is_a_weight(weight: float, mixed: list[float]) -> None:
+    """The table of docs/shaping.md."""
+    assert advantages(T(0, 0, 0, 1), weight / 0.3 * S) == pytest.approx(mixed, abs=6e-3)
+
+
 def test_a_soft_overlong_penalty_on_four_wrong_answers_is_gated() -> None:
     penalties = T(0, 0, -0.5, -1.0)
     assert group_advantages(penalties)[0].tolist() == pytest.approx(

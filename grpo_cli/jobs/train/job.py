@@ -27,7 +27,6 @@ from grpo_cli.jobs.train.start import agree_on_cpu_bf16, create_run, record_cpu_
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.model import device_name
-from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
@@ -112,8 +111,6 @@ class Job:
         display.start(run_info(recipe, run, label=self.label, device=device, logs=self.ranks.is_main))
         for warning in judge_warnings(place.judge):
             display.note("warn", warning)
-        for warning in trained_on_alone(recipe):
-            display.note("warn", warning, hint=ALONE_HINT)
         for remark in place.judge.remarks():
             display.note("info", remark)
         heartbeat = Heartbeat(run, display, recipe.stop.hang_s, peers=self.peers)

@@ -29,6 +29,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan, with_steps
+from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, whole_only
@@ -93,6 +94,8 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     folder = adapter_folder(recipe.model)
     if (stuck := stuck_weights(recipe, adapter=folder is not None)) is not None:
         display.note("warn", stuck, HINT)
+    for alone in trained_on_alone(recipe):
+        display.note("warn", alone, ALONE_HINT)
     if folder is not None:
         display.note("info", describe(folder, base_of(recipe.model, recipe.train.seed)))
     if server is not None:
