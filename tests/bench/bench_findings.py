@@ -1,10 +1,11 @@
 """How far a probe's forecast of dead groups can be trusted, and how often findings are false, by simulation.
 
-    python tests/bench/bench_findings.py [--reps 300] [--runs 400] [--seed 0] > tables.md
+    python tests/bench/bench_findings.py [--reps 300] [--runs 400] [--shaped 160] [--seed 0] > tables.md
 
 Forecast: prompts draw their pass rate from the named distribution, 64 prompts x 8 samples are taken, the error of the
 expected dead share and the coverage of its interval are over `reps` probes; group 8 is measured, 16 to 64 extrapolated.
-Findings: share of simulated healthy runs (`tests/builders/simulated_runs.py`) that anything is said of.
+Findings: share of simulated healthy runs (`tests/builders/simulated_runs.py`) that anything is said of; and of such runs whose
+answers are paid for their form too (`tests/builders/paid_groups.py`), that W62 or W63 is said of, by outcome and by reward.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "verifiers")]
 from grpo_cli.findings.health import over_run  # noqa: E402
 from grpo_cli.findings.trends import trends  # noqa: E402
 from grpo_cli.statistics.dead_groups import forecast  # noqa: E402
+from tests.builders.paid_groups import shaped_run  # noqa: E402
 from tests.builders.simulated_runs import simulate  # noqa: E402
 
 GROUPS = (2, 4, 8, 16, 32, 64)
@@ -42,10 +44,12 @@ def main() -> None:
     )
     parser.add_argument("--reps", type=int, default=300)
     parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--shaped", type=int, default=160, help="healthy runs that are shaped too")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     print_forecast(args.reps, args.seed)
     print_silence(args.runs)
+    print_shaped_silence(args.shaped)
 
 
 def print_forecast(reps: int, seed: int) -> None:
@@ -82,6 +86,19 @@ def print_silence(runs: int) -> None:
         loud += bool(codes)
     by_code = ", ".join(f"{code} {count}" for code, count in sorted(said.items())) or "none"
     print(f"Healthy runs of 100 steps with a finding: {loud} of {runs} ({by_code})")
+
+
+def print_shaped_silence(runs: int) -> None:
+    """Healthy shaped runs that W62 or W63 is said of."""
+    for size, alive_by in ((4, "outcome"), (8, "outcome"), (8, "reward")):
+        said = Counter[str]()
+        for seed in range(runs):
+            history = shaped_run(seed, 60, size, alive_by=alive_by)
+            said.update({f.code for f in over_run(history)} & {"W62", "W63"})
+        print(
+            f"Healthy shaped runs of 60 steps, 8 x {size}, `alive_by: {alive_by}`: W62 in {said['W62']} of {runs}, W63 in {said['W63']}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -57,7 +57,10 @@ def benches(seeds: int) -> list[Bench]:
         Bench("seeing", "statistics, records and display of a step", "bench_seeing.py"),
         Bench("coverage", "coverage of the intervals", "bench_coverage.py", ("--reps", "500")),
         Bench(
-            "findings", "forecasts and false findings", "bench_findings.py", ("--reps", "20", "--runs", "40")
+            "findings",
+            "forecasts and false findings",
+            "bench_findings.py",
+            ("--reps", "20", "--runs", "40", "--shaped", "10"),
         ),
         Bench(
             "alarm",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from grpo_cli.findings.health import over_run
 from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
 from grpo_cli.jobs.explain.findings import describe, rules
-from grpo_cli.train.credit.method import Method
-from tests.builders.simulated_runs import simulate
-from tests.train.test_gate import group, recipe
+from tests.builders.paid_groups import shaped_run
 
 COLLAPSES = [
     [0.57, 0.84, 0.91, 1.0, 1.0, 1.0],
@@ -60,21 +57,6 @@ def test_both_are_explained() -> None:
     assert describe("W62")["bounds"] == {"alone": 0.6, "alone_steps": 3}
     assert describe("W63")["bounds"] == {"window": 10, "inverted": 0.05}
     assert describe("W62")["when"] == describe("W63")["when"] == "during the run and after it"
-
-
-def shaped_run(seed: int, steps: int) -> list[dict[str, Any]]:
-    """A simulated healthy run whose answers are paid for their form too: the metrics are the method's own."""
-    said, rng = recipe(), random.Random(seed)
-
-    def shaped(step: int, metrics: dict[str, Any]) -> None:
-        groups = []
-        for row in range(8):
-            p = rng.betavariate(3 * metrics["right"] + 0.01, 3 * (1 - metrics["right"]) + 0.01)
-            math = [float(rng.random() < p) for _ in range(4)]
-            groups.append(group(said, {"math": math, "form": [rng.random() for _ in math]}, row))
-        metrics.update(Method.of(said).credit(groups).metrics)
-
-    return simulate(steps, seed, change=shaped)
 
 
 def test_healthy_shaped_runs_are_silent() -> None:

@@ -16,51 +16,9 @@ from grpo_cli.rollout.engine import Completion
 from grpo_cli.rollout.episode import Episode, Turn
 from grpo_cli.train.credit.method import Method
 from grpo_verifiers.verdict import Outcome, Verdict
+from tests.builders.paid_groups import FORM, LENGTHS, PLAIN, group, recipe, verdict
 
 NAN = math.nan
-LENGTHS = [8, 16, 24, 32]
-FORM = [1 - n / 40 for n in LENGTHS]
-PLAIN = {"math": {}, "form": {"kind": "regex", "pattern": "x", "weight": 0.3}}
-
-
-def recipe(verify: dict[str, Any] | None = None, *, group: int = 4, **more: Any) -> Recipe:
-    return Recipe.model_validate(
-        {
-            "model": "builtin:tiny",
-            "data": {"train": "tasks:addition3", "prompt": "{question}", "answer": "{answer}"},
-            "verify": verify or PLAIN,
-            "sample": {"prompts": 2, "group": group, "max_tokens": 40},
-            **more,
-            "train": {"steps": 1, "lr": 1e-3} | more.get("train", {}),
-        }
-    )
-
-
-def verdict(score: float) -> Verdict:
-    if math.isnan(score):
-        return Verdict(Outcome.ERROR, None)
-    return Verdict(Outcome.RIGHT if score >= 1 else Outcome.WRONG, score)
-
-
-def group(said: Recipe, scores: dict[str, list[float]], row: int = 0) -> Group:
-    """As the judge and the reward rule make one of these scores."""
-    from grpo_cli.reward.judge import rule_of
-    from grpo_verifiers.combine import combine, outcome
-
-    n, judged = len(next(iter(scores.values()))), []
-    for i in range(n):
-        verdicts = {name: verdict(values[i]) for name, values in scores.items()}
-        judged.append(
-            Judgement(
-                verdicts,
-                outcome(verdicts, said.verify, rule_of(said.combine)) or Outcome.ERROR,
-                combine(verdicts, said.verify, rule=rule_of(said.combine)),
-            )
-        )
-    tokens = [LENGTHS[i % len(LENGTHS)] for i in range(n)]
-    completions = [Completion([1] * t, [0.0] * t, "stop") for t in tokens]
-    paid = RewardRule(said).of(judged, ["x"] * n, tokens, "0/0/0")
-    return Group(row, completions, ["x"] * n, judged, paid.rewards, outcomes=paid.outcomes)
 
 
 def wrong(said: Recipe) -> Group:
@@ -360,6 +318,21 @@ def test_a_critic_compares_the_answers_of_a_whole_batch() -> None:
         2 * [0.3 * form for form in FORM]
     )
     assert not Method.of(said).credit(groups).metrics
+
+
+def test_a_critic_pays_an_invalid_action_at_its_turn_and_no_shaping_in_a_batch_of_failures() -> None:
+    said = recipe(
+        {"environment": {"kind": "environment", "weight": 2.0}},
+        group=2,
+        environment={"python": "environments:keydoor", "invalid_penalty": 0.1},
+        shaping={"overlong": {"max_tokens": 4, "cache": 0.9}},
+        train={"algorithm": "ppo"},
+    )
+    failed = [episode(("a", 0.0, False), ("b", 0.0, True), score=0.0), episode(("a", 0.0, True), score=0.0)]
+    (made,) = Method.of(said).by_turn([played(said, *failed)])
+    assert made.rewards == pytest.approx([-0.2, 0.0])
+    won = played(said, failed[0], episode(("a", 0.0, True), score=1.0))
+    assert Method.of(said).by_turn([won])[0].rewards == won.rewards
 
 
 def test_a_critics_groups_of_one_are_not_gated_one_by_one() -> None:

@@ -45,9 +45,9 @@ def paid(train: Train, groups: Sequence[Group]) -> Paid:
     return Paid(rewards_PG, alive_P, has_gate_P & ~alive_P)
 
 
-def paid_at_the_end(groups: Sequence[Group], gated_P: Tensor, fine: float) -> list[Group]:
-    """These groups as credit for turns reads them: gated ones with the outcome alone as the reward, which invalid actions still
-    cost `fine` each, since the turns that took them are paid so."""
+def paid_by_turn(groups: Sequence[Group], gated_P: Tensor, fine: float) -> list[Group]:
+    """These groups as turns and tokens are paid: gated ones the outcome alone, which invalid actions still cost `fine` each,
+    since the turns that took them are paid so."""
     return [
         replace(g, rewards=[t - fine * c.invalid for t, c in zip(g.outcomes, g.completions, strict=True)])
         if is_gated

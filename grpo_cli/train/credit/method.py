@@ -12,7 +12,7 @@ from torch import Tensor
 from grpo_cli.algorithm.credit import Credit, TokenCredit, credit
 from grpo_cli.recipe.sections.recipe import Recipe, Train
 from grpo_cli.reward.group import Group
-from grpo_cli.train.credit.gated import beside_outcome, paid, paid_at_the_end
+from grpo_cli.train.credit.gated import beside_outcome, paid, paid_by_turn
 from grpo_cli.train.credit.turns import token_credit, turn_parts
 
 
@@ -58,10 +58,14 @@ class Method:
                 else credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG)
             )
             return replace(made, metrics=metrics)
-        found = turn_parts(self.train, self.train.credit, paid_at_the_end(groups, pay.gated_P, self.fine))
+        found = turn_parts(self.train, self.train.credit, self.by_turn(groups))
         finer = token_credit(self.train, groups, found)
         made = credit(self.train, rewards_PG, parts_PGK, weights_K, penalty_PG, finer)
         return replace(made, metrics=metrics | found.metrics | _step_share(made, finer))
+
+    def by_turn(self, groups: Sequence[Group]) -> list[Group]:
+        """These groups with the rewards that are spread over turns or tokens: as `paid`, less what invalid actions cost."""
+        return paid_by_turn(groups, paid(self.train, groups).gated_P, self.fine)
 
     def has_signal(self, group: Group) -> bool:
         """Whether some advantage of it is not 0, in whatever batch it stands."""

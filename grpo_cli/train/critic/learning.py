@@ -24,7 +24,7 @@ from grpo_cli.policy.model import load_model
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.rollout.collect import step_seed
 from grpo_cli.text import visible
-from grpo_cli.train.credit.gated import paid
+from grpo_cli.train.credit.method import Method
 from grpo_cli.train.critic.backbone import AdapterBackbone, CriticBackbone, LayersBackbone, PolicyBackbone
 from grpo_cli.train.critic.credit import TokenKlPenalty, credit_of, critic_credit, worth_of
 from grpo_cli.train.critic.critic import Critic, Numerics
@@ -107,7 +107,8 @@ class CriticLearning:
             TrainingError: the critic's gradient is not finite.
         """
         ranks, places = self.loop.ranks, samples.places
-        rewards = paid(self.loop.recipe.train, before.groups).rewards_PG.flatten().tolist()
+        assert isinstance(self.loop.method, Method)
+        rewards = [r for group in self.loop.method.by_turn(before.groups) for r in group.rewards]
         own, mask_BT = rewards[places.start : places.stop], loss_mask(out)
 
         def gathered(parts: Sequence[Moments]) -> list[Moments]:
