@@ -88,6 +88,7 @@ class Group:
     ) -> list[SampleRecord]:
         """One record a sample, as the `number`-th group of a step; `of_tokens` where the tokens of a sample differ, `values`
         where a critic says some."""
+        outcomes: Sequence[float | None] = self.outcomes or [None] * len(self.rewards)
         finer = of_tokens if of_tokens is not None else [None] * len(advantages)
         valued = values if values is not None else [()] * len(advantages)
         return [
@@ -110,7 +111,7 @@ class Group:
                 self.texts,
                 self.judgements,
                 self.rewards,
-                self.outcomes or [None] * len(self.rewards),
+                outcomes,
                 advantages,
                 finer,
                 valued,

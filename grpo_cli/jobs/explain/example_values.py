@@ -99,6 +99,7 @@ VALUES: dict[str, Value] = {
     "train.ads": {"active": 4},
     "train.ads.clusters": 8,
     "train.ads.reset": 100,
+    "train.alive_by": ["math"],
     "train.overlong": 0.2,
     "train.mask_truncated": True,
     "train.critic": {"lr": 1e-5},
