@@ -30,6 +30,8 @@ class JsonOptions:
     """The last fenced block, else the last bracketed value; only a fence; or the whole text after the thinking."""
     json_schema: dict[str, Any] | None = None
     """JSON Schema that the value must satisfy; a row's own goes in column `schema`."""
+    assert_format: bool = True
+    """Check `format` (`date`, `email`, `uri`, …) in schemas, as the package jsonschema does; `false` ignores it."""
     compare: bool = True
     """Compare with the gold in column `answer`; `false` checks the schema only."""
     fields: list[str] = field(default_factory=list)
@@ -71,7 +73,7 @@ class JsonVerifier(AnswerVerifier):
             raise BadOption("timeout_s", "`timeout_s` must be above 0")
         self._pool: Pool | None = None
         if options.json_schema is not None:
-            problem = schema_problem(options.json_schema)
+            problem = schema_problem(options.json_schema, options.assert_format)
             if problem:
                 raise BadOption("json_schema", problem)
 
@@ -89,7 +91,7 @@ class JsonVerifier(AnswerVerifier):
         schema = row.get("schema")
         if schema is not None:
             schema = _parsed(schema, "schema")
-            problem = schema_problem(schema)
+            problem = schema_problem(schema, self.options.assert_format)
             if problem:
                 raise BadGold(problem)
         if not self.options.compare:
@@ -136,7 +138,10 @@ class JsonVerifier(AnswerVerifier):
         if self._pool is None:
             limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
             self._pool = Pool(
-                "grpo_verifiers.kinds.json_parts.json_schema:serve", None, workers=1, limits=limits
+                "grpo_verifiers.kinds.json_parts.json_schema:serve",
+                self.options.assert_format,
+                workers=1,
+                limits=limits,
             )
         try:
             (result,) = self._pool.run([(schema, text)])

@@ -8,58 +8,148 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from grpo_verifiers.kinds.json_parts.json_text import parse
 
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_FORMATS = frozenset(
+    [
+        *("date", "date-time", "time", "duration", "email", "idn-email", "hostname", "idn-hostname"),
+        *("ipv4", "ipv6", "uri", "uri-reference", "uri-template", "iri", "iri-reference", "uuid"),
+        *("json-pointer", "relative-json-pointer", "regex"),
+    ]
+)
+_FORMATS_OF_DRAFT_3 = frozenset(
+    ["date", "date-time", "time", "email", "ipv6", "ip-address", "host-name", "uri", "regex", "color"]
+)
 
-def schema_problem(schema: object) -> str:
-    """What is wrong with a schema, in words; empty where nothing is."""
+
+def schema_problem(schema: object, asserts_formats: bool = True) -> str:
+    """What is wrong with a schema, in words; empty where nothing is.
+
+    A reference must lead into the schema itself or into the metaschema of a draft: nothing is ever fetched. With
+    `asserts_formats` a format of the drafts that cannot be checked here is wrong too.
+    """
     if not isinstance(schema, dict | bool):
         return "the schema is no object"
     try:
         import jsonschema
     except ModuleNotFoundError:
         return "checking a schema needs the package jsonschema"
-    for target in _references(schema):
-        if not target.startswith("#"):
-            return "the schema refers to another document; only `#…` references are followed"
-        if target.startswith("#/") and not _points_somewhere(schema, target):
-            return f"the schema has nothing at `{target}`"
     try:
-        jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator).check_schema(schema)
+        return next(_problems(schema, asserts_formats), "")
     except jsonschema.SchemaError as err:
         where = "/".join(map(str, err.absolute_path)) or "its top"
         return f"the schema is not valid at {where}: {err.message[:200]}"
-    return ""
+    except RecursionError:
+        return "the schema is nested too deep"
 
 
-def _references(schema: object) -> Iterator[str]:
-    if isinstance(schema, dict):
-        if isinstance(schema.get("$ref"), str):
-            yield schema["$ref"]
-        for inner in schema.values():
-            yield from _references(inner)
-    elif isinstance(schema, list):
-        for inner in schema:
-            yield from _references(inner)
-
-
-def _points_somewhere(schema: object, pointer: str) -> bool:
-    for part in pointer[2:].split("/"):
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, list) and name.isdigit() and int(name) < len(schema):
-            schema = schema[int(name)]
-        elif isinstance(schema, dict) and name in schema:
-            schema = schema[name]
-        else:
-            return False
-    return True
-
-
-def serve(config: None) -> tuple[Callable[[tuple[dict[str, Any], str]], str | None], None]:
-    """The pool's task: the first violation of a schema, in words, or None."""
+def _draft(schema: dict[str, Any] | bool) -> Any:
+    """The library's class for the draft that a schema names, 2020-12 where it names none; None for an unknown one."""
     import jsonschema
+
+    if isinstance(schema, bool) or "$schema" not in schema:
+        return jsonschema.Draft202012Validator
+    name = schema["$schema"]
+    return jsonschema.validators.validator_for(schema, None) if isinstance(name, str) else None
+
+
+def _format_checker(draft: Any) -> Any:
+    """Checks of formats: draft 3's own for it, else those of 2020-12, which hold all names of the drafts since."""
+    import jsonschema
+
+    is_third = draft is jsonschema.Draft3Validator
+    return (draft if is_third else jsonschema.Draft202012Validator).FORMAT_CHECKER
+
+
+def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[str]:
+    """Problems of a schema and of every place that it refers to.
+
+    Raises:
+        jsonschema.SchemaError: a part is no schema of its draft.
+    """
+    import jsonschema
+    from jsonschema_specifications import REGISTRY
+    from referencing.jsonschema import specification_with
+
+    draft = _draft(schema)
+    if draft is None:
+        yield "the schema's `$schema` is no draft that is known here"
+        return
+    draft.check_schema(schema)
+    checkable = _format_checker(draft).checkers
+    named = _FORMATS_OF_DRAFT_3 if draft is jsonschema.Draft3Validator else _FORMATS
+    kind = specification_with(draft.META_SCHEMA["$schema"])
+    root = kind.create_resource(schema)
+    own = {id(one) for one in _objects(schema)}
+    waiting, seen = [(root, REGISTRY.resolver_with_root(root))], set[int]()
+    while waiting:
+        part, resolver = waiting.pop()
+        held = part.contents
+        if not isinstance(held, dict) or id(held) in seen:
+            continue
+        seen.add(id(held))
+        if _draft(held) is None:
+            yield f"the schema has a `$schema` inside that is no draft that is known here: {held['$schema']!r:.100}"
+        if asserts_formats and held.get("format") in named - checkable.keys():
+            yield (
+                f"checking `format: {held['format']}` needs `pip install 'jsonschema[format-nongpl]'`; "
+                "`assert_format: false` leaves formats unchecked"
+            )
+        for key in _REFERENCES:
+            target = held.get(key)
+            if target is None:
+                continue
+            found = _followed(resolver, target)
+            if isinstance(found, str):
+                yield found
+            elif id(found.contents) in own - seen:  # not a metaschema: that is the library's
+                draft.check_schema(found.contents)
+                waiting.append((kind.detect(found.contents).create_resource(found.contents), found.resolver))
+        inner = [*part.subresources(), *map(kind.create_resource, _left_out(held))]
+        waiting += [(one, resolver.in_subresource(one)) for one in inner if isinstance(one.contents, dict)]
+
+
+def _objects(value: object) -> Iterator[dict[str, Any]]:
+    """All objects of a schema, wherever they lie."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _objects(inner)
+
+
+def _left_out(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Schemas inside that `referencing` does not list: those of draft 3, and of `dependencies` that begin with a name."""
+    places = [schema.get(key) for key in ("extends", "type", "disallow")]
+    places.append(list((schema.get("dependencies") or {}).values()))
+    listed = [one for place in places for one in (place if isinstance(place, list) else [place])]
+    return [one for one in listed if isinstance(one, dict)]
+
+
+def _followed(resolver: Any, target: object) -> Any:
+    """What a reference leads to, or what is wrong with it, in words."""
+    from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable
+
+    if not isinstance(target, str):
+        return f"the schema has a reference that is no text: {target!r:.100}"
+    try:
+        found = resolver.lookup(target)
+        return found if isinstance(found.contents, dict | bool) else f"the schema has no schema at `{target}`"
+    except (PointerToNowhere, NoSuchAnchor, InvalidAnchor):
+        return f"the schema has nothing at `{target[:100]}`"
+    except Unresolvable:
+        return f"the schema refers to another document, `{target[:100]}`; nothing is fetched"
+    except (AttributeError, TypeError, ValueError) as err:
+        # a pointer through a text, an address that is none, an object under `extends` of draft 3
+        return f"the schema's reference `{target[:100]}` cannot be followed: {err}"
+
+
+def serve(asserts_formats: bool) -> tuple[Callable[[tuple[dict[str, Any], str]], str | None], None]:
+    """The pool's task: the first violation of a schema, in words, or None."""
+    import jsonschema  # noqa: F401 - here, since the work is timed
+    from referencing import Registry
 
     known: dict[str, Any] = {}
 
@@ -67,8 +157,10 @@ def serve(config: None) -> tuple[Callable[[tuple[dict[str, Any], str]], str | No
         schema, text = item
         key = json.dumps(schema, sort_keys=True)
         if key not in known:
-            kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-            known[key] = kind(schema)
+            draft = _draft(schema)
+            checker = _format_checker(draft) if asserts_formats else None
+            # a registry of its own: the library's default one fetches what it does not hold
+            known[key] = draft(schema, format_checker=checker, registry=Registry())
         first = next(iter(known[key].iter_errors(parse(text))), None)
         if first is None:
             return None
