@@ -17,12 +17,12 @@ ALL_CHECKS = [
     {"kind": kind, **more}
     for kind, more in [
         *((kind, {"least": 0}) for kind in (
-            "words", "sentences", "paragraphs", "lines", "bullets", "numbered", "headings", "highlights", "placeholders", "capital_words",
+            "words", "sentences", "paragraphs", "lines", "bullets", "numbered", "headings", "highlights", "placeholders", "capital_words", "parts",
         )),
         ("sections", {"text": "PART", "least": 0}), ("letter", {"text": "a", "least": 0}), ("keyword", {"text": "a b", "least": 0}),
         ("include", {"words": ["a"]}), ("ends_with", {"text": "x"}), ("title", {}), ("postscript", {"text": "P.S."}), ("json", {}),
         ("script", {"text": "LATIN"}), ("nth_paragraph", {"n": 3, "text": "a"}), ("repeats", {"text": "a"}), ("quoted", {}),
-        ("upper_case", {}), ("one_of", {"words": ["a"]}), ("two_answers", {}), ("starts_with", {"text": "a"}),
+        ("upper_case", {}), ("one_of", {"words": ["a"]}), ("contains_one", {"words": ["a"]}), ("two_answers", {}), ("starts_with", {"text": "a"}),
     ]
 ]  # fmt: skip
 SETUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -38,7 +38,7 @@ SETUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 UNITS = [
     " ", "\n", "\t", "\r\n", "a", "A ", "5", ",", "*", "**", "* ", "- ", "#", "# ", "[", "]", "[a", "(", ")", "{", "}", "<", "<<", "`", "```",
     "```json\n", "``` \n", "<think>", "</think>", "<answer>", "</answer>", "</answer> ", "\\text{", "\\text", "\\boxed{", "\\boxed{}", "\\frac{",
-    "$", "\"", "'", "\\", "or ", " or", "and ", "option ", "answer is ", "The answer is ", "P.S. ", "PART ", "1.", "1. ", "1,", "e", "^", "/", "-", ".", "!",
+    "$", "\"", "'", "\\", "or ", " or", "and ", "option ", "answer is ", "The answer is ", "P.S. ", "P.S.", "P.", "<<a", "PART ", "1.", "1. ", "1,", "e", "^", "/", "-", ".", "!",
     "\u3000", "\u200b", "é", "\x00", '{"a":', "[1,", '"a",', "PART 1\n", "\n\n", "\n \n", "***\n", "=", "~", "_",
 ]  # fmt: skip
 WRAPPERS = [

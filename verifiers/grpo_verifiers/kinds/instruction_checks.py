@@ -19,9 +19,11 @@ _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?:[\"'”
 _BULLET = re.compile(r"^[ \t]*[*+•-][ \t]+\S", re.MULTILINE)
 _NUMBERED = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+\S", re.MULTILINE)
 _HIGHLIGHT = re.compile(r"\*\*[^\s*][^*\n]*\*\*|(?<!\*)\*[^\s*][^*\n]*\*(?!\*)")
-_TITLE = re.compile(r"<<[^<>\n]+>>")
+_TITLE = re.compile(r"<<([^<>\n]+)>>")
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]+\]")
 _HEADING = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
+
+_MARKUP = r"(?:[^\w\n]|_){0,10}"
 
 Check = Callable[[str, "Args"], bool]
 
@@ -66,6 +68,12 @@ def paragraphs_of(text: str) -> list[str]:
     return [block.strip() for block in blocks if block and block.strip()]
 
 
+def _divided(text: str, divider: str) -> list[str]:
+    """What stands between dividers; nothing before the first or after the last is no part, as IFEval counts."""
+    parts = [part.strip() for part in text.split(divider)]
+    return parts[not parts[0] : len(parts) - (not parts[-1])]
+
+
 def count_of(text: str, phrase: str) -> int:
     """How often a phrase stands in the text as whole words, without regard to case."""
     return len(re.findall(rf"(?<!\w){re.escape(phrase)}(?!\w)", text, re.IGNORECASE)) if phrase else 0
@@ -96,18 +104,36 @@ def _capital_words(text: str) -> int:
 
 
 def _nth_paragraph(text: str, args: Args) -> bool:
-    blocks = paragraphs_of(text)
+    """As IFEval: blocks between two line breaks; how many there are is part of the instruction."""
+    blocks = [block for block in text.split("\n\n") if block.strip()]
     at = (args.n or 1) - 1
-    if not 0 <= at < len(blocks):
+    if not 0 <= at < len(blocks) or not args.allows(len(blocks)):
         return False
     first = words_of(blocks[at])
     return bool(first) and first[0].casefold() == args.text.casefold()
+
+
+def _postscript(text: str, args: Args) -> bool:
+    """The mark at the start of a line or after the end of a sentence, bold or not; blanks after its points are fine."""
+    mark = re.escape(args.text or "P.S.").replace(r"\.", r"\.[ \t]?").removesuffix(r"[ \t]?")
+    return bool(re.search(rf"(?:^|[^\w\s,;:]){_MARKUP}{mark}", text, re.M | re.I))
+
+
+def _two_answers(text: str) -> bool:
+    answers = _divided(text, "******")
+    return len(answers) == 2 and all(answers) and answers[0] != answers[1]
+
+
+def _parts(text: str, args: Args) -> bool:
+    parts = _divided(text, "***")
+    return all(parts) and args.allows(len(parts))
 
 
 CHECKS: dict[str, Check] = {
     "words": lambda text, args: args.allows(len(words_of(text))),
     "sentences": lambda text, args: args.allows(sentences_of(text)),
     "paragraphs": lambda text, args: args.allows(len(paragraphs_of(text))),
+    "parts": _parts,
     "lines": lambda text, args: args.allows(sum(bool(line.strip()) for line in text.splitlines())),
     "characters": lambda text, args: args.allows(len(text.strip())),
     "bullets": lambda text, args: args.allows(len(_BULLET.findall(text))),
@@ -125,26 +151,26 @@ CHECKS: dict[str, Check] = {
     "one_of": lambda text, args: (
         text.strip().strip(".").casefold() in {word.strip(".").casefold() for word in args.words}
     ),
+    "contains_one": lambda text, args: sum(phrase in text for phrase in args.words) == 1,
     "upper_case": lambda text, args: _cased(text, str.islower),
     "lower_case": lambda text, args: _cased(text, str.isupper),
     "no_commas": lambda text, args: not any(char in text for char in ",，、،"),
     "quoted": lambda text, args: (
         len(text.strip()) > 1 and text.strip()[0] in '"“' and text.strip()[-1] in '"”'
     ),
-    "title": lambda text, args: bool(_TITLE.search(text)),
-    "postscript": lambda text, args: bool(
-        re.search(rf"^[ \t]*{re.escape(args.text or 'P.S.')}", text, re.M | re.I)
-    ),
+    "title": lambda text, args: any(map(str.strip, _TITLE.findall(text))),
+    "postscript": _postscript,
     "sections": lambda text, args: args.allows(
-        len(re.findall(rf"^[^\w\n]{{0,10}}{re.escape(args.text)}[ \t]*\d+", text, re.M | re.I))
+        len(re.findall(rf"^{_MARKUP}{re.escape(args.text)}[ \t]*\d+", text, re.M | re.I))
     ),
     "json": lambda text, args: _is_json(text),
     "script": _in_script,
     "nth_paragraph": _nth_paragraph,
     "repeats": lambda text, args: (
-        bool(args.text) and " ".join(text.split()).startswith(" ".join(args.text.split()))
+        bool(args.text)
+        and " ".join(text.casefold().split()).startswith(" ".join(args.text.casefold().split()))
     ),
-    "two_answers": lambda text, args: len([part for part in text.split("******") if part.strip()]) == 2,
+    "two_answers": lambda text, args: _two_answers(text),
 }
 """Every check by name."""
 
@@ -153,13 +179,14 @@ _NEEDS: dict[str, tuple[str, ...]] = {
         ("letter", "keyword", "starts_with", "ends_with", "script", "nth_paragraph", "sections", "repeats"),
         ("text",),
     ),
-    **dict.fromkeys(("include", "avoid", "one_of"), ("words",)),
+    **dict.fromkeys(("include", "avoid", "one_of", "contains_one"), ("words",)),
 }
 _COUNTED = frozenset(
     [
         "words",
         "sentences",
         "paragraphs",
+        "parts",
         "lines",
         "characters",
         "bullets",

@@ -127,7 +127,7 @@ def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, A
         "change_case:english_lowercase": {"kind": "lower_case"},
         "combination:two_responses": {"kind": "two_answers"},
         "detectable_format:constrained_response": {
-            "kind": "one_of",
+            "kind": "contains_one",
             "words": ["My answer is yes.", "My answer is no.", "My answer is maybe."],
         },
     }
@@ -136,9 +136,10 @@ def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, A
     makers: dict[str, Callable[[], dict[str, Any]]] = {
         "length_constraints:number_words": lambda: _counted("words", given, "num_words"),
         "length_constraints:number_sentences": lambda: _counted("sentences", given, "num_sentences"),
-        "length_constraints:number_paragraphs": lambda: {"kind": "paragraphs", "exactly": int(given["num_paragraphs"])},
+        "length_constraints:number_paragraphs": lambda: {"kind": "parts", "exactly": int(given["num_paragraphs"])},
         "length_constraints:nth_paragraph_first_word": lambda: {
             "kind": "nth_paragraph", "n": int(given["nth_paragraph"]), "text": str(given["first_word"]),
+            "exactly": int(given["num_paragraphs"]),
         },
         "detectable_format:number_bullet_lists": lambda: {"kind": "bullets", "exactly": int(given["num_bullets"])},
         "detectable_format:number_highlighted_sections": lambda: {"kind": "highlights", "least": int(given["num_highlights"])},
