@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,3 +103,137 @@ def test_a_missing_program_is_named() -> None:
 def test_a_language_without_preset_needs_its_commands() -> None:
     with pytest.raises(BadOption, match="no preset"):
         build("command", language="cobol")
+
+
+needs_java = pytest.mark.skipif(shutil.which("javac") is None, reason="javac is not installed")
+JAVA = """```java
+import java.util.*;
+public class Main {
+  record Twice(int of) { int value() { return of * 2; } }
+  static int depth(int n) { return n == 0 ? 0 : 1 + depth(n - 1); }
+  public static void main(String[] args) {
+    int a = new Scanner(System.in).nextInt();
+    Runnable print = () -> System.out.println(new Twice(a).value() + depth(9000) - 9000);
+    print.run();
+  }
+}
+```"""
+
+
+@needs_java
+def test_java_is_compiled_and_run_with_all_the_classes_it_makes() -> None:
+    assert judged("java", JAVA).outcome == "right"
+    assert judged("java", JAVA.replace("of * 2", "of * 3")).reason == "output_differs"
+    assert judged("java", JAVA.replace("of * 2", "off * 2")).reason == "does_not_compile"
+
+
+@needs_java
+def test_java_by_commands_of_ones_own_needs_no_file_called_main() -> None:
+    options: dict[str, Any] = {
+        "source": "Main.java",
+        "compile": ["javac", "-d", ".", "Main.java"],
+        "run": ["java", "-Xmx256m", "-XX:+UseSerialGC", "Main"],
+        "mem_mb": 4096,
+    }
+    assert judged("other", JAVA.replace("```java", "```other"), **options).outcome == "right"
+
+
+@needs_java
+def test_commands_that_want_more_than_a_plain_program_take_a_trial_of_ones_own() -> None:
+    options: dict[str, Any] = {"run": ["java", "-Xmx256m", "there.Main"]}
+    verifier = build("command", language="java", lanes=1, **options)
+    with pytest.raises(Unavailable, match=r"there\.Main"):
+        verifier.start()
+    verifier.close()
+    hello = 'package there;\npublic class Main { public static void main(String[] a) { System.out.println("ok"); } }'
+    code = JAVA.replace("import java.util.*;", "package there;\nimport java.util.*;")
+    assert judged("java", code, hello=hello, **options).outcome == "right"
+
+
+def tool(folder: Path, text: str, name: str = "tool") -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    folder.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def shown() -> Iterator[Path]:
+    """A folder that can be shown in the sandbox: a user of its own can read it, and nothing is mounted over it."""
+    with tempfile.TemporaryDirectory(dir="/opt" if os.access("/opt", os.W_OK) else Path.cwd()) as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("exit 127", "compiler_died"),
+        ("echo 'error while loading shared libraries: libjli.so' >&2; exit 1", "libjli.so"),
+        ("kill -SEGV $$", "compiler_died"),
+        ("sleep 60", "compile_time"),
+        ("exit 0", "exit:127"),
+        ("echo 'error: linker `cc` not found' >&2; exit 1", "linker `cc` not found"),
+        ("printf '#!/nowhere/interpreter' > main; chmod +x main", "exit:127"),
+    ],
+    ids=["not started", "library", "signal", "hangs", "makes nothing", "linker", "interpreter"],
+)
+def test_a_compiler_that_makes_nothing_of_a_good_program_is_no_verdict(
+    text: str, says: str, shown: Path
+) -> None:
+    options = {"source": "main.c", "compile": [tool(shown, text), "main.c"], "run": ["./main"]}
+    verifier = build("command", language="broken", lanes=1, compile_timeout=0.5, show=[str(shown)], **options)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=says):
+            verifier.verify("```broken\nint main() { return 0; }\n```", TESTS)
+    verifier.close()
+
+
+def test_a_program_that_is_not_shown_is_no_verdict(shown: Path) -> None:
+    path = tool(shown, 'exec /bin/bash "$@"')
+    options: dict[str, Any] = {"source": "main.sh", "run": [path, "main.sh"]}
+    hidden = build("command", language="mine", lanes=1, **options)
+    with pytest.raises(Unavailable, match="No such file"):
+        hidden.start()
+    hidden.close()
+    assert judged("mine", "read x; echo $((x * 2))", show=[str(shown)], **options).outcome == "right"
+
+
+@needs_node
+def test_limits_that_no_program_can_start_in_are_no_verdict() -> None:
+    verifier = build("command", language="javascript", lanes=1, mem_mb=40, timeout=0.5)
+    with pytest.raises(Unavailable, match="a program that prints `ok`") as caught:
+        verifier.start()
+    verifier.close()
+    assert "`mem_mb`" in caught.value.hint
+
+
+def test_of_a_language_without_a_known_program_the_tool_must_say_its_version(shown: Path) -> None:
+    """A tool that ends well outside and not inside: here by a folder that the sandbox does not have."""
+    says = 'test "$1" != --version || test -d /proc/self || { echo "no /proc" >&2; exit 3; }; cat "$1"'
+    options: dict[str, Any] = {"source": "main.odd", "run": [tool(shown, says), "main.odd"]}
+    verifier = build("command", language="odd", lanes=1, show=[str(shown)], **options)
+    with pytest.raises(Unavailable, match="no /proc"):
+        verifier.start()
+    verifier.close()
+    options["run"] = [tool(shown, 'test "$1" != --version || exit 2; cat "$1"', "other"), "main.odd"]
+    assert judged("odd", "8", {"tests": [{"input": "", "output": "8"}]}, show=[str(shown)], **options).score
+
+
+def test_a_compiler_that_breaks_during_the_run_is_no_verdict(shown: Path) -> None:
+    good = "grep -q BOOM main.sh && kill -9 $$; cp main.sh main"
+    options: dict[str, Any] = {"source": "main.sh", "compile": [tool(shown, good)], "run": ["bash", "main"]}
+    verifier = build("command", language="bash", lanes=1, show=[str(shown)], **options)
+    code = "read x; echo $((x * 2))"
+    assert verifier.verify(code, TESTS).outcome == "right"
+    assert verifier.verify(f"{code} # BOOM", TESTS).reason == "compiler_died"
+    tool(shown, "kill -9 $$")
+    broken = verifier.verify(code, TESTS)
+    verifier.close()
+    assert broken.outcome == "error" and broken.score is None and broken.reason == "compiler"
+
+
+def test_what_is_shown_is_a_folder_by_its_full_path() -> None:
+    for path in ("relative", "/no/such/folder"):
+        with pytest.raises(BadOption, match="full paths"):
+            build("command", language="bash", show=[path])

@@ -128,6 +128,11 @@ def test_arguments_that_reach_others_are_refused(arch: str) -> None:
     assert decide("landlock", arch, nr("socketpair", arch), (unix, stream | cloexec)) == ALLOW
     assert decide("landlock", arch, nr("socketpair", arch), (unix, datagram)) == EPERM
     assert decide("landlock", arch, nr("socketpair", arch), (inet, stream)) == EPERM
+    records = 5  # connected as a stream is: for programs of other languages
+    assert decide("command", arch, nr("socketpair", arch), (unix, records | cloexec)) == ALLOW
+    assert decide("landlock", arch, nr("socketpair", arch), (unix, records)) == EPERM
+    assert decide("command", arch, nr("socketpair", arch), (unix, datagram)) == EPERM
+    assert decide("command", arch, nr("socketpair", arch), (inet, records)) == EPERM
 
 
 @pytest.mark.parametrize("arch", ARCHES)

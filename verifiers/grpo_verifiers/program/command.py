@@ -5,13 +5,17 @@ Only in the sandbox tier `namespaces`: the landlock tier can allow neither exec 
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES, same_output
+from grpo_verifiers.program.hello import hello
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
@@ -19,11 +23,14 @@ from grpo_verifiers.sandbox.programs import ProgramLimits, ProgramResult, need_p
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.thinking import answer_text
-from grpo_verifiers.verdict import Verdict, no_answer, over_limit, right, wrong
-from grpo_verifiers.verifier import BadOption, Sample
+from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
+from grpo_verifiers.verifier import BadOption, Sample, Unavailable
 
-PRODUCT = "main"
 MOST_SOURCE = 256 << 10
+DIED = "compiler_died"
+NOT_STARTED = 127  # what a shell ends with for a program that it does not find; above are signals
+_proved = set[str]()
+_proof = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +47,16 @@ LANGUAGES = {
     "cpp": Language(
         "main.cpp",
         ("cpp", "c++", "cxx", "cc"),
-        ("g++", "-O2", "-std=c++17", "-o", PRODUCT, "main.cpp"),
+        ("g++", "-O2", "-std=c++17", "-o", "main", "main.cpp"),
         ("./main",),
     ),
-    "c": Language("main.c", ("c",), ("gcc", "-O2", "-o", PRODUCT, "main.c", "-lm"), ("./main",)),
+    "c": Language("main.c", ("c",), ("gcc", "-O2", "-o", "main", "main.c", "-lm"), ("./main",)),
+    "java": Language(
+        "Main.java",
+        ("java",),
+        ("javac", "-J-Xmx512m", "-J-XX:+UseSerialGC", "-d", ".", "Main.java"),
+        ("java", "-Xmx512m", "-Xss64m", "-XX:+UseSerialGC", "Main"),
+    ),
     "javascript": Language("main.js", ("javascript", "js", "node"), (), ("node", "main.js")),
     "bash": Language(
         "main.sh", ("bash", "sh", "shell", "console", "zsh", "shell-session"), (), ("bash", "main.sh")
@@ -56,13 +69,17 @@ class CommandOptions:
     """Options of `command`."""
 
     language: str = "cpp"
-    """cpp | c | javascript | bash, or any name together with `run`."""
+    """cpp | c | java | javascript | bash, or any name together with `run`."""
     compile: list[str] = field(default_factory=list)
-    """Command that makes the file `main` of the source; the preset's if empty."""
+    """Command that compiles the source; the files it makes are there when they are run. The preset's if empty."""
     run: list[str] = field(default_factory=list)
-    """Command that runs it; the preset's if empty."""
+    """Command that runs what was compiled, or the source; the preset's if empty."""
+    show: list[str] = field(default_factory=list)
+    """Folders that these commands may read besides the system's, such as `/usr/local/go`; model code can read them too."""
     source: str = ""
     """Name of the source file; the preset's if empty."""
+    hello: str = ""
+    """A program that these commands must compile and run before any is judged; if empty, one of the language that prints `ok`."""
     scoring: str = "all"
     """all: every test must pass. fraction: the score is the share of tests passed."""
     timeout: float = 4.0
@@ -102,6 +119,11 @@ class CommandVerifier(SandboxedVerifier):
                 "compare", f"`compare` is one of {', '.join(COMPARES)}, `scoring` is all or fraction"
             )
 
+        self.shown = tuple(options.show)
+        missing = [path for path in self.shown if not os.path.isabs(path) or not os.path.isdir(path)]
+        if missing:
+            raise BadOption("show", f"`show` takes full paths of folders; `{missing[0]}` is none")
+
     def compile(self, row: Mapping[str, Any]) -> tuple[Output, ...]:
         """The stdio tests of a row."""
         o = self.options
@@ -111,9 +133,49 @@ class CommandVerifier(SandboxedVerifier):
 
     def find_tier(self) -> Tier:
         """The tier `namespaces`, with the programs of the language there."""
+        return need_programs(self._programs(), "the verifier `command`")
+
+    def _programs(self) -> list[str]:
         commands = [self.language.compile, self.language.run]
-        names = [argv[0] for argv in commands if argv and not argv[0].startswith("./")]
-        return need_programs(names, "the verifier `command`")
+        return [argv[0] for argv in commands if argv and not argv[0].startswith("./")]
+
+    def prove(self, lanes: Lanes) -> None:
+        """Put a program that prints `ok` through the same commands and limits, once a process.
+
+        Raises:
+            Unavailable: it does not compile or run, so no completion could.
+        """
+        key = repr(self.options)
+        with _proof:
+            if key not in _proved and (trouble := self._trouble(lanes)):
+                raise Unavailable(
+                    f"the verifier `command` cannot run `{self.options.language}` in the sandbox: {trouble}",
+                    "`compile`, `run`, `timeout`, `compile_timeout` and `mem_mb` must do for a program that prints "
+                    "`ok`; `hello` is another such program, `show` the folder of a toolchain outside /usr",
+                )
+            _proved.add(key)
+
+    def _trouble(self, lanes: Lanes) -> str:
+        """Why a program that is known to be good cannot be judged; empty where it can, or none is known."""
+        source = self.options.hello or hello(self.language.source)
+        if source is None:
+            return self._silent_program(lanes)
+        tests = self.compile({"tests": [{"input": "", "output": "ok\n"}]})
+        for _ in range(2):  # a busy machine may fail it once
+            got = self.in_a_slot(lanes, lambda slot: self._run(slot, source, tests, 0.0), 0.0)
+            if got.outcome is Outcome.RIGHT or got.reason == "output_differs":
+                return ""
+        return f"a program that prints `ok` ended with `{got.reason}`{': ' * bool(got.detail)}{got.detail}"
+
+    def _silent_program(self, lanes: Lanes) -> str:
+        """A program that says its version on this machine and cannot in the sandbox, in words."""
+        for name in self._programs():
+            argv = [*_found([name]), "--version"]
+            with lanes.slot() as slot:
+                ran = run_program(slot.lane("programs", "command"), argv, {}, ProgramLimits(10.0, 2048))
+            if (ran.report.killed or ran.report.exit_code != 0) and _runs_here(argv):
+                return f"`{name} --version` works outside and not in it: {ran.stderr[-300:].strip()}"
+        return ""
 
     def judge_one(self, lanes: Lanes, sample: Sample) -> Verdict:
         """The verdict on one program."""
@@ -123,29 +185,34 @@ class CommandVerifier(SandboxedVerifier):
             return no_answer("no_code")
         if len(source) > MOST_SOURCE:
             return over_limit("source_size")
-        return self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
+        verdict = self.in_a_slot(lanes, lambda slot: self._run(slot, source, sample.gold, started), started)
+        if verdict.reason == DIED and (trouble := self._trouble(lanes)):
+            return error("compiler", trouble, time.perf_counter() - started)
+        return verdict
 
     def _run(self, slot: LaneSlot, source: str, tests: tuple[Output, ...], started: float) -> Verdict:
         o = self.options
         files: dict[str, str] = {self.language.source: source}
-        products: dict[str, bytes] = {}
+        products: Mapping[str, bytes] = {}
         if self.language.compile:
             made = run_program(
                 slot.lane("programs", "command"),
                 _found(self.language.compile),
                 files,
                 ProgramLimits(o.compile_timeout, 2048),
-                keep=PRODUCT,
+                keep=True,
             )
             seconds = time.perf_counter() - started
             if made.report.killed or made.is_over_memory:
                 return over_limit(
                     "compile_memory" if made.is_over_memory else "compile_time", source, seconds
                 )
-            if made.report.exit_code != 0:
-                return wrong(source, "does_not_compile", seconds, 0.0, made.stderr[-400:])
-            files, products = {}, {PRODUCT: made.product}
-        passed, bad = 0, ""
+            code = made.report.exit_code
+            if code != 0:
+                reason = "does_not_compile" if 0 < code < NOT_STARTED else DIED
+                return wrong(source, reason, seconds, 0.0, made.stderr[-400:])
+            products = made.products
+        passed, bad, printed = 0, "", ""
         for test in tests:
             stdin = test.input.encode("utf-8", "surrogatepass")
             ran = run_program(
@@ -159,7 +226,8 @@ class CommandVerifier(SandboxedVerifier):
             )
             why = _failure(ran, test, test.compare or o.compare)
             passed += not why
-            bad = bad or why
+            if why and not bad:
+                bad, printed = why, ran.stderr[-400:]
             if why and o.scoring == "all":
                 break
         seconds = time.perf_counter() - started
@@ -170,7 +238,7 @@ class CommandVerifier(SandboxedVerifier):
         return (
             over_limit(bad, source, seconds)
             if bad in ("time", "output", "memory")
-            else wrong(source, bad, seconds)
+            else wrong(source, bad, seconds, 0.0, printed)
         )
 
 
@@ -185,6 +253,14 @@ def _failure(ran: ProgramResult, test: Output, how: str) -> str:
         return f"exit:{ran.report.exit_code}"
     printed = ran.stdout.decode("utf-8", "replace")
     return "" if any(same_output(o, printed, how, test.tolerance) for o in test.outputs) else "output_differs"
+
+
+def _runs_here(argv: Sequence[str]) -> bool:
+    """Whether a program ends with 0 outside of the sandbox."""
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=30, stdin=subprocess.DEVNULL).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def _found(argv: Sequence[str]) -> list[str]:

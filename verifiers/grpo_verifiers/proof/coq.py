@@ -112,7 +112,7 @@ class CoqVerifier(SandboxedVerifier):
             )
             if made.report.killed or made.report.exit_code != 0:
                 return error("statement", made.stderr[-300:], time.perf_counter() - started)
-            given = self._given[goal] = made.product
+            given = self._given[goal] = made.products.get("Given.vo", b"")
         solved = self._coqc(lane, "Solution", solution(goal, script), {"Given.vo": given})
         seconds = time.perf_counter() - started
         if solved.report.killed:
@@ -123,7 +123,9 @@ class CoqVerifier(SandboxedVerifier):
             "Require Given.\nRequire Solution.\n"
             f"Definition grpo_check : Given.grpo_statement := Solution.{THEOREM}.\nPrint Assumptions grpo_check.\n"
         )
-        checked = self._coqc(lane, "Check", final, {"Given.vo": given, "Solution.vo": solved.product})
+        checked = self._coqc(
+            lane, "Check", final, {"Given.vo": given, "Solution.vo": solved.products.get("Solution.vo", b"")}
+        )
         seconds = time.perf_counter() - started
         if checked.report.killed:
             return over_limit("time", script, seconds)
@@ -137,7 +139,7 @@ class CoqVerifier(SandboxedVerifier):
     def _coqc(self, lane: Lane, name: str, text: str, products: Mapping[str, bytes]) -> ProgramResult:
         argv = [shutil.which("coqc") or "coqc", "-q", "-Q", ".", "", f"{name}.v"]
         limits = ProgramLimits(self.options.timeout, self.options.mem_mb)
-        return run_program(lane, argv, {f"{name}.v": text}, limits, keep=f"{name}.vo", products=products)
+        return run_program(lane, argv, {f"{name}.v": text}, limits, keep=True, products=products)
 
 
 def solution(goal: CoqGoal, script: str) -> str:

@@ -21,7 +21,7 @@ from grpo_verifiers.processes.linked import (
     ProcessFailed,
     ProcessSilent,
 )
-from grpo_verifiers.sandbox.view import PACKAGES, HostView, host_view, landlock_paths
+from grpo_verifiers.sandbox.view import PACKAGES, PROGRAMS, HostView, host_view, landlock_paths
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 BOOT = "import sys; sys.path.insert(0, {root!r}); from inside import server; server.main()"
@@ -115,13 +115,21 @@ class Lane(LinkedProcess):
 
     name = "the lane"
 
-    def __init__(self, tier: str, kind: str = "plain", role: str = "runner", scratch: str = "") -> None:
+    def __init__(
+        self,
+        tier: str,
+        kind: str = "plain",
+        role: str = "runner",
+        scratch: str = "",
+        shown: tuple[str, ...] = (),
+    ) -> None:
         """Start it and wait until it has isolated itself.
 
         Raises:
             LaneFailed: it could not, or not in time.
         """
-        view = host_view(PACKAGES if kind in ("numpy", "pandas") else (), role == "command")
+        programs = (*PROGRAMS, *shown) if role == "command" else ()
+        view = host_view(PACKAGES if kind in ("numpy", "pandas") else (), programs)
         self.tier, self.kind, self.role, self.runs = tier, kind, role, 0
 
         def command(link: int) -> list[str]:

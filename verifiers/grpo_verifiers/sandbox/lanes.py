@@ -35,8 +35,8 @@ def default_count() -> int:
 class LaneSlot:
     """What one worker uses: a lane of each kind and a tester of each kind, started at first use."""
 
-    def __init__(self, tier: str) -> None:
-        self.tier = tier
+    def __init__(self, tier: str, shown: tuple[str, ...] = ()) -> None:
+        self.tier, self.shown = tier, shown
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._scratch: ScratchFolder | None = None
 
@@ -51,7 +51,7 @@ class LaneSlot:
         if lane is not None and lane.is_open and lane.runs >= most:
             lane.close()
         if lane is None or not lane.is_open:
-            lane = self._lanes[kind, role] = Lane(self.tier, kind, role, self._scratch_path())
+            lane = self._lanes[kind, role] = Lane(self.tier, kind, role, self._scratch_path(), self.shown)
         return lane
 
     def _scratch_path(self) -> str:
@@ -74,13 +74,13 @@ class LaneSlot:
 
 
 class Lanes:
-    """`count` slots; `slot()` waits for a free one."""
+    """`count` slots; `slot()` waits for a free one. Programs of other languages may read the folders in `shown`."""
 
-    def __init__(self, tier: str, count: int) -> None:
+    def __init__(self, tier: str, count: int, shown: tuple[str, ...] = ()) -> None:
         self.tier, self.count = tier, count
         self._pid = os.getpid()
         self._free: queue.LifoQueue[LaneSlot] = queue.LifoQueue()
-        self._slots = [LaneSlot(tier) for _ in range(count)]
+        self._slots = [LaneSlot(tier, shown) for _ in range(count)]
         for slot in self._slots:
             self._free.put(slot)
         self._finalizer = end_with(self, _close, self._slots)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_verifiers.sandbox import tiers
@@ -41,13 +41,13 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """How a program ended, what it printed, whether that was cut, what file it made, and whether it held too much memory."""
+    """How a program ended, what it printed, whether that was cut, what files it made, and whether it held too much memory."""
 
     report: LaneReport
     stdout: bytes
     stderr: str
     is_cut: bool = False
-    product: bytes = b""
+    products: Mapping[str, bytes] = field(default_factory=dict)
     is_over_memory: bool = False
 
 
@@ -76,10 +76,10 @@ def run_program(
     files: Mapping[str, str],
     limits: ProgramLimits,
     stdin: bytes = b"",
-    keep: str | None = None,
+    keep: bool = False,
     products: Mapping[str, bytes] | None = None,
 ) -> ProgramResult:
-    """Run a program over these files. `keep`: hand out a file it makes; `products`: lay out what was kept before.
+    """Run a program over these files. `keep`: hand out the files it makes; `products`: lay out what was kept before.
 
     Raises:
         LaneFailed: the sandbox broke.
@@ -90,7 +90,7 @@ def run_program(
     contents: dict[str, bytes | None] = {
         "payload": json.dumps(payload).encode(), "stdin": stdin, "products": b"".join(given.values()), "stdout": None, "stderr": None,
     }  # fmt: skip
-    if keep is not None:
+    if keep:
         contents["results"] = None
     with memory_files(**contents) as fds:
         watch = MemoryWatch(lane, limits.memory_mb)
@@ -101,6 +101,16 @@ def run_program(
             read_file(fds["stdout"], limits.output_bytes),
             read_file(fds["stderr"], 1 << 16)[-TAIL:].decode("utf-8", "replace"),
             out_size >= limits.output_bytes,
-            read_file(fds["results"], PRODUCT_BYTES) if keep else b"",
+            _unpacked(read_file(fds["results"], PRODUCT_BYTES)) if keep else {},
             watch.judge(report.rss_kb),
         )
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    """The files that a run handed out, by name; none where it did not come so far."""
+    head, _, rest = data.partition(b"\n")
+    files, at = {}, 0
+    for name, size in json.loads(head or "[]"):
+        files[name] = rest[at : at + size]
+        at += size
+    return files

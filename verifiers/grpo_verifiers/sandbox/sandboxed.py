@@ -23,6 +23,8 @@ class SandboxedVerifier(Verifier):
     """Subclasses find their tier and judge one sample; `options.lanes` is how many run at a time (0: cores less GPUs)."""
 
     runs_elsewhere = True
+    shown: tuple[str, ...] = ()
+    """Folders that programs of other languages may read besides the system's."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -58,8 +60,21 @@ class SandboxedVerifier(Verifier):
         with self._lock:
             if self._lanes is None or not self._lanes.is_ours:
                 self.tier = self.find_tier()
-                self._lanes = Lanes(self.tier.name, self.options.lanes or default_count())
+                lanes = Lanes(self.tier.name, self.options.lanes or default_count(), self.shown)
+                try:
+                    self.prove(lanes)
+                except BaseException:
+                    lanes.close()
+                    raise
+                self._lanes = lanes
             return self._lanes
+
+    def prove(self, lanes: Lanes) -> None:
+        """Try what every sample needs in lanes that were just made.
+
+        Raises:
+            Unavailable: it does not work on this machine.
+        """
 
     def close(self) -> None:
         """End the lanes."""

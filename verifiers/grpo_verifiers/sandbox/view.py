@@ -27,6 +27,9 @@ PROGRAMS = (
     "/var/lib/coq",
     "/usr/share/coq",
     "/etc/alternatives",
+    "/usr/share/nodejs",
+    "/usr/share/perl",
+    *glob.glob("/etc/java-*"),
 )
 COMPANIONS = (
     "ssl",
@@ -58,12 +61,12 @@ class HostView:
 
 
 @functools.cache
-def host_view(packages: tuple[str, ...] = (), programs: bool = False) -> HostView:
-    """The view for lanes of this interpreter, with these packages and what they need, or with the system's programs."""
+def host_view(packages: tuple[str, ...] = (), programs: tuple[str, ...] = ()) -> HostView:
+    """The view for lanes of this interpreter, with these packages and what they need, or with these folders of programs."""
     stdlib = os.path.realpath(sysconfig.get_path("stdlib"))
     dynload = next((p for p in sys.path if p.endswith("lib-dynload")), os.path.join(stdlib, "lib-dynload"))
     readable, links = set[str](), list[tuple[str, str]]()
-    for path in (*SYSTEM, *PROGRAMS) if programs else SYSTEM:
+    for path in (*SYSTEM, *programs):
         if os.path.islink(path):
             links.append((path, os.readlink(path)))
             readable.add(os.path.realpath(path))
