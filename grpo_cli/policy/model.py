@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.errors import SetupError
@@ -173,10 +173,28 @@ def prepare_tokenizer(tokenizer: Tokenizer) -> None:
 
 
 def prepare_ids(tokenizer: Tokenizer, model: CausalLM) -> None:
-    """Let the model know its tokenizer's pad token, and its end token where it has none of its own."""
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    if model.generation_config.eos_token_id is None:
-        model.generation_config.eos_token_id = tokenizer.eos_token_id
+    """Let the model know its tokenizer's pad token, and its end token where it has none of its own.
+
+    The rest of its `generation_config.json` acts on nothing here and goes into every checkpoint. Where transformers would
+    refuse to write it there, a sampling value without `do_sample` is completed, and anything worse left out.
+    """
+    config: Any = model.generation_config
+    config.pad_token_id = tokenizer.pad_token_id
+    if config.eos_token_id is None:
+        config.eos_token_id = tokenizer.eos_token_id
+    if not _can_be_saved(config):
+        config.do_sample = True
+    if not _can_be_saved(config):
+        ids = {name: value for name, value in config.to_dict().items() if name.endswith("token_id")}
+        model.generation_config = GenerationConfig(**ids)
+
+
+def _can_be_saved(config: Any) -> bool:
+    try:
+        config.validate(strict=True)
+    except ValueError:
+        return False
+    return True
 
 
 def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:

@@ -4,7 +4,8 @@ its samples follow torch's generator, so they do depend on which prompts share t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.errors import TrainingError
@@ -16,7 +17,7 @@ from grpo_cli.rollout.stop_words import StopWords, completion, stop_words
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from grpo_cli.policy.contract import Tokenizer
+    from grpo_cli.policy.contract import CausalLM, Tokenizer
 
 
 class TransformersEngine:
@@ -70,7 +71,8 @@ class TransformersEngine:
         watch = SampleWatch(places, set(self.end_ids), settings, stops, on_finish, on_progress)
         devices = [device] if device.type == "cuda" else []
         # `generate` draws from torch's global generator, which dropout and shuffling of training use too
-        with evaluating(base), torch.random.fork_rng(devices, enabled=settings.seed is not None):
+        seeded = torch.random.fork_rng(devices, enabled=settings.seed is not None)
+        with evaluating(base), without_defaults(base), seeded:
             if settings.seed is not None:
                 torch.manual_seed(settings.seed)
             base.generate(
@@ -103,6 +105,20 @@ class TransformersEngine:
             pad_token_id=self.pad_id,
             use_cache=True,
         )
+
+
+@contextmanager
+def without_defaults(model: CausalLM) -> Iterator[None]:
+    """While `generate` runs: it fills what a call leaves open from the model's `generation_config.json`, penalties, beams and
+    forced tokens included. What acts on sampling is in the recipe."""
+    from transformers import GenerationConfig
+
+    own = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 class SampleWatch:

@@ -120,6 +120,7 @@ def open_offline(policy: Policy, sample: Sample) -> OfflineVllm:
                 skip_tokenizer_init=not sample.stop,  # it looks for them in text
                 dtype=_dtype(policy),
                 logprobs_mode="processed_logprobs",
+                generation_config="vllm",  # what acts on sampling is in the recipe, not in the model's folder
                 **{"gpu_memory_utilization": SHARE, **given},
             )
         except (ImportError, OSError, RuntimeError, ValueError) as err:

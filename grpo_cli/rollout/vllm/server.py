@@ -34,7 +34,7 @@ AGAIN_S, EVERY_S = 2.0, 5.0
 """Seconds between two looks: at a server that is not up yet, and at one that generates."""
 START = (
     'VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config \'{"backend": "nccl"}\' '
-    "--logprobs-mode processed_logprobs"
+    "--logprobs-mode processed_logprobs --generation-config vllm"
 )
 LOST_HINT = "its own log says why; start it anew before going on"
 SIZES = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
@@ -88,6 +88,7 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
     try:
         config = _ask(url, "/server_info?config_format=json")["vllm_config"]
         sends, logprobs = config["weight_transfer_config"], config["model_config"]["logprobs_mode"]
+        defaults = config["model_config"].get("generation_config", "vllm")
     except (Refused, KeyError, TypeError) as err:
         if getattr(err, "status", None) == 404:
             raise SetupError(
@@ -99,6 +100,11 @@ def find_server(settings: Mapping[str, Any], say: Callable[[float, float], None]
     if logprobs != "processed_logprobs":
         raise SetupError(
             f"the vLLM server at {url} gives `{logprobs}`, which leave temperature and truncation out",
+            hint=_hint(name),
+        )
+    if defaults != "vllm":
+        raise SetupError(
+            f"the vLLM server at {url} takes limits and defaults of sampling from the model's `generation_config.json`",
             hint=_hint(name),
         )
     _check_port(int(settings.get("group_port", GROUP_PORT)))

@@ -46,6 +46,7 @@ def test_it_is_started_as_the_recipe_says_and_each_sample_has_a_seed(monkeypatch
     engine, said = opened(monkeypatch, Llm)
     assert said == ["generating with `vllm`"]
     assert (engine.context, engine.is_live, engine.can_continue) == (64, False, False)
+    assert engine.llm.started["generation_config"] == "vllm"
     assert engine.llm.started["max_model_len"] == 64 and "mode" not in engine.llm.started
     first, second = engine.generate([Request([5], 2), Request([6, 7], 1)], SamplingSettings(4, seed=3))
     assert [c.token_ids for c in (*first, *second)] == [[1, 1], [1, 1], [2, 1]]

@@ -34,7 +34,7 @@ from grpo_cli.rollout.vllm.server import (
 
 CONFIG = {
     "weight_transfer_config": {"backend": "nccl"},
-    "model_config": {"logprobs_mode": "processed_logprobs"},
+    "model_config": {"logprobs_mode": "processed_logprobs", "generation_config": "vllm"},
 }
 
 
@@ -164,6 +164,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         "/server_info",
         {"vllm_config": CONFIG | {"model_config": {"logprobs_mode": "raw_logprobs"}}},
         "gives `raw_logprobs`, which leave temperature and truncation out",
+    ),
+    "the model's defaults": (
+        "/server_info",
+        {"vllm_config": CONFIG | {"model_config": CONFIG["model_config"] | {"generation_config": "auto"}}},
+        "from the model's `generation_config.json`",
     ),
 }
 

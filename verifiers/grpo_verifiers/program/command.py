@@ -221,8 +221,7 @@ class CommandVerifier(SandboxedVerifier):
                 files,
                 ProgramLimits(o.timeout, o.mem_mb),
                 stdin,
-                None,
-                products,
+                products=products,
             )
             why = _failure(ran, test, test.compare or o.compare)
             passed += not why

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_verifiers.kinds.json_parts.json_text import parse
+
+if TYPE_CHECKING:
+    from referencing._core import Resolved, Resolver
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _FORMATS = frozenset(
@@ -55,12 +58,13 @@ def _draft(schema: dict[str, Any] | bool) -> Any:
     return jsonschema.validators.validator_for(schema, None) if isinstance(name, str) else None
 
 
-def _format_checker(draft: Any) -> Any:
+def _format_checker(draft: object) -> Any:
     """Checks of formats: draft 3's own for it, else those of 2020-12, which hold all names of the drafts since."""
     import jsonschema
 
     is_third = draft is jsonschema.Draft3Validator
-    return (draft if is_third else jsonschema.Draft202012Validator).FORMAT_CHECKER
+    kind = jsonschema.Draft3Validator if is_third else jsonschema.Draft202012Validator
+    return kind.FORMAT_CHECKER
 
 
 def _problems(schema: dict[str, Any] | bool, asserts_formats: bool) -> Iterator[str]:
@@ -128,7 +132,7 @@ def _left_out(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in listed if isinstance(one, dict)]
 
 
-def _followed(resolver: Any, target: object) -> Any:
+def _followed(resolver: Resolver[Any], target: object) -> Resolved[Any] | str:
     """What a reference leads to, or what is wrong with it, in words."""
     from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable
 
