@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
@@ -53,10 +53,14 @@ class Tokenizer(Protocol):
 
 
 class GenerationIds(Protocol):
-    """The special tokens of a model's generation config."""
+    """The special tokens of a model's generation config, and what it takes to save one."""
 
     pad_token_id: int | None
     eos_token_id: int | list[int] | None
+    do_sample: bool | None
+
+    def to_dict(self) -> dict[str, Any]: ...
+    def validate(self, strict: bool = False) -> None: ...
 
 
 class ModelConfig(Protocol):

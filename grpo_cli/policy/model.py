@@ -26,7 +26,7 @@ from grpo_cli.recipe.sections.recipe import Lora, Model
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-    from grpo_cli.policy.contract import CausalLM, Tokenizer
+    from grpo_cli.policy.contract import CausalLM, GenerationIds, Tokenizer
 
 HUB_HINT = "is the hub id right and the hub reachable? a folder, a .gguf file or builtin:NAME works offline"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -178,7 +178,7 @@ def prepare_ids(tokenizer: Tokenizer, model: CausalLM) -> None:
     The rest of its `generation_config.json` acts on nothing here and goes into every checkpoint. Where transformers would
     refuse to write it there, a sampling value without `do_sample` is completed, and anything worse left out.
     """
-    config: Any = model.generation_config
+    config = model.generation_config
     config.pad_token_id = tokenizer.pad_token_id
     if config.eos_token_id is None:
         config.eos_token_id = tokenizer.eos_token_id
@@ -189,7 +189,7 @@ def prepare_ids(tokenizer: Tokenizer, model: CausalLM) -> None:
         model.generation_config = GenerationConfig(**ids)
 
 
-def _can_be_saved(config: Any) -> bool:
+def _can_be_saved(config: GenerationIds) -> bool:
     try:
         config.validate(strict=True)
     except ValueError:

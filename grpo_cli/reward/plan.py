@@ -185,7 +185,10 @@ def _typed(kind: str, key: str, text: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     from grpo_cli.recipe.checking.options import describe
+    from grpo_cli.recipe.reading.escapes import eaten_commands
 
+    if '"' in text and (eaten := next(eaten_commands(text), None)) is not None:
+        raise UsageError(f"`--option {key}`: {eaten.message}")
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
     # `5` is a number and `a` is none: as JSON first, then as a string
     for spelled in (text, json.dumps(text)):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-from grpo_cli.policy.tokens import end_tokens
 from grpo_cli.rollout.engine import Request, SamplingSettings
 from grpo_cli.rollout.make import make_engine
 from tests.builders.rollout_models import tiny
@@ -62,7 +61,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 def samples(engine: str, model: Any, settings: SamplingSettings) -> list[list[tuple[list[int], str]]]:
     asked = [Request([1, 2, 3], 3), Request([4, 5, 6], 3)]
-    found = make_engine(engine, model, end_tokens(model)).generate(asked, settings)
+    found = make_engine(engine, model).generate(asked, settings)
     return [[(c.token_ids, c.finish) for c in row] for row in found]
 
 

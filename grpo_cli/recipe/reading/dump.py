@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
+from grpo_cli.recipe.reading.escapes import eaten_commands, spelled_out
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -41,7 +42,8 @@ def _text_of(data: dict[str, Any]) -> str:
     yaml.width = 4096
     yaml.allow_unicode = True
     yaml.dump(data, out)
-    return out.getvalue()
+    text = out.getvalue()
+    return spelled_out(text) if any(eaten_commands(text)) else text
 
 
 def as_written_now(text: str) -> str:

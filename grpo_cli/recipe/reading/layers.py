@@ -5,12 +5,14 @@ Lower layers come first. Mappings merge key by key, lists and plain values are r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_cli.errors import Mistake
 from grpo_cli.recipe.paths import Path, ancestors
+from grpo_cli.recipe.reading.escapes import eaten_by_shell
 from grpo_cli.recipe.reading.source import Document, SourceSpan, parse
 from grpo_cli.recipe.sections.at_path import takes_text
 from grpo_cli.recipe.sections.shorthand import widen
@@ -60,8 +62,11 @@ class Layers:
             self.mistakes.append(Mistake(f"--set {text}", "`extends` can only be said in a file"))
             return
         doc = parse(raw, f"--set {text}")
-        if takes_text(tuple(path)) and (doc.mistakes or not isinstance(doc.data, str | None)):
+        is_text = isinstance(doc.data, str | None)
+        if takes_text(tuple(path)) and not (is_text and (not doc.mistakes or _is_quoted(raw))):
             doc = Document(doc.name, raw, raw)
+        if eaten := eaten_by_shell(raw):
+            doc.mistakes = [Mistake("", eaten)]
         if doc.mistakes:
             self.mistakes += [Mistake(f"--set {text}", m.message) for m in doc.mistakes]
             return
@@ -143,6 +148,12 @@ class Layers:
         )
         for key, inner in items:
             self._remember((*path, key), inner, layer)
+
+
+def _is_quoted(raw: str) -> bool:
+    """Whether a value is one in double quotes, whose mistakes are not to be taken for text."""
+    raw = raw.strip()
+    return len(raw) > 1 and raw[0] == raw[-1] == '"' and not re.search(r'(?<!\\)"', raw[1:-1])
 
 
 def stack(documents: Sequence[Document], sets: Sequence[str]) -> Layers:

@@ -15,6 +15,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from grpo_cli.errors import Mistake
 from grpo_cli.recipe.paths import Path
+from grpo_cli.recipe.reading.escapes import HINT, eaten_commands
 
 MOST_VALUES = 50_000
 WIDTH = 100
@@ -77,6 +78,8 @@ def parse(text: str, name: str) -> Document:
         mark = err.problem_mark or err.context_mark
         if "<stream end>" in what and err.context_mark:
             mark, what = err.context_mark, "the file ends before this is closed"
+        if "escape" in what:
+            what += f"; in double quotes a backslash begins an escape: {HINT}"
         spot = SourceSpan(mark.line + 1, mark.column + 1, mark.column + 2) if mark else None
         doc.mistakes.append(doc.mistake(f"not YAML: {what}", spot))
     except RecursionError:
@@ -121,6 +124,7 @@ class _Reader:
                 self._wrong("a key must be a word", key_node)
                 continue
             key = str(key_node.value)
+            self._find_eaten(key_node)
             if _tag(key_node) == "merge":
                 merged |= self._merge(value_node, path, above)
                 continue
@@ -146,6 +150,7 @@ class _Reader:
 
     def _scalar(self, node: Node) -> Any:
         tag, text = _tag(node), str(node.value)
+        self._find_eaten(node)
         try:
             if tag == "null":
                 return None
@@ -160,6 +165,19 @@ class _Reader:
         if tag not in {"str", "timestamp", ""}:
             return self._wrong(f"the tag `!{tag}` has no meaning here", node)
         return text
+
+    def _find_eaten(self, node: Node) -> None:
+        """Note escapes that ate the first letter of a TeX command, each once, also where an alias repeats it."""
+        if not isinstance(node, ScalarNode) or node.style != '"':
+            return
+        start, text = node.start_mark.index, self.doc.text
+        for one in eaten_commands(text[start : node.end_mark.index]):
+            at = start + one.at
+            col = at - text.rfind("\n", 0, at)
+            spot = SourceSpan(text.count("\n", 0, at) + 1, col, col + one.width)
+            mistake = self.doc.mistake(one.message, spot)
+            if mistake not in self.doc.mistakes:
+                self.doc.mistakes.append(mistake)
 
     def _wrong(self, message: str, node: Node) -> None:
         self.doc.mistakes.append(self.doc.mistake(message, _spot(node)))
