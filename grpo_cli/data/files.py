@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.lines.numbered import numbered
 from grpo_cli.lines.packed import UNREADABLE, open_file
+from grpo_verifiers.strict_json import mark, once, problem
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = {".csv": ",", ".tsv": "\t"}
@@ -98,19 +99,21 @@ def json_line(line: bytes, place: str) -> Record | BrokenFile:
 
 def _json_array(text: bytes, name: str) -> Iterator[Record | BrokenFile]:
     try:
-        value = _json(text)
+        value = _json(text, mark)  # so that the items that say a key twice can be named
     except ValueError as err:
         yield BrokenFile(name, str(err))
         return
     for number, item in enumerate(value, start=1):
         place = f"{name}:item {number}"
-        if isinstance(item, dict):
+        if (repeated := problem(item)) is not None:
+            yield BrokenFile(place, str(repeated))
+        elif isinstance(item, dict):
             yield Record(item, place)
         else:
             yield BrokenFile(place, f"expected an object, got {_kind(item)}")
 
 
-def _json(text: bytes) -> Any:
+def _json(text: bytes, objects: Callable[[list[tuple[str, Any]]], dict[str, Any]] = once) -> Any:
     """JSON as the standard has it.
 
     Raises:
@@ -119,7 +122,10 @@ def _json(text: bytes) -> Any:
     if b"\0" in text:
         raise ValueError("NUL bytes: the file was cut off by a crash, or is no text file")
     try:
-        value = json.loads(text.rstrip().decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole)
+        decoded = text.rstrip().decode("utf-8")
+        value = json.loads(
+            decoded, parse_constant=_refuse_constant, parse_int=_whole, object_pairs_hook=objects
+        )
         if b"\\u" in text and b"\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as err:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_verifiers.strict_json import RepeatedKey, once
+
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -138,7 +140,9 @@ def _json(value: object, path: str = "") -> Any:
     if not isinstance(value, str):
         return _inside(value, path) if path else json.dumps(value, ensure_ascii=False)
     try:
-        found = json.loads(value, parse_constant=_no_constant)
+        found = json.loads(value, parse_constant=_no_constant, object_pairs_hook=once)
+    except RepeatedKey as err:
+        raise FilterError(f"holds JSON in which {err}: {_short(value)}") from err
     except (ValueError, RecursionError) as err:
         raise FilterError(f"holds no JSON: {_short(value)}") from err
     return _inside(found, path) if path else found

@@ -6,10 +6,11 @@ to render; what no template of text can render (images, sound) is refused. Keys 
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from grpo_verifiers.strict_json import RepeatedKey, loads
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 UNREADABLE = ("images", "image", "audio", "video", "videos", "function_call", "refusal")
@@ -78,7 +79,9 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     arguments = call.get("arguments")
     if isinstance(arguments, str):
         try:
-            parsed = json.loads(arguments)
+            parsed = loads(arguments)
+        except RepeatedKey as err:
+            raise BadMessages(f"the `arguments` of a tool call: {err}") from None
         except ValueError:
             return dict(call)
         return {**call, "arguments": parsed} if isinstance(parsed, dict) else dict(call)
@@ -104,8 +107,12 @@ def read_tools(value: object, is_chat: bool) -> list[dict[str, Any]] | None:
         BadMessages: the prompt is a list of messages, and the column is something else than a list of tools.
     """
     if isinstance(value, str) and value.strip()[:1] == "[":
-        with contextlib.suppress(ValueError):
-            value = json.loads(value)
+        try:
+            value = loads(value)
+        except RepeatedKey as err:
+            raise BadMessages(f"the column `tools`: {err}") from None
+        except ValueError:
+            pass  # text that only begins like a list
     if isinstance(value, list) and value and all(_is_tool(item) for item in value):
         return value
     if is_chat and value not in (None, "", [], {}):

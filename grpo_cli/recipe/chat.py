@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
+from grpo_cli.errors import RecipeError
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_verifiers.strict_json import loads
 
 
 def chat_options(recipe: Recipe) -> Mapping[str, object]:
@@ -13,5 +14,8 @@ def chat_options(recipe: Recipe) -> Mapping[str, object]:
     (`train.trl.chat_template_kwargs`)."""
     given = recipe.train.trl.get("chat_template_kwargs")
     if isinstance(given, str):
-        given = json.loads(given)
+        try:
+            given = loads(given)
+        except ValueError as err:
+            raise RecipeError(f"`train.trl.chat_template_kwargs` is no JSON: {err}") from err
     return {**(given if isinstance(given, Mapping) else {}), **recipe.model.template_args}

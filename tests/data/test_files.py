@@ -199,3 +199,30 @@ def test_broken_lines_of_all_sources_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_rows(Data([Source("a.jsonl"), Source("b.jsonl")]), "train", tmp_path)
     assert [m.place for m in caught.value.mistakes] == ["a.jsonl:1", "b.jsonl:1"]
+
+
+def test_a_key_said_twice_is_refused_at_its_place(tmp_path: Path) -> None:
+    """Also deep inside, spelled otherwise, packed, and in an array, where the items without one stay."""
+    twice = [
+        b'{"question": "a", "answer": "1", "answer": "2"}',
+        b'{"question": "a", "meta": {"x": [{"y": 1, "y": 1}]}}',
+        b'{"question": "a", "\\u0071uestion": "b"}',
+    ]
+    keys = ["answer", "y", "question"]
+    lines = b"\n".join([b'{"question": "a"}', *twice, b'{"question": "b"}'])
+    array = b"[" + b",\n".join([b'{"question": "a"}', *twice, b'{"question": "b"}']) + b"]"
+    for name, content, place in (
+        ("a.jsonl", lines, "a.jsonl:"),
+        ("a.jsonl.gz", gzip.compress(lines), "a.jsonl.gz:"),
+        ("a.json", array, "a.json:item "),
+    ):
+        items = read(tmp_path / name, content)
+        assert [item.fields for item in items if isinstance(item, Record)] == FIELDS
+        assert why(items) == [
+            f"{place}{number}: key `{key}` is said twice" for number, key in enumerate(keys, start=2)
+        ]
+
+
+def test_the_same_key_in_several_objects_is_fine(tmp_path: Path) -> None:
+    value = b'{"a": {"a": [{"a": 1}, {"a": 2}]}, "b": {"a": 1}}\n'
+    assert fields(read(tmp_path / "a.jsonl", value)) == [{"a": {"a": [{"a": 1}, {"a": 2}]}, "b": {"a": 1}}]

@@ -132,6 +132,27 @@ def test_a_column_tools_that_means_something_else_is_refused_beside_messages_onl
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"prompt": [{"role": "user", "content": "q"}], "tools": '[{"name": "f", "name": "g"}]'},
+        {
+            "prompt": [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"name": "f", "arguments": '{"x": 1, "x": 2}'}],
+                },
+                {"role": "tool", "content": "3"},
+            ]
+        },
+    ],
+)
+def test_tools_and_calls_that_say_a_key_twice_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="is said twice"):
+        rows(tmp_path, [more], prompt="{prompt}")
+
+
+@pytest.mark.parametrize(
     "more", [{"images": ["x.png"]}, {"function_call": {"name": "f"}}, {"tool_calls": "f"}]
 )
 def test_parts_that_no_template_can_render_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:

@@ -98,6 +98,11 @@ def test_a_filter_that_finds_nothing_refuses_the_row() -> None:
         fill("{answer | after('####')}", answer="18")
 
 
+def test_json_that_says_a_key_twice_refuses_the_row() -> None:
+    with pytest.raises(FillError, match="key `a` is said twice"):
+        fill("{answer | json('a')}", answer='{"a": 1, "a": 2}')
+
+
 def test_null_is_refused() -> None:
     with pytest.raises(FillError, match="`q` is null"):
         fill("{q}", q=None)

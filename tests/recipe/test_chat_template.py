@@ -102,3 +102,16 @@ def test_a_prefill_takes_columns_and_keeps_other_braces(tmp_path: Path) -> None:
     recipe = load(written(tmp_path, data="prefill: 'On {topic}: \\boxed{'"))
     (row,) = load_rows(recipe.data, "train", tmp_path)
     assert row.prefill == "On sums: \\boxed{" and row.prompt == "q"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [('{"a": 1, "a": 2}', "key `a` is said twice"), ('{"a": 1', "is no JSON")]
+)
+def test_options_as_json_that_cannot_be_meant_are_refused(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text(
+        "model: m\ndata: {train: a.jsonl, eval: b.jsonl, prompt: '{q}'}\nverify: {math: {}}\n"
+        f"train: {{steps: 1, trl: {{chat_template_kwargs: '{text}'}}}}\n"
+    )
+    with pytest.raises(RecipeError, match=says):
+        chat_options(load(file))

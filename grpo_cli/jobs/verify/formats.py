@@ -21,6 +21,7 @@ from grpo_cli.jobs.verify.fields import PROMPT, ROW, BadLine, look_up, text_of
 from grpo_cli.jobs.verify.lines import read
 from grpo_cli.lines.numbered import BrokenText, NumberedLine
 from grpo_cli.text import Json
+from grpo_verifiers.strict_json import RepeatedKey, loads, marked, problem
 
 SAMPLES = ("samples", "results", "rollouts", "completions")
 """Keys under which a file that is one object keeps its list of samples."""
@@ -61,13 +62,16 @@ def _json_lines(lines: Iterator[NumberedLine], may_be_one: bool) -> Iterator[Num
     text = first.text or b""
     is_array = text.startswith(b"[")
     if not is_array and not (may_be_one and text.startswith(b"{") and not _is_json(text)):
-        value = json.loads(text) if _holds_samples(text) else None
+        value = loads(text) if _holds_samples(text) else None
         yield from _items(value, SAMPLES) if value is not None else (first,)
         yield from lines
         return
     seen = [first]
+    whole = b"\n".join(one.text or b"" for one in _kept(chain((first,), lines), seen))
     try:
-        value = json.loads(b"\n".join(one.text or b"" for one in _kept(chain((first,), lines), seen)))
+        value = loads(whole)
+    except RepeatedKey:
+        value = marked(whole)
     except (ValueError, RecursionError):
         yield from seen
         return
@@ -83,7 +87,7 @@ def _kept(lines: Iterator[NumberedLine], seen: list[NumberedLine]) -> Iterator[N
 
 def _is_json(text: bytes) -> bool:
     try:
-        json.loads(text)
+        loads(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -100,7 +104,8 @@ def _items(value: object, names: tuple[str, ...]) -> Iterator[NumberedLine]:
         value = [value] if found is None else found
     assert isinstance(value, list)
     for number, item in enumerate(value, start=1):
-        yield NumberedLine(number, _line(item))
+        repeated = problem(item)
+        yield NumberedLine(number, _line(item) if repeated is None else BrokenText(str(repeated).encode()))
 
 
 def _archive(source: str) -> Iterator[NumberedLine]:
@@ -134,7 +139,7 @@ class GoldRows:
         if isinstance(line.text, BrokenText):
             return line
         try:
-            value = json.loads(line.text or b"")
+            value = loads(line.text or b"")
         except (ValueError, RecursionError):
             return line  # said where lines are parsed
         if not isinstance(value, dict):

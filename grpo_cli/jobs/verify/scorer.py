@@ -36,6 +36,7 @@ from grpo_verifiers.combine import (
 )
 from grpo_verifiers.kinds.environment import is_episode, recorded
 from grpo_verifiers.shaping import Shaped, shape
+from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.verdict import Outcome, Verdict, floored
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
@@ -257,9 +258,11 @@ def parse(line: NumberedLine) -> dict[str, Any]:
     if isinstance(line.text, BrokenText):
         raise BadLine(line.text.decode())
     try:
-        value = json.loads(line.text.decode())
+        value = loads(line.text.decode())
     except UnicodeDecodeError as err:
         raise BadLine(f"not UTF-8: byte {err.start + 1}") from None
+    except RepeatedKey as err:
+        raise BadLine(str(err)) from None
     except json.JSONDecodeError as err:
         raise BadLine(f"not JSON: {err.msg.lower()} at character {err.pos + 1}") from None
     except (ValueError, RecursionError) as err:

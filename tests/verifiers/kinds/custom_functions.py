@@ -97,3 +97,7 @@ def eats_lists(completions: list[str], numbers: list[list[int]], **_: object) ->
 
 async def eats_later(completion: str, numbers: list[int]) -> bool:
     return numbers.pop() == 3
+
+
+def of_verl(completion: str, ground_truth: str) -> bool:
+    return completion == ground_truth

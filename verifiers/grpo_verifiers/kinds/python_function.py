@@ -26,6 +26,7 @@ from grpo_verifiers.kinds.functions.blame import Blame
 from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
 from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
+from grpo_verifiers.strict_json import RepeatedKey
 from grpo_verifiers.verdict import Outcome, Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 
@@ -152,7 +153,10 @@ class PythonVerifier(Verifier):
         if self.options.gold is not None:
             self.gold_text(row)
         own = dict(row)
-        lack = derive(own, self._derived)
+        try:
+            lack = derive(own, self._derived)
+        except RepeatedKey as err:
+            raise BadGold(f"JSON text of a column: {err}") from None
         if lack is not None:
             raise BadGold(f"{lack}, which `{self.options.function}` takes")
         self._caller.find_form(own)

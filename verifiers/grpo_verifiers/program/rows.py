@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.verifier import BadGold
 
 CLOSE = 1e-6  # what the checkers of APPS, TACO and CodeContests let decimals differ by, or less
@@ -129,7 +130,7 @@ def _mbpp(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
     cases = row["input_output"]
-    cases = json.loads(cases) if isinstance(cases, str) else cases
+    cases = loads(cases) if isinstance(cases, str) else cases
     name = cases.get("fn_name") or None
     pairs = list(zip(cases["inputs"], cases["outputs"], strict=True))
     if name:
@@ -151,9 +152,7 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
         tests = [{"input": _text(i), "output": _text(o), "float_tol": CLOSE} for i, o in pairs]
         out = {"style": "stdio", "tests": tests, "compare": "tokens"}
     solutions = row.get("solutions")
-    solutions = (
-        json.loads(solutions) if isinstance(solutions, str) and solutions.startswith("[") else solutions
-    )
+    solutions = loads(solutions) if isinstance(solutions, str) and solutions.startswith("[") else solutions
     if isinstance(solutions, list) and solutions:
         out["solution"] = solutions[0]
     return out
@@ -185,7 +184,7 @@ def _codecontests(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _acecode(row: Mapping[str, Any]) -> dict[str, Any]:
     cases = row["test_cases"]
-    return {"style": "assert", "tests": json.loads(cases) if isinstance(cases, str) else list(cases)}
+    return {"style": "assert", "tests": loads(cases) if isinstance(cases, str) else list(cases)}
 
 
 def _ground_truth(row: Mapping[str, Any]) -> Any:
@@ -193,7 +192,9 @@ def _ground_truth(row: Mapping[str, Any]) -> Any:
     model = row.get("reward_model")
     truth = model.get("ground_truth") if isinstance(model, Mapping) else None
     try:
-        found = json.loads(truth) if isinstance(truth, str) else truth
+        found = loads(truth) if isinstance(truth, str) else truth
+    except RepeatedKey as err:
+        raise BadGold(f"`reward_model.ground_truth`: {err}") from None
     except ValueError:
         return None
     return found if isinstance(found, Mapping) and ({"inputs", "outputs"} <= found.keys()) else None
@@ -275,12 +276,12 @@ def _text(value: object) -> str:
 def _livecodebench(row: Mapping[str, Any]) -> dict[str, Any]:
     cases = [*_lcb_cases(row.get("public_test_cases")), *_lcb_cases(row.get("private_test_cases"))]
     about = row.get("metadata") or "{}"
-    name = (json.loads(about) if isinstance(about, str) else about).get("func_name")
+    name = (loads(about) if isinstance(about, str) else about).get("func_name")
     if name:
         tests: list[dict[str, Any]] = [
             {
-                "args": [json.loads(line) for line in c["input"].split("\n") if line.strip()],
-                "expected": json.loads(c["output"]),
+                "args": [loads(line) for line in c["input"].split("\n") if line.strip()],
+                "expected": loads(c["output"]),
             }
             for c in cases
         ]
@@ -294,10 +295,12 @@ def _lcb_cases(text: Any) -> list[dict[str, Any]]:
     if not isinstance(text, str):
         return list(text)
     try:
-        found = json.loads(text)
+        found = loads(text)
+    except RepeatedKey:
+        raise
     except ValueError:
         packed = zlib.decompress(base64.b64decode(text))
-        found = json.loads(_OnlyText(io.BytesIO(packed)).load())
+        found = loads(_OnlyText(io.BytesIO(packed)).load())
     return list(found)
 
 

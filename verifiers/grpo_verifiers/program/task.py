@@ -13,6 +13,7 @@ from grpo_verifiers.program.asserts import PlainCall, called_name, plain_calls
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.reach import has_check, is_check
 from grpo_verifiers.sandbox.inside import extract, wire
+from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.verifier import BadGold
 
 Style = Literal["assert", "stdio", "function_call"]
@@ -219,7 +220,9 @@ def _tests(tests: object) -> Any:
     """The tests; a JSON text of a list is read, as data sets store it so."""
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         try:
-            tests = json.loads(tests)
+            tests = loads(tests)
+        except RepeatedKey as err:
+            raise BadGold(f"`tests`: {err}") from None
         except ValueError:
             return tests
     if hasattr(tests, "tolist"):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from grpo_verifiers.kinds.functions.find import BadFunction
+from grpo_verifiers.strict_json import RepeatedKey, loads
 
 Shape = Literal["one", "many"]
 
@@ -154,6 +155,9 @@ def derive(row: dict[str, Any], names: Sequence[str]) -> str | None:
     """Add to a row what a function of another trainer finds there; says which part cannot be had.
 
     verl keeps the gold at `reward_model.ground_truth`, rubrics their data in `info`, which may be JSON text.
+
+    Raises:
+        RepeatedKey: that text says a key twice.
     """
     for name in names:
         if name == "info" and isinstance(row.get("info"), str):
@@ -176,10 +180,10 @@ def derive(row: dict[str, Any], names: Sequence[str]) -> str | None:
 
 
 def _object(text: str) -> Any:
-    import json
-
     try:
-        return json.loads(text)
+        return loads(text)
+    except RepeatedKey:
+        raise
     except ValueError:
         return text
 

@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from grpo_verifiers.strict_json import RepeatedKey, once
 from grpo_verifiers.thinking import after_thinking
 
 _FENCE = re.compile(r"```([\w+-]{0,20})[ \t]{0,20}\r?\n(.*?)```", re.S)
@@ -31,7 +32,9 @@ def parse(text: str) -> Any:
         ValueError: it is not.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_object)
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=once)
+    except RepeatedKey:
+        raise BadJson("repeated_key") from None
     except RecursionError:
         raise BadJson("too_deep") from None
     if _depth(value) > _DEEPEST:
@@ -41,13 +44,6 @@ def parse(text: str) -> Any:
 
 def _refuse(word: str) -> Any:
     raise BadJson("not_a_number")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out = dict(pairs)
-    if len(out) < len(pairs):
-        raise BadJson("repeated_key")
-    return out
 
 
 def _depth(value: object) -> int:
