@@ -59,7 +59,11 @@ Resume = Annotated[
     ),
 ]
 ResumeAnyway = Annotated[
-    bool, typer.Option("--resume-anyway", help="Allow changed keys that do not touch the training itself.")
+    bool,
+    typer.Option(
+        "--resume-anyway",
+        help="Allow changed files, rows and prompts, and changed keys that do not touch the training itself.",
+    ),
 ]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what `grpo check` says, stop.")]

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 
 from grpo_cli.data.files import BrokenFile, Record, read_file
 from grpo_cli.data.hub import SAVED, hub_rows, saved_rows
-from grpo_cli.data.run_samples import run_rows
+from grpo_cli.data.run_samples import find_samples, run_rows
 from grpo_cli.data.tasks import Split, task_rows
 from grpo_cli.errors import DataError, Mistake, RecipeError
 from grpo_verifiers.names import near_or_known
@@ -130,6 +130,25 @@ def places_of(name: str, base: Path | None) -> list[Path]:
     """Where a name may lie: beside the recipe, then in the current folder."""
     path = Path(name).expanduser()
     return [path] if path.is_absolute() or base is None else list(dict.fromkeys([base / path, path]))
+
+
+def files_of(name: str, base: Path | None, key: str) -> list[Path]:
+    """The files that a source is read from; none of a procedural task or a set of the hub.
+
+    Raises:
+        DataError: they are not there.
+    """
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "run":
+        return sorted(find_samples(rest, name, base, key).glob("step-*.jsonl"))
+    if colon and scheme in ("tasks", "hub"):
+        return []
+    folder = next((place for place in places_of(name, base) if place.is_dir()), None)
+    if folder is not None and any((folder / file).is_file() for file in SAVED):
+        return sorted(path for path in folder.rglob("*") if path.is_file())
+    if is_pattern(name) and not any(place.is_file() for place in places_of(name, base)):
+        return [path for path, _ in matching(name, base, key)]
+    return [find_file(name, base, key)]
 
 
 def is_pattern(name: str) -> bool:

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from grpo_verifiers.answers import NO_GOLD
@@ -24,7 +24,7 @@ REASON = "learned_proxy"
 class RewardModelOptions:
     """Options of `reward_model`."""
 
-    model: str = ""
+    model: str = field(default="", metadata={"names": "model"})
     """Folder or hub id of a sequence classifier."""
     label: int | None = None
     """Which label's probability is the score; left out, a single logit through a sigmoid, else the last label."""

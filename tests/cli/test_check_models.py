@@ -221,3 +221,12 @@ def test_a_dry_run_says_what_check_says(tmp_path: Path) -> None:
         found = json.loads(as_json.stdout)
         assert found["exit"] == code and found["effective"]["model"]["path"] == "./tiny"
     assert not (tmp_path / "runs").exists()
+
+
+def test_check_notes_a_template_that_writes_the_date(tmp_path: Path) -> None:
+    dated = "{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    code, found = check(recipe_in(tmp_path, model={"chat_template": dated}), tmp_path)
+    assert code == 0 and found["clock"].level == "note"
+    assert "a resume on another day is refused" in found["clock"].message
+    assert "a copy of the template" in found["clock"].hint
+    assert "clock" not in check(recipe_in(tmp_path), tmp_path)[1]

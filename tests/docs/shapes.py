@@ -54,6 +54,7 @@ CHOSEN = (
     (r"^(rows_without)\..*", r"\1.REASON"),
     (r"^(others\[\]\.recipe)\..*\.(first|this)$", r"\1.KEY.\2"),
     (r"^(sets|keys|bounds)\..*", r"\1.KEY"),
+    (r"^(contents\.\w+)\..*", r"\1.KEY.FILE"),
     (r"^((?:groups\.)?(?:pass|maj)@k)\.\d+", r"\1.K"),
     (r"^((?:before\.|after\.)?pass)@(?!1\b)\d+", r"\1@K"),
     (r"predicted_dead\.\d+", "predicted_dead.K"),

@@ -62,6 +62,8 @@ def train(
         refuse_place(checked.run.dir, checked.run.name)
     if run is not None and not is_rank():
         _answer_if_over(run, checked, display, as_json=as_json)
+        if not resume_anyway:
+            _refuse_changed(run, checked, base)
     if not is_rank():
         _launch_ranks(checked, is_stdin=recipe == "-")
         pin_one_gpu()
@@ -72,11 +74,11 @@ def train(
 
     shown = make_display(display if is_main_rank() else "none")
     if checked.stages is None:
-        outcome = Job(checked, label=label, base=base, display=shown).run(run)
+        outcome = Job(checked, label=label, base=base, display=shown).run(run, anyway=resume_anyway)
     else:
         shown.close()
         chain = StageChain(checked, label=label, base=base, display=lambda: make_display(display))
-        outcome = chain.run(run)
+        outcome = chain.run(run, anyway=resume_anyway)
     if is_main_rank():
         _end(outcome, as_json=as_json)
     raise typer.Exit(int(outcome.code))
@@ -86,6 +88,13 @@ def _resumed(recipe: Recipe, named: str, *, anyway: bool) -> RunFolder:
     from grpo_cli.resilience.resume import find_run
 
     return find_run(recipe, named, anyway=anyway)
+
+
+def _refuse_changed(run: RunFolder, recipe: Recipe, base: Path) -> None:
+    """Before torch is loaded: raises RecipeError where a file behind the recipe is another one."""
+    from grpo_cli.resilience.contents import files_behind, refuse_changed
+
+    refuse_changed(run, "files", files_behind(recipe, base))
 
 
 def _answer_if_over(run: RunFolder, recipe: Recipe, display: str, *, as_json: bool) -> None:

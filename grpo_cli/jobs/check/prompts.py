@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from grpo_cli.data.rows import Row
@@ -11,6 +11,7 @@ from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.tokens import PromptMaker
 from grpo_cli.policy.prompts.doubles import doubles
+from grpo_cli.policy.prompts.prompt import CLOCK
 from grpo_cli.policy.prompts.tags import tags_among
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.thinking import opening_at_end
@@ -55,6 +56,12 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
             "prompt", Level.WARN, warned[0], tuple(warned[1:]), data, "`grpo check --show` prints the prompt"
         )
     return CheckFinding("prompt", Level.OK, f"{how} renders the rows{known}", data=data)
+
+
+def check_clock(maker: PromptMaker, rows: Sequence[Row]) -> Iterator[CheckFinding]:
+    """A note where the chat template writes the date into the prompts: on another day they are others."""
+    if (fix := maker.prompts.clock(rows)) is not None:
+        yield CheckFinding("clock", Level.NOTE, CLOCK, hint=f"{fix}: then prompts stay the same")
 
 
 def _shown(assistant_prefix: str) -> str:

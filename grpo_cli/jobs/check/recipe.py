@@ -21,7 +21,7 @@ from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
-from grpo_cli.jobs.check.prompts import check_prompts
+from grpo_cli.jobs.check.prompts import check_clock, check_prompts
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.jobs.check.verifiers import check_alone, check_golds, check_refusals, check_start
@@ -179,7 +179,10 @@ class RecipeCheck:
         if not self._rows_read:
             return
         try:
-            yield check_prompts(self.maker, self._rows_read, self.recipe)
+            prompts = check_prompts(self.maker, self._rows_read, self.recipe)
+            yield prompts
+            if prompts.level is not Level.FAIL:
+                yield from check_clock(self.maker, self._rows_read)
             most_s = None if self.is_full else TOKENS_S
             rows = self._rows_read
             self._begun = yield from check_episodes(self.maker, rows, self.recipe, self.base, most_s)

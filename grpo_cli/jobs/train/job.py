@@ -23,13 +23,21 @@ from grpo_cli.jobs.train.held_out import HeldOut
 from grpo_cli.jobs.train.result import Stopwatch, TrainResult
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.train.setup import TrainParts, connect, furnish_run, make_parts, make_trainer
-from grpo_cli.jobs.train.start import agree_on_cpu_bf16, create_run, record_cpu_bf16, resume_point, run_info
+from grpo_cli.jobs.train.start import (
+    Seen,
+    agree_on_cpu_bf16,
+    create_run,
+    record_cpu_bf16,
+    resume_point,
+    run_info,
+)
 from grpo_cli.jobs.train.trackers import take_trackers
 from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
+from grpo_cli.resilience.contents import rows_read
 from grpo_cli.resilience.heartbeat import Beating, Heartbeat
 from grpo_cli.resilience.interrupt import Interrupted, Interrupts
 from grpo_cli.resilience.lock import hold
@@ -58,15 +66,15 @@ class Job:
         self.folder: RunFolder | None = None
         self.held_out: HeldOut | None = None
 
-    def run(self, resume: RunFolder | None = None) -> TrainResult:
-        """Train.
+    def run(self, resume: RunFolder | None = None, *, anyway: bool = False) -> TrainResult:
+        """Train; `anyway` also where a run that is resumed finds other files, rows or prompts than it began with.
 
         Raises:
             UserError: as the errors module says, after everything good was saved.
         """
         try:
             with self.interrupts.handled(), self.peers.watching(self._give_up):
-                return self._open(resume)
+                return self._open(resume, Seen(resume, self.said, self.base, self.display, anyway=anyway))
         except UserError as err:
             self._mark_failed(err)
             raise
@@ -78,26 +86,30 @@ class Job:
                 ending.note_phases(self.folder, self.stopwatch, trainer, resumes=resume is not None)
             self.display.close()
 
-    def _open(self, resume: RunFolder | None) -> TrainResult:
+    def _open(self, resume: RunFolder | None, seen: Seen) -> TrainResult:
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks)
                 agree_on_cpu_bf16(resume, self.ranks, self.display)
-                rows = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
-                place, server = furnish_run(opened.enter_context(rows), self.ranks)
+                opening = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
+                rows = opened.enter_context(opening)
+                seen.take("rows", rows_read(rows.splits, self.said))
+                place, server = furnish_run(rows, self.ranks)
+                seen.take_prompts(place)
                 self.recipe = place.recipe
-                self.folder = self._run_folder(resume, place)
+                self.folder = self._run_folder(resume, place, seen)
             return self._begin(place, server, self.folder, resumes=resume is not None)
 
-    def _run_folder(self, resume: RunFolder | None, place: Workplace) -> RunFolder:
+    def _run_folder(self, resume: RunFolder | None, place: Workplace, seen: Seen) -> RunFolder:
         """Rank 0 makes or opens it, the others look on."""
-        on = device_name(place.policy.device, self.ranks.world)
         if self.ranks.is_main:
-            run = resume or create_run(self.said, place.judge, label=self.label, base=self.base, device=on)
+            on = device_name(place.policy.device, self.ranks.world)
+            run = resume or create_run(place, self.said, seen.contents, label=self.label, device=on)
             self.lock = hold(run.path)  # kept: the lock goes when the file is collected
             if self.said.train.epochs is not None:
                 run.update_manifest(epoch_steps=self.recipe.train.steps)
             record_cpu_bf16(run)
+            seen.record()
             checkpoint.clear_partial(run.path / "checkpoints")  # another process might save there until now
             self.ranks.agreed(str(run.path))
             return run
@@ -148,7 +160,8 @@ class Job:
         if start is None and running.alarmed.action is not None:
             return ending.end_paused(running, 0)
         with self.stopwatch.timed("setup"):
-            trainer = running.trainer = self._trainer(place, parts)
+            watch = TrainCallback(running, parts.loop, self.evaluate if self.held_out is not None else None)
+            trainer = running.trainer = make_trainer(place, parts, run, [watch], self._seal)
         running.trackers = take_trackers(trainer, run)
         self._load_train_state(trainer, parts, start)
         parts.loop.clock.start()
@@ -175,10 +188,6 @@ class Job:
         """Measure the held-out rows, record and show it; where it `is_between` the first and the last, only `eval.between` of them."""
         assert self.held_out is not None
         self.held_out.measure(step, is_between=is_between)
-
-    def _trainer(self, place: Workplace, parts: TrainParts) -> RunTrainer:
-        watch = TrainCallback(self.running, parts.loop, self.evaluate if self.held_out is not None else None)
-        return make_trainer(place, parts, self.running.folder, [watch], self._seal)
 
     def _load_train_state(self, trainer: RunTrainer, parts: TrainParts, start: Path | None) -> None:
         """What trackers and display hear before the first step of this process, and the state of a resumed run."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from grpo_cli.errors import DataError, Exit
 from grpo_cli.jobs.train.ending import write_own_report
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.jobs.train.result import TrainResult
+from grpo_cli.jobs.train.start import Seen
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.reading.stages import stage_folder, stage_recipe
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
+from grpo_cli.resilience.contents import CONTENTS, Digests
 from grpo_cli.resilience.lock import hold
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.folder import FOLDERS, RunFolder
@@ -82,15 +84,21 @@ class StageChain:
         self.done: list[StageResult] = []
         self.lines: list[str] = []
 
-    def run(self, resume: RunFolder | None = None) -> TrainResult:
+    def run(self, resume: RunFolder | None = None, *, anyway: bool = False) -> TrainResult:
         """Run every stage that is not done yet; a stage that does not end well ends the chain there.
 
         Raises:
             UserError: as a run does; what was reached is saved, and a resume goes on in that stage.
         """
-        whole = resume or self._create()
+        self.anyway, shown = anyway, self.display()
+        try:
+            seen = Seen(resume, self.recipe, self.base, shown, anyway=anyway)
+        finally:
+            shown.close()
+        whole = resume or self._create(seen.contents)
         with hold(whole.path):
             whole.update_manifest(status="running")
+            seen.record()
             try:
                 result = self._stage(whole, 0)
                 for at in range(1, len(self.stages)):
@@ -101,7 +109,7 @@ class StageChain:
                 raise
             return self._end(whole, result)
 
-    def _create(self) -> RunFolder:
+    def _create(self, contents: Mapping[str, Digests]) -> RunFolder:
         manifest = {
             "recipe": self.label,
             "recipe_sha": recipe_sha(self.recipe),
@@ -109,6 +117,7 @@ class StageChain:
             "seed": self.recipe.train.seed,
             "git": git_commit(),
             "base": str((self.base or Path()).resolve()),
+            CONTENTS: contents,
         }
         recipe = self.recipe
         return RunFolder.create(recipe.run.dir, recipe.run.name, to_yaml(recipe), manifest, label=self.label)
@@ -125,7 +134,9 @@ class StageChain:
             recipe = stage_recipe(self.recipe, at, start=start, folder=whole.path)
             display = self.display()
             display.note("info", f"stage {at + 1} of {len(self.stages)}: {stage.name}, {_from(start)}")
-            result = Job(recipe, label=stage.name, base=self.base, display=display).run(run)
+            result = Job(recipe, label=stage.name, base=self.base, display=display).run(
+                run, anyway=self.anyway
+            )
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import UsageError
 from grpo_cli.jobs.train.alarm_actions import finish_roll_back
+from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays, measure_cpu_bf16, settle_cpu_bf16
 from grpo_cli.policy.model import pick_device
+from grpo_cli.policy.prompts.prompt import CLOCK, one_of_each
 from grpo_cli.recipe.reading.dump import recipe_sha, to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint
+from grpo_cli.resilience.contents import (
+    CONTENTS,
+    Digests,
+    changes,
+    files_behind,
+    prompts_read,
+    refuse_changed,
+)
 from grpo_cli.resilience.resume import changed_pace
-from grpo_cli.reward.judge import Judge, proxy_warnings
+from grpo_cli.reward.judge import proxy_warnings
 from grpo_cli.run.about import git_commit, versions
 from grpo_cli.run.folder import RunFolder, replace_recipe
 from grpo_cli.run.info import RewardSource, RunInfo
 
+CHANGED = "changed"
+"""In `run.json`: the contents that `--resume-anyway` let be others, in words."""
 CPU_BF16 = "cpu_bfloat16"
 """In `run.json`: whether the run takes bfloat16 on its CPU; not there for a run on GPUs."""
 
@@ -52,8 +65,64 @@ def record_cpu_bf16(run: RunFolder) -> None:
         run.update_manifest(**{CPU_BF16: cpu_bf16_pays()})
 
 
-def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, device: str) -> RunFolder:
-    """A new folder under `run.dir`; its `run.json` says what the run is made of."""
+class Seen:
+    """The contents behind a recipe as a process finds them, each part held against those of the run it resumes; the files at
+    once, so that a RecipeError of them comes before anything is started."""
+
+    def __init__(
+        self, resume: RunFolder | None, recipe: Recipe, base: Path | None, display: Display, *, anyway: bool
+    ) -> None:
+        self.resume, self.display, self.anyway = resume, display, anyway
+        self.contents: dict[str, Digests] = {}
+        self.changed: list[str] = []
+        if resume is not None and CONTENTS not in resume.manifest():
+            made = resume.manifest().get("versions", {}).get("grpo", "an earlier version")
+            text = f"{resume.name} was begun by grpo {made}, which noted no contents: that its rows, code and templates are"
+            display.note("info", f"{text} still the same is not known")
+        self.take("files", files_behind(recipe, base))
+
+    def take(self, part: str, found: Digests, *, hint: str = "") -> None:
+        """One part as it is now.
+
+        Raises:
+            RecipeError: a file, rows or prompts that are others than at the run's beginning, unless that is allowed.
+        """
+        self.contents[part] = found
+        if self.resume is None:
+            return
+        if not self.anyway:
+            refuse_changed(self.resume, part, found, hint=hint)
+        for one in changes(self.resume, part, found):
+            self.changed.append(f"{one.place}: {one.message}")
+            self.display.note("warn", self.changed[-1], hint)
+
+    def record(self) -> None:
+        """In `run.json` of a run that is taken up: what the next resume compares with, and what was allowed to change."""
+        if self.resume is None:
+            return
+        earlier = self.resume.manifest().get(CHANGED, [])
+        self.resume.update_manifest(
+            **{CONTENTS: self.contents}, **({CHANGED: earlier + self.changed} if self.changed else {})
+        )
+
+    def take_prompts(self, place: Workplace) -> None:
+        """The token ids of the first prompt of each sequence of roles.
+
+        Raises:
+            RecipeError: they are others than at the run's beginning.
+        """
+        rows = place.train.rows
+        fix = place.policy.prompts.clock(rows)
+        if fix is not None and self.resume is None:
+            self.display.note("warn", CLOCK, fix)
+        first = [place.policy.encode(row) for row in one_of_each(rows)]
+        self.take("prompts", prompts_read(first), hint="" if fix is None else f"{CLOCK}; {fix}")
+
+
+def create_run(
+    place: Workplace, recipe: Recipe, contents: Mapping[str, Digests], *, label: str, device: str
+) -> RunFolder:
+    """A new folder under `run.dir` for a recipe as it was written; its `run.json` says what the run is made of."""
     manifest = {
         "recipe": label,
         "argv": sys.argv,
@@ -62,9 +131,10 @@ def create_run(recipe: Recipe, judge: Judge, *, label: str, base: Path | None, d
         "device": device,
         "seed": recipe.train.seed,
         "git": git_commit(),
-        "sandbox": judge.sandboxes(),
+        "sandbox": place.judge.sandboxes(),
         "warnings": proxy_warnings(recipe.verify),
-        "base": str((base or Path()).resolve()),
+        "base": str((place.base or Path()).resolve()),
+        CONTENTS: contents,
     }
     return RunFolder.create(recipe.run.dir, recipe.run.name, to_yaml(recipe), manifest, label=label)
 

@@ -7,8 +7,9 @@ transformers gives them (`tojson`, `raise_exception`, `strftime_now`, `{% genera
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -22,6 +23,8 @@ Templates = str | Mapping[str, str]
 """One template, or several by name, of which `tool_use` serves rows with tools and `default` all others."""
 
 GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
+TWO_TIMES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2012, 12, 13, 20, 8, 7))
+"""Points in time that no form of a date writes alike."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which data sets keep the thinking of an earlier turn; templates read the first or the second."""
 
@@ -44,20 +47,54 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         *,
         opens: bool = True,
+        clock: Callable[[str], str] | None = None,
     ) -> str:
-        """The text of a chat; with `opens` up to where the assistant's turn begins.
+        """The text of a chat; with `opens` up to where the assistant's turn begins, with `clock` in place of `strftime_now`.
 
         Raises:
             TemplateRefuses: the template says so, or fails.
         """
         template = _compiled(self._source(bool(tools)))
-        given = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
+        given: dict[str, object] = {
+            "messages": [_plain(m) for m in messages],
+            "tools": tools or None,
+            "documents": None,
+        }
+        given |= {"strftime_now": clock} if clock is not None else {}
         try:
             return template.render({**self.special, **self.args, **given, "add_generation_prompt": opens})
         except TemplateError as err:
             raise TemplateRefuses(err.message or type(err).__name__) from err
         except Exception as err:  # a template is a program: it may fail in any way a program can
             raise TemplateRefuses(f"{type(err).__name__}: {err}") from err
+
+    def clock_fix(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str | None:
+        """How to have the same prompt on every day: the key that takes the date in place of the clock, where the template
+        reads one; None where the clock makes no difference to these messages.
+
+        Raises:
+            TemplateRefuses: as `render`.
+        """
+        told: list[str] = []
+
+        def today(form: str) -> str:
+            told.append(_now(form))
+            return told[-1]
+
+        def differs(template: ChatTemplate) -> bool:
+            return len({template.render(messages, tools, clock=time.strftime) for time in TWO_TIMES}) > 1
+
+        if not differs(self):
+            return None
+        self.render(messages, tools, clock=today)
+        for name in sorted(self.variables()):
+            fixed = replace(self, args={**self.args, name: told[0]})
+            with suppress(TemplateRefuses):
+                if told[0] in fixed.render(messages, tools) and not differs(fixed):
+                    return f'set `model.template_args: {{{name}: "{told[0]}"}}`'
+        return "write the date into a copy of the template and name that with `model.chat_template`"
 
     def variables(self) -> set[str]:
         """What the templates read beside the messages and what comes with them.

@@ -6,7 +6,7 @@ beginning of the assistant's turn. What cannot be rendered is said before weight
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from grpo_cli.policy.prompts.chat_template import ChatTemplate, TemplateRefuses
 from grpo_verifiers.thinking import opening_at_end
 
 NO_TEMPLATE = "the model's tokenizer has no chat template: its prompts cannot be chats"
+CLOCK = (
+    "the chat template writes the date into the prompts (`strftime_now`): a resume on another day is refused"
+)
 NO_TEMPLATE_MENDS = "set `data.plain: true` for a base model, or give a template with `model.chat_template`"
 
 
@@ -67,7 +70,7 @@ class Prompts:
         Raises:
             SetupError, DataError: as `text`; or the template leaves a turn out.
         """
-        for row in _one_of_each(rows):
+        for row in one_of_each(rows):
             self.text(row)
             if lost := self._lost_turn(row):
                 raise SetupError(
@@ -85,6 +88,15 @@ class Prompts:
         except TemplateRefuses:
             return []  # `refuse` says so
         return sorted(set(self.chat.args) - read)
+
+    def clock(self, rows: Iterable[Row]) -> str | None:
+        """How to fix the date that the template writes into these prompts; None where it writes none."""
+        for row in one_of_each(rows):
+            if self.chat is None or row.messages is None:
+                continue
+            if (fix := self.chat.clock_fix(row.messages, row.tools)) is not None:
+                return fix
+        return None
 
     def _render(
         self, row: Row, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
@@ -140,7 +152,7 @@ def _role_mend(role: str) -> str:
     return "take such turns out of the rows, or give a template that takes them with `model.chat_template`"
 
 
-def _one_of_each(rows: Iterable[Row]) -> Iterable[Row]:
+def one_of_each(rows: Iterable[Row]) -> Iterator[Row]:
     """The first row of each sequence of roles, with and without tools."""
     seen = set()
     for row in rows:

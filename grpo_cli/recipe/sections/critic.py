@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from grpo_cli.recipe.sections.fields import Above0, Count, Least0, Section, Share, Whole, Words, one_of
+from grpo_cli.recipe.sections.fields import Above0, Count, Least0, ModelName, Section, Share, Whole, one_of
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.inputs import Model
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class CriticSpec(Section):
     """Who says what an unfinished answer is worth, and how it learns to. See `grpo explain ppo`."""
 
-    source: Words = Field(default="policy", alias="from")
+    source: ModelName = Field(default="policy", alias="from")
     """What it starts as: `policy` a copy of the policy (its adapter, with `model.lora`), else a model by name or folder."""
     share: bool = False
     """Take a head on the policy's own last hidden state, which it does not change, in place of a copy: next to no memory."""

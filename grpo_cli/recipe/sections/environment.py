@@ -6,23 +6,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from grpo_cli.recipe.sections.fields import Above0, Least0, Section, Whole, Words
+from grpo_cli.recipe.sections.fields import Above0, CodeName, Least0, Section, Whole
 
 
 class Environment(Section):
     """A world in which the model acts turn by turn: one of `python`, `tools`, `trl` and `verifiers`. A plain word means
     `python`."""
 
-    python: Words | None = None
+    python: CodeName | None = None
     """A class of yours, `FILE.py:CLASS` or `MODULE:CLASS`, with `reset(row, seed)` and `step(action)`; or one that is
     shipped, `environments:NAME`."""
-    tools: Annotated[list[Words], Field(min_length=1)] | None = None
+    tools: Annotated[list[CodeName], Field(min_length=1)] | None = None
     """Functions with typed arguments that the model may call, `FILE.py:FUNCTION` or `MODULE:FUNCTION`; `python` runs code of
     the model in the sandbox. A turn without a call is the answer, which `verify` judges."""
-    trl: Words | None = None
+    trl: CodeName | None = None
     """A class for TRL's `environment_factory`, `FILE.py:CLASS` or `MODULE:CLASS`: `reset(**columns)`, public methods as tools,
     and `get_reward()`."""
-    verifiers: Words | None = None
+    verifiers: CodeName | None = None
     """The id of an environment of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, 0.1), or
     `MODULE:FUNCTION` that loads one."""
     options: dict[str, Any] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
@@ -20,6 +21,27 @@ Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Words = Annotated[str, Field(min_length=1)]
+
+
+class Names(Enum):
+    """What the text of a key names outside of the recipe; `recipe.named` walks a recipe by it."""
+
+    CODE = "code"
+    """`FILE.py:NAME`, `MODULE:NAME` or a module."""
+    MODEL = "model"
+    """A folder or a file of weights, or a name of the hub."""
+    ROWS = "rows"
+    """A source of rows."""
+    FOLDERS = "folders"
+    """A folder that code is imported from."""
+    FILE = "file"
+    """A file, where there is one of that name: keys that take anything."""
+    KIND = "kind"
+    """A kind of verifier, which may come with another package."""
+
+
+CodeName = Annotated[Words, Names.CODE]
+ModelName = Annotated[Words, Names.MODEL]
 
 
 class Section(BaseModel):

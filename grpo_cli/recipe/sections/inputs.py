@@ -6,7 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from grpo_cli.recipe.sections.fields import MANY, ONE, Above0, Count, Section, Share, Whole, Words, one_of
+from grpo_cli.recipe.sections.fields import (
+    MANY,
+    ONE,
+    Above0,
+    Count,
+    ModelName,
+    Names,
+    Section,
+    Share,
+    Whole,
+    Words,
+    one_of,
+)
 
 
 class Lora(Section):
@@ -27,9 +39,9 @@ class Lora(Section):
 class Model(Section):
     """The model that is trained. A plain word means `path`."""
 
-    path: Words
+    path: ModelName
     """Hub id, folder, LoRA folder, folder of a run (its newest whole checkpoint), `.gguf` file, or `builtin:NAME`."""
-    base: Words | None = None
+    base: ModelName | None = None
     """The model that a LoRA folder in `path` belongs to, where the one it names itself is not here."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Type of the loaded weights; `auto` is bfloat16 on a GPU and float32 on a CPU."""
@@ -45,7 +57,7 @@ class Model(Section):
     """Commit, tag or branch of a hub model."""
     context: Annotated[int, Field(ge=16, le=65_536)] | None = None
     """`builtin:tiny` only: most tokens of prompt and completion together; left out, 512."""
-    tokenizer: Words | None = None
+    tokenizer: ModelName | None = None
     """Folder or hub id of another tokenizer; left out, the model's own."""
     chat_template: Words | None = None
     """Chat template in place of the tokenizer's: a file beside the recipe, or the template itself."""
@@ -56,7 +68,7 @@ class Model(Section):
 class Source(Section):
     """Where rows come from. A plain word means `from`."""
 
-    source: Words = Field(alias="from")
+    source: Annotated[Words, Names.ROWS] = Field(alias="from")
     """`FILE.jsonl[.gz|.zst]`, `.csv`, `.parquet`, a pattern (`part-*.jsonl`), a folder of `save_to_disk`, `hub:NAME`,
     `tasks:NAME` (procedural, offline), or `run:NAME` (right samples of a run, with the column `completion`)."""
     limit: Whole | None = None

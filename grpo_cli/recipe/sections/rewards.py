@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from grpo_cli.recipe.sections.fields import MANY, ONE, Finite, Section, Words
+from grpo_cli.recipe.sections.fields import MANY, ONE, Finite, Names, Section, Words
 from grpo_cli.text import Json
 
 
@@ -24,7 +24,7 @@ def gather_options(value: Json, own: tuple[str, ...]) -> Json:
 class Verify(Section):
     """One verifier. Keys that are not listed here are options of its kind, see `grpo explain KIND`."""
 
-    kind: Words
+    kind: Annotated[Words, Names.KIND]
     """Which verifier; left out, the name it stands under."""
     weight: Finite = 1.0
     """Factor of its score in the reward; 0 records verdicts without rewarding them."""

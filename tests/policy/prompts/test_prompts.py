@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,36 @@ def test_words_of_the_template_in_the_rows_are_found() -> None:
     assert "`<|begin_of_text|>` stands twice" in first
     assert said([plain("abc")], "llama3") == []
     assert said([row([{"role": "user", "content": "think in <think> tags"}])], "tags") == []
+
+
+LLAMA32 = (
+    "{%- if not date_string is defined %}{%- if strftime_now is defined %}"
+    "{%- set date_string = strftime_now('%d %b %Y') %}{%- else %}{%- set date_string = '26 Jul 2024' %}{%- endif %}{%- endif %}"
+    "Today Date: {{ date_string }}\n{% for m in messages %}{{ m.role }} {{ m.content }}\n{% endfor %}"
+)
+GRANITE = (
+    "{%- if messages[0]['role'] != 'system' %}Today's Date: {{ strftime_now('%B %d, %Y') }}.\n{% endif %}"
+    "{% for m in messages %}{{ m.role }} {{ m.content }}\n{% endfor %}"
+)
+GPT_OSS = "Current date: {{ strftime_now('%Y-%m-%d') }}\n{% for m in messages %}{{ m.content }}{% endfor %}"
+COPY = "write the date into a copy of the template and name that with `model.chat_template`"
+DATED = {
+    "an argument takes it": (LLAMA32, {}, [row()], r'set `model.template_args: {date_string: "\d\d \w+ \d{4}"}`'),
+    "the argument is given": (LLAMA32, {"date_string": "26 Jul 2024"}, [row()], None),
+    "no argument takes it": (GPT_OSS, {}, [row()], COPY),
+    "a system turn takes its place": (GRANITE, {}, [row(BRIEF)], None),
+    "only rows without a system turn": (GRANITE, {}, [row(BRIEF), row()], COPY),
+    "no clock": (CHATML, {}, [row()], None),
+    "plain text": (GPT_OSS, {}, [plain("What?")], None),
+    "read and not written": ("{% set d = strftime_now('%Y') %}{{ messages[0].content }}", {}, [row()], None),
+    "weekdays alone": ("{{ strftime_now('%A') }}{{ messages[0].content }}", {}, [row()], COPY),
+    "seconds alone": ("{{ strftime_now('%S') }}{{ messages[0].content }}", {}, [row()], COPY),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DATED)
+def test_a_template_that_writes_the_date_is_known_with_the_key_that_fixes_it(case: str) -> None:
+    template, args, rows, wanted = DATED[case]
+    prompts = prompts_of(make_tokenizer("qwen3", chat_template=template), args)
+    fix = prompts.clock(rows)
+    assert (fix is None) if wanted is None else re.fullmatch(wanted, fix or ""), fix

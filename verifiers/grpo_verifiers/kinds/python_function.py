@@ -40,7 +40,7 @@ _HINT = "on plain completions too; if it wants a form of its own, say so with th
 class PythonOptions:
     """Options of `python`."""
 
-    function: str = ""
+    function: str = field(default="", metadata={"names": "code"})
     """`module:function` or `file.py:function`; the working folder and the recipe's are searched first."""
     right_at: float = 1.0
     """Reward from which a completion counts as right (in a recipe `verify.NAME.right_at`)."""
@@ -66,7 +66,7 @@ class PythonOptions:
     """Worker processes; default one a core."""
     gold: str | None = None
     """Template over columns of a completion that must be right, such as `"\\boxed{{{answer}}}"`: the gold audit."""
-    path: list[str] = field(default_factory=list)
+    path: list[str] = field(default_factory=list, metadata={"names": "folders"})
     """More folders to import from."""
 
 

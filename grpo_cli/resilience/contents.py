@@ -1,0 +1,189 @@
+"""What the files behind a recipe hold, as digests: a resume goes on with the contents that the run began with.
+
+`run.json` keeps them under `contents`, in three parts that are known one after the other:
+
+    files    by key of the recipe: code, models, sources of rows that are read later, and what keys that take anything name
+    rows     the training and the held-out rows as they were read, with their prompts
+    prompts  the token ids of the first prompts: a chat template may write the date, or be another one
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from grpo_cli.data.sources import Which, files_of, places_of
+from grpo_cli.data.split import Split
+from grpo_cli.errors import DataError, Mistake, RecipeError
+from grpo_cli.policy.loading.files import model_files
+from grpo_cli.recipe.kinds import KINDS
+from grpo_cli.recipe.named import NamedThing, named_by
+from grpo_cli.recipe.reading.stages import stage_data
+from grpo_cli.recipe.sections.fields import Names
+from grpo_cli.recipe.sections.inputs import Model
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience.code_files import files_of_code
+from grpo_cli.run.folder import RunFolder
+
+CONTENTS = "contents"
+Digests = Mapping[str, Mapping[str, str]]
+"""By key of the recipe and by file: a digest, or a version."""
+WHOLE = 4 << 20
+"""Files of weights above this many bytes are known by their size, beginning and end."""
+OF_A_MODEL = (".json", ".safetensors", ".bin", ".model", ".jinja", ".txt", ".gguf", ".py")
+"""Endings of the files that a model is loaded from; what `grpo eval` writes beside them is none."""
+DIGITS = 16
+OWN = ("grpo_cli", "grpo_verifiers")
+
+
+def files_behind(recipe: Recipe, base: Path | None) -> dict[str, dict[str, str]]:
+    """The digests of the files that a recipe and its stages name; training and held-out rows are left to `rows_read`,
+    which sees those that are taken, but where stages will read them later."""
+    found = _of_recipe(recipe, base, later=recipe.stages is not None)
+    for at, stage in enumerate(recipe.stages or ()):
+        own = _of_recipe(Recipe.model_validate(stage_data(recipe, at)), base, later=True)
+        found |= {
+            f"stages.{stage.name}.{key}": files for key, files in own.items() if found.get(key) != files
+        }
+    return found
+
+
+def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[str, str]]:
+    """The digest of each split's rows, in order and with all their columns."""
+    found = {}
+    for which, split in splits.items():
+        digest = hashlib.sha256()
+        for row in split.rows:
+            told = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
+            line = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
+            digest.update(line.encode("utf-8", "surrogatepass"))
+        sources = recipe.data.train if which == "train" else recipe.data.eval
+        names = [
+            one.source for one in (sources if isinstance(sources, list) else [sources]) if one is not None
+        ]
+        found[f"data.{which}"] = {
+            ", ".join(names): f"{digest.hexdigest()[:DIGITS]} of {len(split.rows):,} rows"
+        }
+    return found
+
+
+def prompts_read(token_ids: Sequence[Sequence[int]]) -> dict[str, dict[str, str]]:
+    """The digest of prompts."""
+    return {"prompt": {"the first prompt": _digest_of(json.dumps([list(ids) for ids in token_ids]).encode())}}
+
+
+def refuse_changed(run: RunFolder, part: str, now: Digests, *, hint: str = "") -> None:
+    """Hold one part against what the run began with; nothing is said of a run that did not note it.
+
+    Raises:
+        RecipeError: every file that is another one, with its key.
+    """
+    if mistakes := changes(run, part, now):
+        go_on = f"`--resume {run.path} --resume-anyway` goes on with what is there now"
+        raise RecipeError(mistakes, hint=f"{hint}\n      {go_on}" if hint else go_on)
+
+
+def changes(run: RunFolder, part: str, now: Digests) -> list[Mistake]:
+    """What is another one than the run began with; keys that only one of both knows are those of another version."""
+    before: Digests = run.manifest().get(CONTENTS, {}).get(part, {})
+    return [
+        Mistake(f"`{key}`", f"`{file}` {_said(before[key].get(file), now[key].get(file))}")
+        for key in before.keys() & now.keys()
+        for file in sorted(before[key].keys() | now[key].keys())
+        if before[key].get(file) != now[key].get(file)
+    ]
+
+
+def _said(old: str | None, new: str | None) -> str:
+    if old is None or new is None:
+        return "was not there when the run began" if old is None else "is gone"
+    short = [text[:8] + text[DIGITS:] for text in (old, new)]
+    return f"was changed since the run began: {short[0]} then, {short[1]} now"
+
+
+def _of_recipe(recipe: Recipe, base: Path | None, *, later: bool) -> dict[str, dict[str, str]]:
+    stages = [f"run:{stage.name}" for stage in recipe.stages or ()]
+    found = {}
+    for one in named_by(recipe):
+        is_read_now = one.key.startswith(("data.train", "data.eval")) and not later
+        if one.what is Names.ROWS and (is_read_now or one.text in stages):
+            continue
+        # what is not there yet (a model that will be loaded down) is not compared, and what has gone stops who needs it
+        if files := _digests(one, recipe, base):
+            found[one.key] = files
+    return found
+
+
+def _digests(one: NamedThing, recipe: Recipe, base: Path | None) -> dict[str, str]:
+    if one.what is Names.MODEL:
+        return dict(_of_model(one.text, recipe.model.revision if one.key == "model.path" else None))
+    if one.what is Names.KIND:
+        module = KINDS[one.text].partition(":")[0]
+        if module.partition(".")[0] in OWN:
+            return {}
+        files, version = files_of_code(module, [])
+    elif one.what is Names.CODE:
+        files, version = files_of_code(one.text, _folders(one, base))
+    elif one.what is Names.ROWS:
+        try:
+            files, version = files_of(one.text, base, one.key), ""
+        except DataError:
+            return {}  # whoever reads them says so
+    else:
+        files, version = [path for path in places_of(one.text, base) if _is_file(path)][:1], ""
+    if version:
+        name, _, number = version.rpartition(" ")
+        return {name: number}
+    return {_shown(path, base): _digest(path) for path in files}
+
+
+def _folders(one: NamedThing, base: Path | None) -> list[Path]:
+    """Where the worker of a function looks for it: a file from here first, and then beside the recipe."""
+    beside = [*map(Path, one.folders), *([base] if base is not None else [])]
+    is_file = one.text.rpartition(":")[0].endswith(".py")
+    return [Path.cwd(), *beside] if is_file else [*beside, Path.cwd()]
+
+
+def _of_model(name: str, revision: str | None) -> Iterator[tuple[str, str]]:
+    """What is cheap to know of weights: all of small files, size and both ends of large ones; of the hub's cache the commit."""
+    place = Path(name).expanduser()
+    if place.is_dir():
+        for path in sorted(place.iterdir()):
+            if path.suffix in OF_A_MODEL and path.is_file():
+                yield path.name, _digest(path, ends=True)
+    elif _is_file(place):
+        yield place.name, _digest(place, ends=True)
+    elif (config := model_files(Model(path=name, revision=revision)).path("config.json")) is not None:
+        yield name, config.parent.name[:DIGITS]
+
+
+def _digest(path: Path, *, ends: bool = False) -> str:
+    try:
+        with path.open("rb") as stream:
+            size = path.stat().st_size
+            if not ends or size <= WHOLE:
+                return hashlib.file_digest(stream, "sha256").hexdigest()[:DIGITS]
+            head = stream.read(WHOLE // 4)
+            stream.seek(size - WHOLE // 4)
+            return _digest_of(b"%d" % size + head + stream.read())
+    except OSError as err:
+        return (err.strerror or "cannot be read").lower()
+
+
+def _digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGITS]
+
+
+def _shown(path: Path, base: Path | None) -> str:
+    """From the recipe's folder on, so that a folder that was moved with its recipe is the same."""
+    root, whole = (base or Path()).resolve(), path.resolve()
+    return str(whole.relative_to(root)) if whole.is_relative_to(root) else str(whole)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False  # a text that is no name of a file
