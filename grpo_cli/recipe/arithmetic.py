@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from grpo_cli.errors import DataError
 from grpo_cli.recipe.checking.ads import check_rows
+from grpo_cli.recipe.checking.critic import never_moves
+from grpo_cli.recipe.sections.course import KlMonitor
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_verifiers.shaping import TERMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
     """The arithmetic of a recipe over `n_rows` training rows.
 
     Raises:
-        DataError: the rows do not fill one step that draws of them, so nothing would be trained; or too few for `select: ads`.
+        DataError: the rows do not fill one step that draws of them, so nothing would be trained; too few for `select: ads`; or
+            a critic that learns alone in all of the steps.
     """
     sample, train = recipe.sample, recipe.train
     steps_epoch, dropped = divmod(n_rows, sample.prompts)
@@ -66,6 +71,8 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
     check_rows(recipe, n_rows)
     completions = sample.prompts * sample.group
     steps = train.steps if train.epochs is None else math.ceil(train.epochs * steps_epoch)
+    if train.critic is not None and (train.critic.warmup_steps or 0) >= steps:
+        raise DataError(never_moves(train.critic, steps), hint="lower `train.critic.warmup_steps`")
     return BatchPlan(
         rows=n_rows,
         prompts_step=sample.prompts,
@@ -95,6 +102,67 @@ def with_steps(recipe: Recipe, n_rows: int) -> Recipe:
     """
     train = recipe.train.model_copy(update={"steps": plan(recipe, n_rows).steps})
     return recipe.model_copy(update={"train": train})
+
+
+def unreached(recipe: Recipe, steps: int, context: int | None) -> list[str]:
+    """Lengths of a recipe that contradict each other: what would not happen, or only in part, in a run of `steps` steps of a
+    model that takes `context` tokens; each in a sentence."""
+    train, ev, run = recipe.train, recipe.eval, f"the run's {steps:,} steps"
+    said: list[str] = []
+    rise = (train.lr_warmup_steps or 0) * train.updates
+    if train.method == "rl" and train.lr_warmup_steps and rise >= steps * train.updates:
+        share = (steps * train.updates - 1) / rise
+        said.append(
+            f"`train.lr_warmup_steps: {train.lr_warmup_steps}` is not less than {run}: the rate rises to {share:.0%} of"
+            " `train.lr` and no further"
+        )
+    for name, phases in (("warmup", recipe.warmup), ("sft", recipe.sft)):
+        said += [
+            f"`{name}[{i}].lr_warmup_steps: {phase.lr_warmup_steps}` is more than its {phase.steps} steps: the rate rises to"
+            f" {phase.steps / phase.lr_warmup_steps:.0%} of its `lr`"
+            for i, phase in enumerate(phases or ())
+            if phase.lr_warmup_steps > phase.steps
+        ]
+    never = [
+        ("eval.every", ev.every, "nothing is measured between the first and the last"),
+        ("run.save_every", recipe.run.save_every, "only the last is saved"),
+        ("stop.patience", recipe.stop.patience, "it never stops the run"),
+        ("train.ads.reset", train.ads.reset if train.ads else None, "the windows never go back"),
+    ]
+    kl, canary = recipe.monitor.kl, recipe.monitor.canary
+    if isinstance(kl, KlMonitor) and kl != KlMonitor():
+        never.append(("monitor.kl.every", kl.every, "the KL is never measured"))
+    if canary is not None and canary.every != type(canary).model_fields["every"].default:
+        never.append(("monitor.canary.every", canary.every, "it is asked before and after only"))
+    said += [
+        f"`{key}: {n}` is more than {run}: {what}" for key, n, what in never if n is not None and n > steps
+    ]
+    if ev.every is not None and ev.between is not None and ev.limit is not None and ev.between >= ev.limit:
+        said.append(
+            f"`eval.between: {ev.between}` is not less than `eval.limit: {ev.limit}`: all evaluations are alike"
+        )
+    return said + _beyond(recipe, context)
+
+
+def _beyond(recipe: Recipe, context: int | None) -> list[str]:
+    """Bounds in tokens that nothing can reach."""
+    most, said = recipe.sample.max_tokens, []
+    prompts = recipe.data.max_prompt_tokens
+    if prompts is not None and context is not None and most < context < prompts + most:
+        said.append(
+            f"`data.max_prompt_tokens: {prompts}` is more than a context of {context:,} leaves beside `sample.max_tokens:"
+            f" {most}`: prompts above {context - most:,} are left out"
+        )
+    for name, term in recipe.shaping.items():
+        options: Any = TERMS[name].options(**term.options)
+        start = options.target if name == "length" else 0
+        if name == "overlong" and options.max_tokens is not None:
+            start = (1 - options.cache) * options.max_tokens
+        if start >= most:
+            said.append(
+                f"`shaping.{name}` begins at {start:g} tokens and `sample.max_tokens` is {most}: it never acts"
+            )
+    return said
 
 
 IDLE_HINT = "it starts with a row's second visit: give fewer rows or more steps, or leave `sample.reuse` out"

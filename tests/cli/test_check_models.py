@@ -45,7 +45,7 @@ def recipe_in(
         "run": {"dir": str(folder / "runs")},
     }
     for name, section in keys.items():
-        said[name] = section if name == "verify" else said[name] | section
+        said[name] = section if name == "verify" else said.get(name, {}) | section
     return Recipe.model_validate(said)
 
 
@@ -230,3 +230,20 @@ def test_check_notes_a_template_that_writes_the_date(tmp_path: Path) -> None:
     assert "a resume on another day is refused" in found["clock"].message
     assert "a copy of the template" in found["clock"].hint
     assert "clock" not in check(recipe_in(tmp_path), tmp_path)[1]
+
+
+def test_check_warns_of_lengths_that_contradict_each_other(tmp_path: Path) -> None:
+    code, found = check(recipe_in(tmp_path, train={"steps": 2, "lr_warmup_steps": 10}), tmp_path)
+    assert code == 1 and found["lengths"].level == "warn"
+    assert "the rate rises to 10% of `train.lr`" in found["lengths"].message
+    said = recipe_in(tmp_path, data={"max_prompt_tokens": 4000}, eval={"every": 9})
+    found = check(said, tmp_path)[1]
+    assert "`eval.every: 9`" in found["lengths"].message
+    assert any("a context of 256 leaves" in line for line in found["lengths"].lines)
+    assert "lengths" not in check(recipe_in(tmp_path), tmp_path)[1]
+
+
+def test_check_says_that_held_out_answers_leave_no_room_as_train_does(tmp_path: Path) -> None:
+    code, found = check(recipe_in(tmp_path, eval={"max_tokens": 300}), tmp_path)
+    assert code == 3 and found["tokens"].level == "fail"
+    assert "`eval.max_tokens` 300 leaves no room for a prompt in a context of 256" in found["tokens"].message

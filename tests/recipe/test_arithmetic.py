@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
 from grpo_cli.errors import DataError, Exit
-from grpo_cli.recipe.arithmetic import idle_reuse, plan
+from grpo_cli.recipe.arithmetic import idle_reuse, plan, unreached
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -74,3 +76,89 @@ def test_reuse_that_never_meets_a_row_again_is_named() -> None:
     assert said(79) is None
     assert said(80, dead_groups="resample") is said(80, select="priority") is None
     assert idle_reuse(recipe(), plan(recipe(), 80)) is None
+
+
+def said_by(steps: int, context: int | None = None, **sections: Any) -> list[str]:
+    base = {
+        "model": "m",
+        "data": {"train": "f", "eval": "h", "prompt": "p"},
+        "verify": {"math": {}},
+        "sample": {"max_tokens": 100},
+        "train": {"steps": steps},
+    }
+    merged = {
+        name: {**base.get(name, {}), **more} if isinstance(more, dict) else more
+        for name, more in sections.items()
+    }  # type: ignore[dict-item]
+    return unreached(Recipe.model_validate(base | merged), steps, context)
+
+
+CANARY = {"canary": {"from": "c", "every": 20}}
+UNREACHED = {
+    "a warm-up of the rate": ({"train": {"lr_warmup_steps": 10}}, 2, "the rate rises to 10% of `train.lr`"),
+    "as long as the run": ({"train": {"lr_warmup_steps": 10}}, 10, "the rate rises to 90% of `train.lr`"),
+    "of several updates a step": (
+        {"train": {"lr_warmup_steps": 10, "inner_epochs": 2, "mini_batches": 2}},
+        2,
+        "the rate rises to 18% of `train.lr`",
+    ),
+    "a warm-up in a warm-up": (
+        {"warmup": [{"demonstration": "d", "steps": 5, "lr": 1}]},
+        9,
+        "`warmup[0].lr_warmup_steps: 10` is more than its 5 steps: the rate rises to 50% of its `lr`",
+    ),
+    "a warm-up in sft": (
+        {"train": {"method": "sft"}, "sft": [{"demonstration": "d", "steps": 4, "lr": 1}]},
+        4,
+        "`sft[0].lr_warmup_steps: 10` is more than its 4 steps",
+    ),
+    "evaluations": ({"eval": {"every": 50}}, 20, "nothing is measured between the first and the last"),
+    "checkpoints": ({"run": {"save_every": 50}}, 20, "only the last is saved"),
+    "patience": ({"eval": {"every": 5}, "stop": {"patience": 40}}, 20, "it never stops the run"),
+    "the KL": ({"monitor": {"kl": {"every": 50}}}, 20, "the KL is never measured"),
+    "canaries": ({"monitor": CANARY}, 19, "it is asked before and after only"),
+    "resets": (
+        {"train": {"select": "ads", "ads": {"reset": 30}}},
+        20,
+        "the windows never go back",
+    ),
+    "evaluations of a part": (
+        {"eval": {"every": 5, "between": 64, "limit": 64}},
+        20,
+        "all evaluations are alike",
+    ),
+    "a length term": ({"shaping": {"length": {}}}, 20, "`shaping.length` begins at 256 tokens"),
+    "an overlong term": (
+        {"shaping": {"overlong": {"max_tokens": 200}}},
+        20,
+        "`shaping.overlong` begins at 160 tokens",
+    ),
+    "prompts": ({"data": {"max_prompt_tokens": 1000}}, 20, "prompts above 412 are left out"),
+}
+
+
+@pytest.mark.parametrize("case", UNREACHED)
+def test_lengths_that_contradict_each_other_are_said_with_what_they_come_to(case: str) -> None:
+    sections, steps, wanted = UNREACHED[case]
+    (said,) = said_by(steps, 512, **sections)
+    assert wanted in said
+
+
+def test_lengths_that_fit_are_not_spoken_of() -> None:
+    assert said_by(2) == []  # what is left out is measured every so often, in a run of any length
+    assert said_by(20, 512, train={"lr_warmup_steps": 19}, eval={"every": 20}, run={"save_every": 20}) == []
+    assert said_by(20, None, data={"max_prompt_tokens": 1000}) == []
+    fits = {"overlong": {"max_tokens": 120}, "length": {"target": 60}}
+    assert (
+        said_by(20, 512, shaping=fits, data={"max_prompt_tokens": 412}, monitor={"canary": {"from": "c"}})
+        == []
+    )
+
+
+def test_a_critics_warm_up_is_held_against_the_steps_that_epochs_take() -> None:
+    said = {"algorithm": "ppo", "steps": 0, "epochs": 2.0}
+    base = recipe().model_dump(by_alias=True, mode="json", exclude={"train"})
+    assert plan(Recipe.model_validate(base | {"train": said}), 80).steps == 20
+    with pytest.raises(DataError, match="20 steps of warm-up in a run of 20") as caught:
+        plan(Recipe.model_validate(base | {"train": {**said, "critic": {"warmup_steps": 20}}}), 80)
+    assert "train.critic.warmup_steps" in caught.value.hint

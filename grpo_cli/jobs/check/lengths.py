@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.recipe.arithmetic import unreached
 from grpo_cli.recipe.sections.recipe import Recipe
 
 BARS = 8
@@ -42,6 +43,8 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
     started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
     context = min((int(known) for known in (context, started) if known is not None), default=None)
     room = None if context is None else context - recipe.sample.max_tokens
+    held_out = recipe.eval.max_tokens if recipe.data.eval is not None else None
+    longest, key = max((recipe.sample.max_tokens, "sample.max_tokens"), (held_out or 0, "eval.max_tokens"))
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
     data = {
         "n": len(lengths.counts),
@@ -58,9 +61,9 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
         f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
     )
     lines = histogram(lengths.counts)
-    if room is not None and room < 1:
-        message = f"`sample.max_tokens` {recipe.sample.max_tokens:,} leaves no room for a prompt in a context of {context:,}"
-        return CheckFinding("tokens", Level.FAIL, message, data=data, hint="lower `sample.max_tokens`")
+    if context is not None and longest >= context:
+        message = f"`{key}` {longest:,} leaves no room for a prompt in a context of {context:,}"
+        return CheckFinding("tokens", Level.FAIL, message, data=data, hint=f"lower `{key}`")
     if not limits:
         return CheckFinding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
     limit = min(limits)
@@ -93,6 +96,13 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
             data,
         )
     return CheckFinding("tokens", Level.OK, f"{spread}; none over {limit:,} ({where})", lines, data)
+
+
+def check_unreached(recipe: Recipe, steps: int, context: int | None) -> Iterator[CheckFinding]:
+    """A warning where lengths of the recipe contradict each other or the run's."""
+    if said := unreached(recipe, steps, context):
+        hint = "lower it, or let the run be longer"
+        yield CheckFinding("lengths", Level.WARN, said[0], tuple(said[1:]), hint=hint)
 
 
 def histogram(counts: Sequence[int]) -> tuple[str, ...]:

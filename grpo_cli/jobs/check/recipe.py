@@ -18,7 +18,7 @@ from grpo_cli.jobs.check.cost import check_costs, check_precision
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
 from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths
+from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_clock, check_prompts
@@ -237,8 +237,8 @@ class RecipeCheck:
         yield CheckFinding("batches", Level.OK, first, tuple(rest), data)
         if batches.draws:
             yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
-        idle = idle_reuse(self.recipe, batches)
-        if idle:
+        yield from check_unreached(self.recipe, batches.steps, sizes.context if sizes else None)
+        if idle := idle_reuse(self.recipe, batches):
             yield CheckFinding("reuse", Level.WARN, idle, hint=IDLE_HINT)
         held_out = self._held_out.total if self._held_out else 0
         yield from check_costs(self.recipe, sizes, batches, lengths, self._hint(), self.ask, held_out)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from grpo_cli.errors import UsageError
+from grpo_cli.recipe.checking.other_names import method_elsewhere, misspelt, same_letters
 from grpo_verifiers.names import nearest
 
 WIDTH = 100
@@ -258,9 +259,16 @@ def find(name: str) -> list[Subject]:
         return found
     known = [one for subject in SUBJECTS for one in subject.names()]
     near = [one for one in known if one.endswith(f".{name}")] or [n for n in [nearest(name, known)] if n]
+    methods = [*algorithm_names(), *preference_names()]
+    if (
+        near
+        and near[0] in methods
+        and (own := same_letters(name, methods) or misspelt(name, methods)) != near[0]
+    ):
+        near = [own] if own else []
     raise UsageError(
         f"nothing is called `{name}`",
         hint=f"did you mean {' or '.join(f'`{n}`' for n in near)}?"
         if near
-        else "`grpo explain` lists the names",
+        else method_elsewhere(name) or "`grpo explain` lists the names",
     )

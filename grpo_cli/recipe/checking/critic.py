@@ -9,6 +9,7 @@ from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path
 
 if TYPE_CHECKING:
+    from grpo_cli.recipe.sections.critic import CriticSpec
     from grpo_cli.recipe.sections.recipe import Recipe
 
 BASELINE: Path = ("train", "baseline")
@@ -95,6 +96,11 @@ def _without(recipe: Recipe) -> Iterator[RecipeFinding]:
         )
 
 
+def never_moves(spec: CriticSpec, steps: int) -> str:
+    """What is wrong with a critic that learns alone all along."""
+    return f"the policy would never move: {spec.warmup_steps} steps of warm-up in a run of {steps}"
+
+
 def _spec(recipe: Recipe, at: Path) -> Iterator[RecipeFinding]:
     spec = recipe.train.critic
     if spec is None:
@@ -106,9 +112,10 @@ def _spec(recipe: Recipe, at: Path) -> Iterator[RecipeFinding]:
             f"a head on the policy's hidden state is no copy of `{spec.source}`",
             "leave `from` or `share` out",
         )
-    if (spec.warmup_steps or 0) >= recipe.train.steps:
+    # of `train.epochs` the steps are known with the rows (`arithmetic.plan`)
+    if recipe.train.steps and (spec.warmup_steps or 0) >= recipe.train.steps:
         yield RecipeFinding(
             ("train", "critic", "warmup_steps"),
-            f"the policy would never move: {spec.warmup_steps} steps of warm-up in a run of {recipe.train.steps}",
+            never_moves(spec, recipe.train.steps),
             "lower `warmup_steps`",
         )

@@ -11,10 +11,16 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from grpo_cli.recipe.checking.other_names import counterpart, why_none
+from grpo_cli.recipe.checking.other_names import (
+    counterpart,
+    method_elsewhere,
+    misspelt,
+    same_letters,
+    why_none,
+)
 from grpo_cli.recipe.docs import field_docs
 from grpo_cli.recipe.paths import Path, dotted
-from grpo_cli.recipe.sections.at_path import inner_section, key_names, section
+from grpo_cli.recipe.sections.at_path import choices_at, inner_section, key_names, section
 from grpo_cli.recipe.sections.fields import MANY, ONE
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.names import nearest
@@ -60,6 +66,15 @@ SHORT = {
 }
 """What may stand for a section besides a mapping, by its key."""
 PLAIN: tuple[Path, ...] = ((), ("data",), ("train",), ("eval",))
+
+METHOD_KEYS: tuple[Path, ...] = (
+    ("train", "algorithm"),
+    ("train", "loss"),
+    ("prefer", "loss"),
+    ("train", "select"),
+    ("train", "credit", "method"),
+)
+"""Keys whose values are names of methods, where the nearest name is often another one."""
 
 RANGES = {
     "greater_than": ("gt", "above"),
@@ -170,11 +185,24 @@ def _unknown_choice(path: Path, value: Any, choices: list[str], at_key: bool = F
             True,
         )
     listed = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
-    return RecipeFinding(
-        path,
-        f"`{dotted(path)}` must be {listed}, got {shown(value)}",
-        f"did you mean `{near}`?" if near else "",
-    )
+    hint = f"did you mean `{near}`?" if near else ""
+    if path in METHOD_KEYS and isinstance(value, str):
+        hint = _other_method(path, value, choices)
+    return RecipeFinding(path, f"`{dotted(path)}` must be {listed}, got {shown(value)}", hint)
+
+
+def _other_method(path: Path, name: str, choices: list[str]) -> str:
+    """The hint for a method that this key does not take: its spelling, its own key, what it is here, or that it is not here."""
+    here = same_letters(name, choices)
+    for key in METHOD_KEYS:
+        if here is None and (own := same_letters(name, choices_at(key))):
+            return f"`{own}` belongs under `{dotted(key)}`"
+    if near := here or misspelt(name, choices):
+        return f"did you mean `{near}`?"
+    elsewhere = method_elsewhere(name)
+    if elsewhere.startswith("did you mean"):
+        return elsewhere
+    return f"`{name}` is not here by name: {elsewhere or 'another method than each of these'}"
 
 
 def _choices(expected: str) -> list[str]:

@@ -6,7 +6,11 @@ name that is a key of the section it stands in is never looked up here.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from grpo_cli.recipe.checking.trl_table import FIELDS
+from grpo_verifiers.names import nearest
 
 OURS: dict[str, str] = {
     "output_dir": "run.dir",
@@ -235,6 +239,70 @@ OTHERS: dict[str, str] = {
     "num_machines": "launch.nodes",
     "main_process_ip": "launch.rendezvous",
 }
+
+
+METHODS: dict[str, str] = {
+    "gdpo": "GDPO is `train.reward_combine: normalise_then_sum`",
+    "cppo": "CPPO is `train.prune: {keep: N, by: advantage}`",
+    "pods": "PODS is `train.prune: {keep: N, by: variance}`",
+    "vapo": "VAPO's parts are `algorithm: ppo` with `train.critic: {lambda: adaptive, positive: 0.1}`",
+    "gae": "GAE belongs to `algorithm: ppo`",
+    "a2c": "with a critic there is `algorithm: ppo`",
+    "actor_critic": "with a critic there is `algorithm: ppo`",
+    "reinforce": "without a critic there are `rloo` and `reinforce_pp`",
+    "reinforce_plus_plus": "did you mean `reinforce_pp`?",
+    "reinforce_plus_plus_baseline": "did you mean `reinforce_pp`?",
+    "reinforce_pp_baseline": "did you mean `reinforce_pp`?",
+    "pass_at_k": "pass@k is measured (`eval.k`), not trained on",
+    "sft": "say `train.method: sft`",
+    "rl": "say `train.method: rl`",
+    "prefer": "say `train.method: prefer`",
+    "raft": "right samples of a run are demonstrations: `train.method: sft` with `sft.data: run:NAME`",
+    "rft": "right samples of a run are demonstrations: `train.method: sft` with `sft.data: run:NAME`",
+    "star": "right samples of a run are demonstrations: `train.method: sft` with `sft.data: run:NAME`",
+    "sigmoid": "did you mean `dpo`?",
+}
+"""What papers and other trainers call a method, and what it is here."""
+
+NOT_HERE = ("apo", "cpo", "gpo", "po", "rpo", "spo", "tpo")
+"""Methods whose names are only a letter away from one of ours."""
+
+
+def same_letters(name: str, methods: Iterable[str]) -> str | None:
+    """The method that a name spells with other signs between its letters."""
+    return {_letters(method): method for method in methods}.get(_letters(name))
+
+
+def misspelt(name: str, methods: Iterable[str]) -> str | None:
+    """The method that a name is a slip of; None where it may be another method: these names are so short that one letter is
+    another paper."""
+    folded = {_letters(method): method for method in methods}
+    said = _letters(name)
+    if said in NOT_HERE or said in map(_letters, METHODS):
+        return None
+    for own, method in folded.items():
+        is_swapped = len(said) > 3 and sorted(said) == sorted(own)
+        short, long = sorted((said, own), key=len)
+        is_off_by_one = len(short) > 2 and any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
+        if is_swapped or (is_off_by_one and len(long) - len(short) == 1):
+            return method
+        if len(said) > 4 and own.startswith(said):
+            return method
+    # long names stand further apart
+    return (
+        nearest(name, [method for method in folded.values() if len(method) > 7], 0.8)
+        if len(said) > 6
+        else None
+    )
+
+
+def method_elsewhere(name: str) -> str:
+    """What a method of the field is here, where it is something else than a name; empty where that is not known."""
+    return METHODS.get(re.sub(r"[\W_]+", "_", name.lower().replace("++", "_plus_plus")), "")
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower().replace("++", "pp"))
 
 
 def counterpart(name: str) -> str:

@@ -335,7 +335,9 @@ def _schedule(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
     if not t.steps and t.epochs is None:
         yield RecipeFinding(
             _at(said, ("train", "steps"), ("train",)),
-            "`train` says neither `steps` nor `epochs`",
+            "`train.steps: 0` trains nothing"
+            if said(("train", "steps"))
+            else "`train` says neither `steps` nor `epochs`",
             "`train.steps: 200`, or `train.epochs: 1` for every row once",
         )
     if t.steps and t.epochs is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -34,6 +35,16 @@ def key_names(model: type[BaseModel]) -> list[str]:
         for name, field in model.model_fields.items()
         if name != "options" or model.__name__ == "Source"
     ]
+
+
+def choices_at(path: Path) -> list[str]:
+    """The words that the key at a path takes; none where it takes others."""
+    model = section(path[:-1])
+    fields = {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+    annotation = fields[str(path[-1])].annotation if path[-1] in fields else None
+    return (
+        [str(one) for one in typing.get_args(annotation)] if typing.get_origin(annotation) is Literal else []
+    )
 
 
 def takes_text(path: Path) -> bool:

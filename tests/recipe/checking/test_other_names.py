@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.errors import RecipeError
+from grpo_cli.errors import RecipeError, UsageError
+from grpo_cli.jobs.explain.subjects import find
 from grpo_cli.recipe.checking.other_names import OTHERS, OURS
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.recipe.sections.at_path import key_names, section
@@ -70,3 +71,56 @@ def test_every_counterpart_is_a_key_of_the_recipe() -> None:
             continue
         model = section(parts[:-1])
         assert model is not None and parts[-1] in key_names(model), (name, key)
+
+
+METHODS = {
+    "train.algorithm=gdpo": "`gdpo` is not here by name: GDPO is `train.reward_combine: normalise_then_sum`",
+    "train.algorithm=vapo": "`algorithm: ppo` with `train.critic: {lambda: adaptive, positive: 0.1}`",
+    "train.algorithm=gmpo": "`gmpo` is not here by name",
+    "train.algorithm=trpo": "`trpo` is not here by name",
+    "train.algorithm=remax": "`remax` is not here by name",
+    "train.algorithm=rpo": "`rpo` is not here by name",
+    "train.algorithm=spo": "`spo` is not here by name",
+    "train.algorithm=apo": "`apo` is not here by name",
+    "train.algorithm=grpo_k2": "`grpo_k2` is not here by name",
+    "train.algorithm=cppo": "`train.prune: {keep: N, by: advantage}`",
+    "train.algorithm=sft": "say `train.method: sft`",
+    "train.algorithm=dpo": "`dpo` belongs under `prefer.loss`",
+    "train.algorithm=bnpo": "`bnpo` belongs under `train.loss`",
+    "train.algorithm=gigpo": "`gigpo` belongs under `train.credit.method`",
+    "train.algorithm=greso": "`greso` belongs under `train.select`",
+    "train.loss=gspo": "`gspo` belongs under `train.algorithm`",
+    "train.loss=gmpo": "`gmpo` is not here by name",
+    "prefer.loss=sppo": "`sppo` is not here by name",
+    "prefer.loss=cpo": "`cpo` is not here by name",
+}
+SLIPS = {
+    "train.algorithm": {
+        "grpo": ("gpro", "GRPO", "g-rpo", "grp", "grpoo"),
+        "dr_grpo": ("DrGRPO", "dr.grpo", "dr-grpo", "dr_gpro"),
+        "reinforce_pp": ("reinforce++", "REINFORCE_PLUS_PLUS", "reinforcepp", "reinforce++-baseline"),
+        "gspo_token": ("gspo-token", "gspo_tok", "gspotoken"),
+        "default": ("defualt", "defaut"),
+    },
+    "prefer.loss": {"dpo": ("sigmoid", "DPO"), "simpo": ("simp", "SimPO")},
+    "train.select": {"mopps": ("mopp",), "easy_to_hard": ("easy-to-hard", "easytohard", "easy_to_hart")},
+}
+
+
+@pytest.mark.parametrize("said", METHODS)
+def test_a_method_that_is_not_here_is_not_taken_for_the_nearest_name(tmp_path: Path, said: str) -> None:
+    told = hint(tmp_path, said)
+    assert METHODS[said] in told and "did you mean" not in told
+
+
+@pytest.mark.parametrize(("key", "method"), [(key, method) for key in SLIPS for method in SLIPS[key]])
+def test_slips_in_a_methods_name_are_still_known(tmp_path: Path, key: str, method: str) -> None:
+    for slip in SLIPS[key][method]:
+        assert hint(tmp_path, f"{key}={slip}") == f"did you mean `{method}`?", slip
+
+
+def test_explain_does_not_take_a_method_for_the_nearest_name_either() -> None:
+    for name, wanted in {"gdpo": "GDPO is", "gpro": "did you mean `grpo`?", "gmpo": "`grpo explain` lists", "jsn": "`json`"}.items():  # fmt: skip
+        with pytest.raises(UsageError) as caught:
+            find(name)
+        assert wanted in caught.value.hint, name

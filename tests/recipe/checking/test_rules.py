@@ -180,3 +180,16 @@ def test_what_may_be_meant_passes(tmp_path: Path, sets: list[str]) -> None:
 )
 def test_what_is_exact_stays_allowed(sets: list[str], tmp_path: Path) -> None:
     assert mistakes(tmp_path, *sets) == []
+
+
+def test_no_steps_is_another_mistake_than_no_word_of_them(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, "train.steps=0") == ["`train.steps: 0` trains nothing"]
+    assert mistakes(tmp_path, "train.steps=0", "train.epochs=1") == []
+    file = tmp_path / "none.yaml"
+    file.write_text(BASE.replace("{steps: 10}", "{lr: 1e-6}"))
+    with pytest.raises(RecipeError, match="says neither `steps` nor `epochs`"):
+        load(file)
+
+
+def test_a_critic_may_be_trained_for_epochs(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, "train.steps=0", "train.epochs=1", "train.algorithm=ppo") == []
