@@ -54,7 +54,7 @@ def pad(before: StepBatch, padding: int) -> Batch:
         ids.append([padding] * left + prompt + completion + [padding] * right)
         seen.append([0] * left + [1] * (len(prompt) + len(completion)) + [0] * right)
     seen_BS = torch.tensor(seen)
-    return Batch(torch.tensor(ids), seen_BS, seen_BS[:, lead:], before.credit.A_PG.reshape(-1, 1))
+    return Batch(torch.tensor(ids), seen_BS, seen_BS[:, lead:], before.credit.A_PG.float().reshape(-1, 1))
 
 
 def logprobs(policy: Policy, batch: Batch, temperature: float) -> Tensor:

@@ -7,6 +7,7 @@ is below is decided by the group alone, in every function here: a batch only sca
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -16,6 +17,9 @@ Scale = Literal["group", "batch", "none"]
 
 LEAST = 1e-12
 """No floor is lower: a spread of 0 divides nothing."""
+
+ROUNDING = 2 * torch.finfo(torch.float64).eps
+"""Nor lower than this share of the largest reward: sums that ought to be equal differ by as much."""
 
 
 def group_advantages(
@@ -32,16 +36,18 @@ def group_advantages(
     (arXiv 2503.20783). `ddof` 1 divides the squared deviations by n - 1, 0 by n. Means and deviations are over
     the samples with a verdict only; with `weights_PG` a sample stands in them that many times.
     """
-    # in float64 eight equal rewards of 0.3 spread by less than LEAST, whatever the device they came from
-    rewards, floor = rewards_PG.double(), max(floor, LEAST)
-    known = ~rewards.isnan()
+    rewards, floor, known = rewards_PG.double(), max(floor, LEAST), ~rewards_PG.isnan()
+    rounding = rewards.nan_to_num(0.0).abs().amax(dim=1, keepdim=True) * ROUNDING
+    # from the group's lowest on: equal rewards are 0 then, and a large one that all have costs no digits
+    lowest = rewards.masked_fill(~known, math.inf).amin(dim=1, keepdim=True)
+    rewards = rewards - lowest
     times = known if weights_PG is None else weights_PG.double() * known
     count = times.sum(dim=1, keepdim=True)
     mean = (rewards.nan_to_num(0.0) * times).sum(dim=1, keepdim=True) / count.clamp(min=1)
     centred = torch.where(known, rewards - mean, 0.0)
     spread = _std(centred, count, ddof, weights_PG)
     # a sample that is alone with its verdict was compared with nothing
-    alive = (spread >= floor) & (known.sum(dim=1, keepdim=True) >= 2)
+    alive = (spread >= rounding.clamp(min=floor)) & (known.sum(dim=1, keepdim=True) >= 2)
     if scale == "group":
         advantages = centred / spread.clamp(min=floor)
     elif scale == "batch":

@@ -107,15 +107,20 @@ class Moments:
         """With n - 1; 0 of fewer than two."""
         return math.sqrt(self.squares / (self.n - 1)) if self.n > 1 else 0.0
 
+    @property
+    def differ(self) -> bool:
+        """Whether they are apart by more than rounding: the mean of equal numbers may be off in its last bit."""
+        return self.std > 1e-12 * abs(self.mean)
+
 
 def whitened(values: Sequence[float], mask: Sequence[int], whole: Moments) -> list[float]:
     """(value - mean) / std on the tokens that count, 0 elsewhere; all 0 where the batch has no spread."""
+    if not whole.differ:
+        return [0.0] * len(values)
     std = whole.std
-    return [
-        (v - whole.mean) / std if counts and std > 0 else 0.0 for v, counts in zip(values, mask, strict=True)
-    ]
+    return [(v - whole.mean) / std if counts else 0.0 for v, counts in zip(values, mask, strict=True)]
 
 
 def explained_variance(returns: Moments, errors: Moments) -> float | None:
     """1 - Var(return - value) / Var(return); None where the returns do not differ."""
-    return 1.0 - errors.squares / returns.squares if returns.squares > 1e-12 else None
+    return 1.0 - errors.squares / returns.squares if returns.squares > 1e-12 and returns.differ else None

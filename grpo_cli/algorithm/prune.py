@@ -36,8 +36,9 @@ def most_varied(rewards: Sequence[float], keep: int) -> list[int]:
 
     if not keep_known:
         return unknown[:keep]
-    # rounded, so that splits which differ in the last bits only count as equal
-    best = max(range(keep_known + 1), key=lambda high: (round(spread(high), 12), high))
+    spreads = [spread(high) for high in range(keep_known + 1)]
+    # splits that differ in the last bits only count as equal, in whatever unit the rewards are
+    best = max(high for high, one in enumerate(spreads) if one >= max(spreads) * (1 - 1e-9))
     return sorted(split(best) + unknown[: keep - keep_known])
 
 

@@ -26,8 +26,8 @@ def loss_mask(batch: Mapping[str, Any]) -> Tensor:
 
 
 def spread(rows: Sequence[Sequence[Span]], width: int) -> Tensor:
-    """[B, width] float32: the number of each span on its tokens, 0 elsewhere; later spans win where they overlap."""
-    out_BT = torch.zeros(len(rows), width)
+    """[B, width] float64: the number of each span on its tokens, 0 elsewhere; later spans win where they overlap."""
+    out_BT = torch.zeros(len(rows), width, dtype=torch.float64)
     for row, spans in enumerate(rows):
         for start, end, value in spans:
             out_BT[row, start:end] = value

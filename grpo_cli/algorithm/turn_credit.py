@@ -18,6 +18,9 @@ Norm = Literal["mean", "std"]
 EPSILON = 1e-6
 """Added to a standard deviation, as GiGPO's code does."""
 
+ROUNDING = 2**-50
+"""A spread below this share of the largest value is none: returns that ought to be equal are added up in other orders."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -96,7 +99,7 @@ def normalised(values: Sequence[float], norm: Norm, floor: float = EPSILON) -> l
         return [0.0] * len(values)
     mean = math.fsum(values) / len(values)
     spread = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    if spread < floor:
+    if spread < max(floor, ROUNDING * max(map(abs, values))):
         return [0.0] * len(values)
     over = spread + EPSILON if norm == "std" else 1.0
     return [(v - mean) / over for v in values]

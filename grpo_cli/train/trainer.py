@@ -183,7 +183,7 @@ class Trainer(ShardedTrainer):
     ) -> torch.Tensor:
         """(samples of all ranks, 1), as TRL gathers; it makes advantages of them that `put_credit` replaces."""
         rewards = [reward for group in self.before.groups for reward in group.rewards]
-        return torch.tensor(rewards, device=self.accelerator.device).unsqueeze(1)
+        return torch.tensor(rewards, dtype=torch.float64, device=self.accelerator.device).unsqueeze(1)
 
     def _prepare_inputs(self, generation_batch: list[Batch]) -> Batch:
         before: list[Batch] | None = self._buffered_inputs  # type: ignore[has-type]

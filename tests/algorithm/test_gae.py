@@ -139,3 +139,11 @@ def test_the_value_loss_takes_the_worse_of_the_clipped_and_the_plain() -> None:
     assert found.clipped_BT.tolist() == [[True, False, False]]
     (gradient,) = torch.autograd.grad(found.loss_BT.sum(), values)
     assert gradient.tolist()[0] == pytest.approx([0.0, 0.3, 0.0]) and math.isfinite(float(gradient.sum()))
+
+
+@pytest.mark.parametrize("gain", [0.3, 0.1 + 0.2, 1e6 / 3, -1e12 / 7])
+def test_equal_gains_are_no_advantage_however_their_mean_rounds(gain: float) -> None:
+    for tokens in range(2, 60):
+        row = [gain] * tokens
+        whole = Moments.joined([Moments.of(row), Moments.of(row[:1])])
+        assert whitened(row, [1] * tokens, whole) == [0.0] * tokens, tokens

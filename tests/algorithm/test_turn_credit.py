@@ -59,6 +59,9 @@ def test_equal_returns_give_no_step_part_however_they_round() -> None:
     alike = [Steps([0.1, 0.2], ["s", "a"]), Steps([0.3, 0.0], ["s", "b"])]
     for norm in ("mean", "std"):
         assert gigpo(alike, gamma=1.0, norm=norm).parts == [[0.0, 0.0], [0.0, 0.0]]
+    far = [Steps([1e13 / 7 * reward for reward in episode.rewards], episode.states) for episode in alike]
+    assert math.fsum(far[0].rewards) != math.fsum(far[1].rewards)
+    assert gigpo(far, gamma=1.0).parts == [[0.0, 0.0], [0.0, 0.0]]
 
 
 def test_an_episode_without_a_verdict_leaves_every_anchor() -> None:

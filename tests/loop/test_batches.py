@@ -25,7 +25,9 @@ def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def trained(folder: Path, name: str, **train: Any) -> tuple[Any, list[dict[str, Any]]]:
+def trained(
+    folder: Path, name: str, *, verify: dict[str, Any] | None = None, **train: Any
+) -> tuple[Any, list[dict[str, Any]]]:
     """A trainer after a few steps on random samples, and the run's metrics."""
     recipe = Recipe.model_validate(
         {
@@ -36,7 +38,7 @@ def trained(folder: Path, name: str, **train: Any) -> tuple[Any, list[dict[str, 
                 "prompt": "{question}",
                 "answer": "{answer}",
             },
-            "verify": {"regex": {"pattern": "[02468].*[13579]"}},
+            "verify": verify or {"regex": {"pattern": "[02468].*[13579]"}},
             "sample": {"prompts": 4, "group": 4, "max_tokens": 24, "micro_batch": 4},
             "warmup": [{"demonstration": "{blurt}", "steps": 20, "lr": 3e-3, "muon_lr": 0.015, "batch": 16}],
             "train": {"steps": 1, "lr": 1e-3, "seed": 5, **train},
@@ -151,3 +153,26 @@ def test_dead_rows_are_in_no_measure_of_the_update(tmp_path: Path, monkeypatch: 
     assert ours[0]["clip/total"] > 0
     for key in ("entropy", "clip/total"):
         assert ours[0][key] == pytest.approx(shuffled[0][key], rel=1e-2)
+
+
+@pytest.mark.parametrize("method", [{}, {"reward_combine": "normalise_then_sum"}, {"scale": "none"}])
+def test_what_all_rewards_have_on_top_changes_no_weight(method: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "paid.py").write_text(
+        "def near(completions, **_):\n    return [float(len(c) % 5) for c in completions]\n"
+        "def far(completions, **_):\n    return [20000000 + reward for reward in near(completions)]\n"
+    )
+    runs = [
+        trained(
+            tmp_path,
+            name,
+            verify={name: {"kind": "python", "function": f"paid.py:{name}"}},
+            steps=2,
+            **method,
+        )
+        for name in ("near", "far")
+    ]
+    (near, near_metrics), (far, far_metrics) = runs
+    assert near_metrics[0]["group/with_signal"] > 0 and near_metrics[0]["grad_norm"] > 0
+    for key in ("group/with_signal", "reward/std_in_group", "grad_norm", "loss"):
+        assert [m[key] for m in far_metrics] == [m[key] for m in near_metrics], key
+    assert torch.equal(weights(near), weights(far))

@@ -126,7 +126,50 @@ def test_every_method_agrees_with_its_own_advantages(name: str) -> None:
         group(4, [1.0, NAN, NAN, 0.0, NAN]),
         group(5, [0.1, 0.1, 0.1, 0.1, 0.1 + 1e-9]),
     ]
-    assert says(method, groups) == [False, True, False, False, True, False]
+    # a spread of 4e-10 is one where the floor is lower, and no rounding takes it away before
+    assert says(method, groups) == [False, True, False, False, True, name == "small floor"]
+
+
+LARGE = [
+    ([1000000.01, 1000000.02, 1000000.03, 1000000.05], [-1.0247, -0.4392, 0.1464, 1.3175]),
+    ([2e7, 2e7 + 1, 2e7, 2e7 + 1], [-0.866025, 0.866025, -0.866025, 0.866025]),
+    ([-3e14, -3e14 + 1, -3e14, -3e14 + 1], [-0.866025, 0.866025, -0.866025, 0.866025]),
+    ([5e-6, 1.5e-5, 5e-6, 1.5e-5], [-0.866025, 0.866025, -0.866025, 0.866025]),
+]
+
+
+@pytest.mark.parametrize(("rewards", "wanted"), LARGE)
+def test_what_rewards_differ_by_counts_however_far_from_0_they_are(
+    rewards: list[float], wanted: list[float]
+) -> None:
+    found = Method.of(recipe(4)).credit([group(0, rewards)])
+    assert found.signal_P.tolist() == [True]
+    assert found.A_PG[0].tolist() == pytest.approx(wanted, abs=1e-4)
+    apart = Method.of(recipe(4, TWO, **NORMALISED)).credit(
+        [group(0, rewards, {"math": rewards, "regex": [0.0] * 4})]
+    )
+    assert apart.A_PG[0].tolist() == pytest.approx(wanted, abs=1e-4)
+    for train in ({"scale": "none"}, {"baseline": "leave_one_out", "scale": "none"}):
+        made = Method.of(recipe(4, train=train)).credit([group(0, rewards)])
+        assert (made.A_PG[0] / made.A_PG[0, 3]).tolist() == pytest.approx(
+            [a / wanted[3] for a in wanted], abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("size", range(2, 17))
+@pytest.mark.parametrize("reward", [0.3, 1e6 / 3, 1e9 / 7, 1e12 / 3, -1e17 / 3])
+def test_equal_rewards_are_no_signal_in_whatever_unit(size: int, reward: float) -> None:
+    method = Method.of(recipe(size))
+    # 0.1 + 0.2 and 0.3 are one number to who wrote the weights
+    for rewards in ([reward] * size, [reward * (0.1 + 0.2), *[reward * 0.3] * (size - 1)]):
+        assert not method.has_signal(group(0, rewards)), rewards
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-7, 1e6])
+def test_the_most_varied_samples_are_kept_in_whatever_unit(unit: float) -> None:
+    method = Method.of(recipe(5, train={"prune": {"keep": 2, "by": "variance"}, "std_floor": 1e-9}))
+    found = method.credit([group(0, [unit * r for r in (0.5, 0.1, 0.9, 1.0, 0.4)])])
+    assert found.kept_PG[0].tolist() == [False, True, False, True, False]
 
 
 def test_pruning_is_asked_too() -> None:

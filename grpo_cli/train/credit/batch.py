@@ -17,8 +17,8 @@ def put_credit(out: dict[str, Any], credit: Credit, places: range, *, prunes: bo
     `prunes`: samples that are left out do not count in the normaliser either; every rank has to ask.
     """
     own, mask = slice(places.start, places.stop), loss_mask(out)
-    # TRL has made its own of the rewards; type and device stay
-    out["advantages"] = credit.rows(own, mask.shape[1]).to(out["advantages"])
+    # TRL has made its own of the rewards. Ours are float64 up to here: the loss multiplies them by float32
+    out["advantages"] = credit.rows(own, mask.shape[1]).to(mask.device, torch.float32)
     if prunes:
         counted = mask.sum(dim=1) * credit.kept_PG.flatten()[own].to(mask.device)
         out["num_items_in_batch"] = gather(counted.sum()).sum()

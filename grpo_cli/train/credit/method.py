@@ -42,13 +42,14 @@ class Method:
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
         """What each sample of these groups, all of one size, is worth; `penalty_PG` is taken off the rewards."""
         pay = paid(self.train, groups)
-        rewards_PG = pay.rewards_PG.float()
+        rewards_PG = pay.rewards_PG
         parts_PGK = weights_K = None
         if self.train.reward_combine == "normalise_then_sum":
             # in the order of the weights below
-            parts_PGK = torch.tensor([group.parts(self.weights) for group in groups])
+            parts_PGK = torch.tensor([group.parts(self.weights) for group in groups], dtype=torch.float64)
             parts_PGK = torch.where(pay.gated_P[:, None, None], 0.0 * parts_PGK, parts_PGK)  # NaN stays
-            weights_K = torch.tensor([*self.weights.values(), 1.0])  # shaping is the last part
+            # shaping is the last part
+            weights_K = torch.tensor([*self.weights.values(), 1.0], dtype=torch.float64)
         own = credit(self.train, rewards_PG, parts_PGK, weights_K)
         metrics = beside_outcome(self.train, groups, pay.alive_P, own.A_PG)
         if self.train.credit is None:

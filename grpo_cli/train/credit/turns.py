@@ -56,7 +56,9 @@ def token_credit(train: Train, groups: Sequence[Group], found: TurnParts) -> Tok
             [(turn.start, turn.end, part) for turn, part in zip(turns(c), row, strict=True)]
             for c, row in zip(flat, parts, strict=True)
         ]
-        counts = torch.tensor([[float(len(turns(c))) for c in group.completions] for group in groups])
+        counts = torch.tensor(
+            [[len(turns(c)) for c in group.completions] for group in groups], dtype=torch.float64
+        )
         return TokenCredit(model, model, on(values), counts if spec.over == "steps" else None)
     plans = on([[(turn.start, turn.start + turn.planned, 1.0) for turn in turns(c)] for c in flat])
     acts = [

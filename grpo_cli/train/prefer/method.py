@@ -59,7 +59,7 @@ class PairMethod:
     def credit(self, groups: Sequence[Group], penalty_PG: Tensor | None = None) -> Credit:
         """What each sample of these groups, all of one size, is worth; nothing is taken off here."""
         assert penalty_PG is None, "a KL is in these losses, or there is none"
-        A_PG = torch.tensor([self._worth(group) for group in groups])
+        A_PG = torch.tensor([self._worth(group) for group in groups], dtype=torch.float64)
         return Credit(A_PG, torch.ones_like(A_PG, dtype=torch.bool), A_PG.ne(0).any(dim=1))
 
     def has_signal(self, group: Group) -> bool:
