@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable, Iterator
+from statistics import fmean
 
+import numpy as np
 import pytest
 
 from grpo_cli.statistics.estimate import (
+    Interval,
     across_seeds,
     clustered,
     detectable_exactly,
@@ -214,3 +218,41 @@ def test_a_pass_at_k_near_one_is_not_surer_than_its_trials() -> None:
     assert found.n == 64
     assert found.mean == pytest.approx((60 + 4 * (1 - 1 / 70)) / 64)
     assert found.low < 0.98
+
+
+def drawn_counts(prompts: int, a: float, b: float, times: int) -> Iterator[list[tuple[int, int]]]:
+    """(judged, right) of 16 samples of each prompt, whose chance is Beta(a, b) distributed, so many evaluations."""
+    chance = np.random.default_rng(3)
+    for row in chance.binomial(16, chance.beta(a, b, (times, prompts))).tolist():
+        yield [(16, c) for c in row]
+
+
+def by_trials(counts: list[tuple[int, int]]) -> Interval:
+    """pass@4's interval where each prompt is worth n/k trials, whatever its samples show."""
+    return clustered([[pass_at_k(n, c, 4)] for n, c in counts], most_trials=sum(n for n, _ in counts) / 4)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "less", "covered"), [(64, 0.891, 0.968), (128, 0.917, 0.951), (256, 0.932, 0.955)]
+)
+def test_the_interval_of_a_pass_at_k_near_one_covers_what_it_promises(
+    prompts: int, less: float, covered: float
+) -> None:
+    # E[(1 - p)^4] of Beta(.9, .1)
+    truth = 1 - math.prod((0.1 + i) / (1 + i) for i in range(4))
+    evaluations = list(drawn_counts(prompts, 0.9, 0.1, 1500))
+
+    def share(of: Callable[[list[tuple[int, int]]], Interval]) -> float:
+        return fmean(found.low <= truth <= found.high for found in map(of, evaluations))
+
+    # at 1,500 evaluations the standard error is .006
+    assert share(lambda counts: pass_at_k_interval(counts, 4)) == pytest.approx(covered, abs=2e-3)
+    assert share(by_trials) == pytest.approx(less, abs=2e-3)
+
+
+def test_the_interval_of_a_pass_at_k_away_from_one_stays() -> None:
+    for counts in drawn_counts(64, 1.0, 1.0, 200):
+        found, before = pass_at_k_interval(counts, 4), by_trials(counts)
+        assert (found.low, found.high) == pytest.approx((before.low, before.high), abs=1e-5)
+        uneven = [(n - at % 12, min(c, n - at % 12)) for at, (n, c) in enumerate(counts)]
+        assert pass_at_k_interval(uneven, 4).half_width >= by_trials(uneven).half_width - 1e-12
