@@ -30,7 +30,7 @@ class Credit:
     where pruning leaves a sample out; `signal_P` (P,) bool, of the judged rewards: a KL taken off them moves every group and
     says nothing; `A_PGT` (P, G, T) advantages of tokens, 0 at all that is not the model's own, None where they are one
     number a sample; `metrics` what is worth showing of how they were made; `values`, of each sample, what a critic says before
-    its answer or before each turn of it, None without a critic.
+    its answer or before each turn of it, and `pull_PG` (P, G) the sum of |advantage| over its tokens, None without a critic.
     """
 
     A_PG: Tensor
@@ -39,6 +39,14 @@ class Credit:
     A_PGT: Tensor | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     values: Sequence[Sequence[Sequence[float]]] | None = None
+    pull_PG: Tensor | None = None
+
+    def pulls(self, spoken_PG: Tensor) -> Tensor:
+        """(P, G) how hard each sample pulls: |advantage| summed over the tokens that the model generated, so many of them."""
+        if self.pull_PG is not None:
+            return self.pull_PG
+        # advantages of both signs would cancel in the mean that A_PG is then
+        return self.A_PG.abs() * spoken_PG if self.A_PGT is None else self.A_PGT.abs().sum(dim=-1)
 
     def rows(self, own: slice, width: int) -> Tensor:
         """(B,) or (B, width) advantages of these samples, counted through the batch, in rows padded to `width` tokens."""

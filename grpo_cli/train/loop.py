@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
+from grpo_cli.algorithm.credit import Credit
 from grpo_cli.curriculum.ads import Ads
 from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.curriculum.ledger import RowOutcome
@@ -234,7 +237,7 @@ class Loop:
         """Note what the rows came to, write the step's records, show them, and return its metrics."""
         before, account = done.before, self.account(done.before)
         self._account = None
-        pulls = pulls_of(before.groups, before.credit.A_PG.tolist())
+        pulls = pulls_of(before.groups, before.credit, leaves_cut=self.recipe.train.mask_truncated)
         outcomes = [
             RowOutcome(g.row, g.right, g.judged, has_signal, pulls.pop(g.row, 0.0))
             for g, has_signal in zip(before.drawn, account.signals, strict=True)
@@ -343,12 +346,17 @@ def judged_rollouts(
     return Collect(recipe, rows, engine, judges, policy.encode, progress, ranks, reuse, episodes)
 
 
-def pulls_of(groups: Sequence[Group], A_PG: Sequence[Sequence[float]]) -> dict[int, float]:
-    """How hard each row of a step pulls: the sum of |advantage| times tokens over its samples, by row."""
-    return {
-        group.row: math.fsum(abs(a) * len(c.token_ids) for a, c in zip(own, group.completions, strict=True))
-        for group, own in zip(groups, A_PG, strict=True)
-    }
+def pulls_of(groups: Sequence[Group], credit: Credit, *, leaves_cut: bool) -> dict[int, float]:
+    """How hard each row of a step pulls: the sum of |advantage| over the model's own tokens of all its samples, by row.
+
+    `leaves_cut`: a cut sample is left out of the loss, so that it pulls nothing.
+    """
+    spoken = [[0 if leaves_cut and c.finish == "length" else c.spoken for c in g.completions] for g in groups]
+    spoken_PG = torch.tensor(spoken)
+    pulls = dict.fromkeys((group.row for group in groups), 0.0)
+    for group, own in zip(groups, (credit.pulls(spoken_PG) * spoken_PG.ne(0)).tolist(), strict=True):
+        pulls[group.row] += math.fsum(own)  # a row may stand in a batch twice
+    return pulls
 
 
 def sampled_entropy(groups: Sequence[Group]) -> float | None:

@@ -12,15 +12,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from grpo_cli.algorithm.credit import credit
 from grpo_cli.algorithm.gae import Moments
 from grpo_cli.policy.model import attach_lora
 from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
 from grpo_cli.recipe.sections.recipe import Lora
 from grpo_cli.rollout.engine import Completion
 from grpo_cli.train.critic.backbone import AdapterBackbone, LayersBackbone, PolicyBackbone
-from grpo_cli.train.critic.credit import CriticCredit, TokenKlPenalty, critic_credit
+from grpo_cli.train.critic.credit import CriticCredit, TokenKlPenalty, credit_of, critic_credit, worth_of
 from grpo_cli.train.critic.critic import Critic, Numerics, ValueTarget
 from tests.reference.families import make_model
+from tests.train.test_credit import recipe
 
 PROMPTS = [[5, 6, 7], [9], [4, 8], [11, 3, 2, 12]]
 ANSWERS = [[20, 21, 22, 23], [30, 31], [40], [50, 51, 52]]
@@ -329,3 +331,13 @@ def test_what_is_saved_goes_on_bit_for_bit(tmp_path: Path) -> None:
     for one in (critic, other):
         learn(one, 1)
     assert torch.equal(critic.values(out), other.values(out))
+
+
+def test_a_row_pulls_by_the_size_of_its_token_advantages() -> None:
+    advantages_BT = torch.tensor([[1.5, -1.5, 0.0], [0.5, 0.5, 0.0]])
+    mask_BT = torch.tensor([[1, 1, 0], [1, 1, 0]])
+    worth = worth_of([Completion([1, 2], [-1.0] * 2, "stop")] * 2, advantages_BT, torch.zeros(2, 4), mask_BT)
+    before = credit(recipe(2, train={"algorithm": "ppo"}).train, torch.tensor([[1.0, 0.0]]))
+    made = credit_of(before, worth)
+    assert made.A_PG.tolist() == [[0.0, 0.5]]
+    assert made.pulls(torch.tensor([[2, 2]])).tolist() == [[3.0, 1.0]]

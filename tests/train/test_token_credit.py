@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from grpo_cli.curriculum.ledger import Ledger, RowOutcome
 from grpo_cli.data.rows import Row
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
@@ -17,6 +18,7 @@ from grpo_cli.rollout.episode import Episode, Turn
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.groups import has_signal
 from grpo_cli.train.credit.method import Method
+from grpo_cli.train.loop import pulls_of
 from grpo_verifiers.verdict import Outcome, Verdict
 from tests.train.test_credit import recipe
 
@@ -167,6 +169,45 @@ def test_milestones_are_counted_and_farming_is_seen() -> None:
 def test_that_no_episode_reaches_a_milestone_is_a_number_too() -> None:
     nothing = group(episode(("", 0.0), ("", 1.0)), episode(("", 0.0)))
     assert method("milestones").credit([nothing]).metrics["credit/milestone_1/reached"] == 0.0
+
+
+def long_episode(row: int, *turns: tuple[int, str, float]) -> Completion:
+    """Of (tokens, state, reward) a turn, five tokens of the environment's between two."""
+    made, at = [], 0
+    for tokens, state, paid in turns:
+        made.append(Turn(at, at + tokens, state=state, reward=paid))
+        at += tokens + 5
+    length = made[-1].end
+    return Completion([row] * length, [-0.5] * length, "stop", episode=Episode(tuple(made), None))
+
+
+def test_turns_of_both_signs_pull_though_their_mean_is_0() -> None:
+    # each turn 1.5 above or below its state's mean, the outcomes equal
+    even = group(
+        long_episode(1, (10, "a", 3.0), (10, "b", 0.0)), long_episode(2, (10, "b", 3.0), (10, "a", 0.0))
+    )
+    credit = method({"method": "gigpo", "gamma": 1.0, "norm": "mean"}).credit([even])
+    assert credit.A_PGT is not None and credit.A_PG.tolist() == [[0.0, 0.0]]
+    assert {round(a, 6) for a in credit.A_PGT.flatten().tolist()} == {0.0, 1.5, -1.5}
+    assert pulls_of([even], credit, leaves_cut=False) == {0: 60.0}  # 30 a sample
+    plain = replace(group(episode(("a", 1.0)), episode(("b", 0.0))), row=1)
+    whole = method({"method": "gigpo", "norm": "mean"}).credit([even, plain])
+    pulls = pulls_of([even, plain], whole, leaves_cut=False)
+    ledger = Ledger(["even", "plain"])
+    ledger.update(0, [RowOutcome(row, 1, 2, True, pull) for row, pull in pulls.items()])
+    assert ledger.metrics()["rows/top_share"] == pytest.approx(60 / (60 + 2 * 0.5 * LENGTH))
+
+
+def test_what_an_environment_says_and_cut_answers_pull_nothing() -> None:
+    two = group(long_episode(1, (4, "", 1.0), (4, "", 0.0)), long_episode(2, (3, "", 0.0)))
+    credit = Method.of(recipe(2, train={"scale": "none"})).credit([two])
+    assert credit.A_PGT is None
+    assert pulls_of([two], credit, leaves_cut=False) == {0: 0.5 * 8 + 0.5 * 3}
+    cut = replace(two, completions=[two.completions[0], replace(two.completions[1], finish="length")])
+    assert pulls_of([cut], credit, leaves_cut=True) == {0: 0.5 * 8}
+    # a set of fewer rows than a step asks for
+    twice = Method.of(recipe(2, train={"scale": "none"})).credit([two, two])
+    assert pulls_of([two, two], twice, leaves_cut=False) == {0: 2 * (0.5 * 8 + 0.5 * 3)}
 
 
 def test_a_weight_of_zero_is_plain_grpo() -> None:

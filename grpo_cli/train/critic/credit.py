@@ -149,9 +149,11 @@ def _measured(
 
 @dataclass(frozen=True)
 class SampleWorth:
-    """Of one sample, for the records: its mean advantage, those of its tokens where it has turns, a value before each turn."""
+    """Of one sample, for the records: its mean advantage and the sum of their sizes over its tokens, those of its tokens where
+    it has turns, a value before each turn."""
 
     advantage: float
+    pull: float
     of_tokens: list[float]
     values: list[float]
 
@@ -161,22 +163,25 @@ def worth_of(
 ) -> list[SampleWorth]:
     """What this rank's samples came to; (B, T) advantages, 0 where `mask_BT` is, and (B, T + 1) values."""
     means = (advantages_BT.sum(dim=1) / mask_BT.sum(dim=1).clamp(min=1)).tolist()
+    pulls = advantages_BT.abs().sum(dim=1).tolist()
     found = []
     for at, completion in enumerate(completions):
         turns = completion.episode.turns if completion.episode is not None else ()
         starts = [turn.start for turn in turns] or [0]
         tokens = advantages_BT[at, : len(completion.token_ids)].tolist() if turns else []
-        found.append(SampleWorth(means[at], tokens, values_BT1[at, starts].tolist()))
+        found.append(SampleWorth(means[at], pulls[at], tokens, values_BT1[at, starts].tolist()))
     return found
 
 
 def credit_of(before: Credit, worth: Sequence[SampleWorth]) -> Credit:
     """The credit of a whole batch with what the critic made of it, from the samples of all ranks."""
     P, G = before.A_PG.shape
-    rows = torch.tensor([one.advantage for one in worth]).view(P, G)
+    rows, pull = (
+        torch.tensor(x).view(P, G) for x in zip(*((w.advantage, w.pull) for w in worth), strict=True)
+    )
     width, A_PGT = max(len(one.of_tokens) for one in worth), None
     if width:
         padded = [one.of_tokens + [0.0] * (width - len(one.of_tokens)) for one in worth]
         A_PGT = torch.tensor(padded).view(P, G, width)
     values = [[one.values for one in worth[g * G : (g + 1) * G]] for g in range(P)]
-    return replace(before, A_PG=rows, A_PGT=A_PGT, values=values)
+    return replace(before, A_PG=rows, A_PGT=A_PGT, values=values, pull_PG=pull)
