@@ -25,6 +25,7 @@ _BASE: dict[str, Any] = {
     "overlong": None,
     "mask_truncated": False,
     "reward_combine": "sum",
+    "credit": None,
     "critic": None,
 }
 
@@ -50,6 +51,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "kl": {"beta": 0.05, "estimator": "k1_reward"},
     },
     "reinforce_pp": {"scale": "batch", "kl": {"estimator": "k2"}},
+    "gigpo": {"scale": "none", "credit": {"method": "gigpo", "norm": "mean", "gamma": 0.95, "weight": 1.0}},
     "ppo": {
         "baseline": "critic",
         "scale": "none",
@@ -75,5 +77,12 @@ PRESETS: dict[str, dict[str, Any]] = {name: merge(_BASE, changes) for name, chan
 def fill(train: Mapping[str, Any]) -> dict[str, Any]:
     """`train` with every field of its preset that it does not set itself; an unknown name changes nothing."""
     name = train.get("algorithm", "default")
-    preset = PRESETS.get(name) if isinstance(name, str) else None
-    return merge(deepcopy(preset), train) if preset else dict(train)
+    preset = deepcopy(PRESETS.get(name)) if isinstance(name, str) else None
+    if preset is None:
+        return dict(train)
+    own, said = preset["credit"], train.get("credit")
+    if own and (
+        "scale" in train or (isinstance(said, Mapping) and said.get("method", own["method"]) != own["method"])
+    ):
+        preset["credit"] = {"method": own["method"]}  # its options go with its own scale and method
+    return merge(preset, train)

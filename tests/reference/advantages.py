@@ -116,7 +116,7 @@ def _of_turns(
             if ok:
                 row[-1] += reward - math.fsum(row)
         assert case.gamma is not None
-        parts = gigpo(paid, [world.states(one) for one in group], known, case.gamma)
+        parts = gigpo(paid, [world.states(one) for one in group], known, case.gamma, case.divides)
         for one, own, part in zip(group, whole[i : i + case.group], parts, strict=True):
             turns = [own + value for value in part]
             record = records[len(found)]

@@ -28,6 +28,8 @@ class Case:
     """Mini-batches of a batch."""
     gamma: float | None = None
     """`credit: gigpo`, with this discount."""
+    divides: bool = False
+    """Its part is divided by a deviation, as the episode's advantage is."""
     keep: int | None = None
     """Samples of a group that `train.prune` leaves, chosen by `by`."""
     by: str = "advantage"
@@ -66,6 +68,7 @@ class Case:
             t.reward_combine == "normalise_then_sum",
             t.mini_batches,
             (t.credit.gamma or 0.95) if t.credit else None,
+            t.scale == "group",
             t.prune.keep if t.prune else None,
             t.prune.by if t.prune else "advantage",
             Credit(c.decay, c.gamma, c.clip, c.cut, c.positive) if (c := t.critic) else None,

@@ -136,10 +136,15 @@ def kept_places(values: Sequence[float], keep: int, by: str) -> set[int]:
 
 
 def gigpo(
-    rewards: Sequence[Sequence[float]], states: Sequence[Sequence[str]], known: Sequence[bool], gamma: float
+    rewards: Sequence[Sequence[float]],
+    states: Sequence[Sequence[str]],
+    known: Sequence[bool],
+    gamma: float,
+    divides: bool,
 ) -> list[list[float]]:
     """What each turn of the episodes of one task is worth beside its episode (GiGPO, arXiv 2505.10978): its discounted
-    return less the mean return of all turns of all episodes that started from the same state; nothing where it is alone.
+    return less the mean return of all turns of all episodes that started from the same state, where asked over their
+    deviation (to which the authors' code adds 1e-6); nothing where it is alone.
     """
     gains = [
         [math.fsum(gamma**later * r for later, r in enumerate(row[t:])) for t in range(len(row))]
@@ -156,7 +161,9 @@ def gigpo(
 
     return [
         [
-            gain - mean(alike(state)) if ok and max(alike(state)) - min(alike(state)) > 1e-9 else 0.0
+            (gain - mean(alike(state))) / (deviation(alike(state), 1) + 1e-6 if divides else 1.0)
+            if ok and max(alike(state)) - min(alike(state)) > 1e-9
+            else 0.0
             for gain, state in zip(row, seen, strict=True)
         ]
         for row, seen, ok in zip(gains, states, known, strict=True)

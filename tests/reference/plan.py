@@ -70,7 +70,10 @@ def _presets() -> Iterator[Planned]:
                 }
                 if name == "dapo":
                     train["overlong"] = 0.4
-                yield _run("presets", name, dead, f"mb{micro}", train=train, sample={"micro_batch": micro})
+                # credit for turns is of episodes
+                words, room = (("turns",), {"max_tokens": 14}) if preset["credit"] else ((), {})
+                sample = {"micro_batch": micro, **room}
+                yield _run("presets", name, *words, dead, f"mb{micro}", train=train, sample=sample)
 
 
 def _kl() -> Iterator[Planned]:

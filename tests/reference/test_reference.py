@@ -18,6 +18,7 @@ SAMPLE = (
     "presets grpo keep mb20",
     "presets gspo drop mb20",
     "presets rloo keep mb1",
+    "presets gigpo turns drop mb1",
     "kl dapo k2 mb4",
     "kl sapo k3_corrected mb20",
     "kl cispo k1_loss mb4",

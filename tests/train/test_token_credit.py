@@ -132,10 +132,28 @@ def test_an_episode_may_count_as_often_as_it_has_turns() -> None:
     ]
 
 
-def test_scale_is_of_the_outcome_alone() -> None:
+def test_scale_divides_the_part_of_the_turns_too() -> None:
     made = method(scale="group").credit([TWO])
     assert made.A_PGT is not None
-    assert made.A_PGT[0, 0, [0, 3]].tolist() == pytest.approx([0.5**0.5 + 0.475, 0.5**0.5])
+    # two numbers are .707107 of their deviation off their mean, whatever they are
+    assert made.A_PGT[0, 0, [0, 3]].tolist() == pytest.approx([2 * 0.5**0.5, 0.5**0.5], abs=2e-6)
+
+
+@pytest.mark.parametrize("unit", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(("scale", "ratio"), [("group", 0.977955), ("none", 0.781969)])
+def test_how_much_turns_count_does_not_follow_the_unit_of_the_reward(
+    unit: float, scale: str, ratio: float
+) -> None:
+    circle = group(
+        episode(("s0", 0.0), ("s1", 0.0), ("s0", 0.0), ("s2", unit)),
+        episode(("s0", 0.0), ("s2", unit)),
+        episode(("s0", 0.0), ("s3", 0.0)),
+    )
+    made = method(scale=scale, group=3).credit([circle])
+    assert made.A_PGT is not None
+    # the last turn's state has no other fate: its advantage is the episode's own
+    third, last = made.A_PGT[0, 0, [6, 9]].tolist()
+    assert (third - last) / last == pytest.approx(ratio, abs=5e-4)
 
 
 def test_pruning_ranks_whole_rows_by_the_size_of_their_tokens() -> None:

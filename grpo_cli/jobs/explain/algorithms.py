@@ -76,6 +76,13 @@ ABOUT: dict[str, MethodPage] = {
         "REINFORCE++ with a group baseline, arXiv 2501.03262",
         "useful with small groups: the std of a batch is less noisy than that of a few numbers",
     ),
+    "gigpo": MethodPage(
+        "A = (R - mean R of the group) + weight (G - mean G of the turns that saw the same state);  "
+        "G_t = sum over k of gamma^k r_(t+k), k turns later;  loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens",
+        "GiGPO, arXiv 2505.10978, in its authors' default mode: neither part is divided by a deviation",
+        "for episodes of an `environment` whose states come back; with `scale: group` each part is divided by its own deviation, "
+        "the paper's other mode",
+    ),
     "ppo": MethodPage(
         "d_t = r_t + gamma V_(t+1) - V_t;  A_t = d_t + gamma lambda A_(t+1), whitened over the tokens of the batch;  "
         "loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens;  critic: .5 mean max((V - R)^2, (clip(V) - R)^2), R = A + V",
@@ -96,7 +103,7 @@ def describe(name: str) -> dict[str, Any]:
         "source": about.source,
         "note": about.note,
         "sets": preset,
-        "differs": [key for key in preset if preset[key] != base[key]],
+        "differs": [key for key in preset if preset[key] != base.get(key)],
     }
 
 

@@ -236,10 +236,10 @@ def render_rows(described: dict[str, Any]) -> str:
 
 SUBJECTS: tuple[Subject, ...] = (
     Subject("verifiers", verifier_names, describe_verifier, render_verifier),
+    Subject("credit", credit_names, describe_credit, render_credit),
     Subject("algorithms", algorithm_names, describe_algorithm, render_algorithm),
     Subject("preferences", preference_names, describe_preference, render_preference),
     Subject("selectors", selector_names, describe_selector, render_selector),
-    Subject("credit", credit_names, describe_credit, render_credit),
     Subject("sampling", sampling_names, describe_sampling, render_sampling),
     Subject("strategies", strategy_names, describe_strategy, render_strategy),
     Subject("findings", finding_codes, describe_finding, render_finding),

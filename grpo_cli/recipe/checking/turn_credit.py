@@ -10,11 +10,13 @@ from grpo_cli.recipe.checking.mistakes import RecipeFinding
 from grpo_cli.recipe.paths import Path
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe.sections.recipe import Recipe, TurnCredit
+    from grpo_cli.recipe.sections.recipe import Recipe, Train, TurnCredit
 
 CREDITS = {
     "gigpo": "Turns that saw the same state are compared, in whichever episode of the row: A = A(episode) + weight x"
-    " (G - mean G of that state), where G is the return from the turn on, discounted by `gamma` a turn. A state that only one"
+    " (G - mean G of that state) / F, where G is the return from the turn on, discounted by `gamma` a turn. A(episode) and the part"
+    " of the turns have one kind of F: their own deviations with `scale: group`, 1 with `scale: none`, the authors' default and that"
+    " of `algorithm: gigpo`; so the weight of the turns does not follow the unit of the reward. A state that only one"
     " turn saw adds nothing: `credit/anchor_share` is the share of turns that are compared, and below .3 the method cannot"
     " help. States are the environment's `state`, else its observations; one that holds the history or a step counter never"
     " repeats. Source: GiGPO, arXiv 2505.10978; the mean outcome is over episodes, `over: steps` is the authors' code.",
@@ -50,6 +52,7 @@ def check_credit(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
         return
     yield from _keys(spec, said)
     yield from _turns(recipe, spec)
+    yield from _unit(train, spec)
     if train.ratio == "sequence":
         yield RecipeFinding(
             CREDIT,
@@ -73,6 +76,18 @@ def check_credit(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Recip
             ("train", "control"),
             f"a placebo's `{spec.method}` would still be paid for what was truly reached",
             "leave `train.credit` out of the placebo arm",
+        )
+
+
+def _unit(train: Train, spec: TurnCredit) -> Iterator[RecipeFinding]:
+    """Where one of the two parts has the unit of the reward and the other has none."""
+    wanted = "mean" if train.scale == "none" else "std"
+    if spec.method in ONLY["norm"] and train.scale != "batch" and train.turn_norm != wanted:
+        yield RecipeFinding(
+            (*CREDIT, "norm"),
+            f"with `norm: {train.turn_norm}` and `scale: {train.scale}` only one of the episode's advantage and the part of its turns is"
+            " divided by a deviation: how much the turns count would follow the unit of the reward",
+            f"leave `norm` out (`{wanted}` then), or say `scale: {'none' if wanted == 'std' else 'group'}`",
         )
 
 

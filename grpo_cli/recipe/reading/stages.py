@@ -31,7 +31,10 @@ def stage_data(recipe: Recipe, at: int) -> dict[str, Any]:
     train = over.get("train")
     train = train if isinstance(train, dict) else {}
     if "algorithm" in train:  # a method of its own fills its keys anew
-        below["train"] = {k: v for k, v in below["train"].items() if k not in PRESETS["default"]}
+        filled = set(PRESETS["default"])
+        if not PRESETS[below["train"]["algorithm"]]["credit"]:  # what was said beside the method stays
+            filled.remove("credit")
+        below["train"] = {k: v for k, v in below["train"].items() if k not in filled}
     method = train.get("method", below["train"]["method"])
     for section, of in OF_A_METHOD.items():
         if method != of:

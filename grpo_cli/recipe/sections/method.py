@@ -26,6 +26,7 @@ Algorithm = Literal[
     "sapo",
     "rloo",
     "reinforce_pp",
+    "gigpo",
     "ppo",
 ]
 
@@ -112,7 +113,8 @@ class TurnCredit(Section):
     gamma: Annotated[float, Field(gt=0, le=1)] | None = None
     """Discount a turn; left out, 0.95 for `gigpo` and 0.9 for `milestones`."""
     norm: Literal["mean", "std"] | None = None
-    """What the part of the turns is divided by: nothing, or the deviation of those compared; left out, `std` for `planner`."""
+    """What the part of the turns is divided by: nothing (`mean`), or the deviation of those compared (`std`). It has to be what the
+    episode's own advantage is divided by; left out, it follows `train.scale`."""
     over: Literal["episodes", "steps"] = "episodes"
     """Whether an episode counts once in the mean of its group, or as often as it has turns (as verl-agent does)."""
     similarity: Share | None = None
@@ -232,6 +234,12 @@ class Train(Section):
     """Seed of sampling, order and adapters."""
     trl: dict[str, Any] = Field(default_factory=dict)
     """Any other field of TRL's `GRPOConfig`, by its own name."""
+
+    @property
+    def turn_norm(self) -> Literal["mean", "std"]:
+        """What the part of the turns is divided by: where the recipe leaves it open, what the episode's own advantage is."""
+        said = self.credit.norm if self.credit else None
+        return said or ("mean" if self.scale == "none" else "std")
 
     @property
     def updates(self) -> int:

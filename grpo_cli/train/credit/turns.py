@@ -38,7 +38,7 @@ def turn_parts(train: Train, spec: TurnCredit, groups: Sequence[Group]) -> TurnP
     """What `train.credit` adds to the turns of these groups."""
     episodes = [_episodes(group, train.control is not None) for group in groups]
     find = {"gigpo": _gigpo, "milestones": _milestones, "planner": _planner}[spec.method]
-    found = find(spec, train.floor, groups, episodes)
+    found = find(train, spec, groups, episodes)
     weighed = [[[spec.weight * part for part in row] for row in group] for group in found.parts]
     return TurnParts(weighed, found.metrics)
 
@@ -96,13 +96,13 @@ def _episodes(group: Group, is_placebo: bool) -> list[Steps]:
 Episodes = Sequence[Sequence[Steps]]
 
 
-def _gigpo(spec: TurnCredit, floor: float, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
+def _gigpo(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
     call = partial(
         gigpo,
         gamma=spec.gamma or DISCOUNT["gigpo"],
-        norm=spec.norm or "mean",
+        norm=train.turn_norm,
         similarity=spec.similarity,
-        floor=floor,
+        floor=train.floor,
     )
     found = [call(group) for group in episodes]
     shared, anchors = sum(one.shared for one in found), sum(one.groups for one in found)
@@ -113,13 +113,13 @@ def _gigpo(spec: TurnCredit, floor: float, groups: Sequence[Group], episodes: Ep
     return TurnParts([one.parts for one in found], metrics)
 
 
-def _milestones(spec: TurnCredit, floor: float, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
+def _milestones(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
     call = partial(
         milestones,
         gamma=spec.gamma or DISCOUNT["milestones"],
         reward=spec.reward,
         order=spec.order,
-        floor=floor,
+        floor=train.floor,
     )
     return TurnParts([call(group) for group in episodes], _reach(spec, groups, episodes))
 
@@ -142,8 +142,8 @@ def _reach(spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> dic
     return metrics
 
 
-def _planner(spec: TurnCredit, floor: float, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
-    call = partial(subgoals, norm=spec.norm or "std", floor=floor)
+def _planner(train: Train, spec: TurnCredit, groups: Sequence[Group], episodes: Episodes) -> TurnParts:
+    call = partial(subgoals, norm=train.turn_norm, floor=train.floor)
     starts = [
         [_starts(c, steps) for c, steps in zip(group.completions, own, strict=True)]
         for group, own in zip(groups, episodes, strict=True)

@@ -24,6 +24,9 @@ def test_a_name_is_the_method(tmp_path: Path) -> None:
 REFUSED = [
     (["train.credit=gigpo", "train.algorithm=gspo"], "would be averaged away"),
     (["train.credit=gigpo", "train.scale=batch"], "of the whole batch"),
+    (["train.credit={method: gigpo, norm: mean}"], "the unit of the reward"),
+    (["train.credit={method: planner, norm: std}", "train.scale=none"], "`scale: none`"),
+    (["train.algorithm=gigpo", "train.credit={norm: std}"], "with `norm: std` and `scale: none`"),
     (["train.credit={method: gigpo, reward: 2}"], "has no effect with `method: gigpo`"),
     (["train.credit={method: milestones, norm: std}"], "has no effect with `method: milestones`"),
     (["train.credit={method: planner, gamma: 0.9}"], "has no effect with `method: planner`"),
