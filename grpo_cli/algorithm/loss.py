@@ -30,16 +30,20 @@ class Objective:
     """The weight of imitating right answers."""
     kept: float = 1.0
     """Share of each group that pruning leaves in the loss."""
+    every_row: bool = False
+    """A term has a gradient on rows of advantage 0 too: a KL in the loss, an entropy bonus, the router's, imitation."""
 
     @classmethod
     def of(cls, train: Train, group: int) -> Objective:
         """The objective that a recipe's `train` section asks for, with groups of this size."""
         in_loss = train.kl.beta > 0 and train.kl.estimator not in ("k1_reward", "k1_token")
-        # a KL in the loss or an entropy bonus has a gradient on rows of advantage 0 too
-        drop = train.dead_groups != "keep" and not in_loss and not acts_on_every_row(train.trl)
         kept = train.prune.keep / group if train.prune else 1.0
         imitates = train.critic.positive if train.critic else 0.0
-        return cls(train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, imitates, kept)
+        every_row = bool(in_loss or imitates or acts_on_every_row(train.trl))
+        drop = train.dead_groups != "keep" and not every_row
+        return cls(
+            train.loss, train.ratio, train.kl.beta, train.kl.estimator, drop, imitates, kept, every_row
+        )
 
     @property
     def needs_reference(self) -> bool:

@@ -87,8 +87,9 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def held(self) -> dict[str, float]:
         """What one of several processes holds (rank 0's share), measured after the first update."""
-        # after the first update, which makes the optimizer's state
-        if not self._held and self.accelerator.num_processes > 1:
+        # which makes the optimizer's state; a batch without signal is none (DeepSpeed steps on it all the same)
+        updated = self.strategy.startswith("zero") or self.optimizer.state
+        if not self._held and updated and self.accelerator.num_processes > 1:
             self._held = {"memory/held_mib": held_bytes(self.model, self.optimizer) / 2**20}
         return self._held
 

@@ -13,6 +13,7 @@ from torch import nn
 from trl import GRPOConfig
 
 from grpo_cli.algorithm.dead_rows import PER_TOKEN
+from grpo_cli.algorithm.spread import loss_mask
 
 Rows = dict[str, Any]
 
@@ -51,9 +52,9 @@ class MiniBatches:
         return done % self.epochs if self.count > 1 and not within else 0
 
     def look(self, batches: list[Rows], largest: Callable[[int], int]) -> None:
-        """Note which mini-batches hold only rows of zero advantage, on all ranks; `largest` of a number over them."""
+        """Note which mini-batches have no advantage on any token that counts, on all ranks; `largest` of a number over them."""
         windows = [batches[at : at + self.micro] for at in range(0, len(batches), self.micro)]
-        self.empty = [largest(sum(int(batch["advantages"].any()) for batch in w)) == 0 for w in windows]
+        self.empty = [largest(sum(map(_teaches, window))) == 0 for window in windows]
 
     def passes(self, micro_steps: int, model: nn.Module) -> bool:
         """Whether the mini-batch that ended after so many micro-batches makes no update; its gradients are thrown away."""
@@ -65,9 +66,16 @@ class MiniBatches:
         return True
 
     def metrics(self) -> dict[str, float]:
-        """`updates/empty` since the last call, where a batch has several mini-batches."""
+        """`updates/empty` since the last call."""
         passed, self.passed = self.passed, 0
-        return {"updates/empty": passed} if self.count > 1 else {}
+        return {"updates/empty": passed}
+
+
+def _teaches(batch: Rows) -> bool:
+    advantages = batch["advantages"]
+    per_token = advantages if advantages.dim() > 1 else advantages[:, None]
+    # of a row that is left out of the loss, as a cut one may be, no advantage has a gradient
+    return bool((per_token * loss_mask(batch)).any())
 
 
 def reshuffled(batches: list[Rows], seed: int) -> list[Rows]:

@@ -124,7 +124,8 @@ def dealt(trainer: BatchDealing, batches: list[Batch], again: int) -> list[Batch
         batches = trainer.packed.deal(batches, window, group, drops)
     elif trainer.sorts:
         batches = by_length(batches, window)
-    if trainer.mini.count > 1 and drops:
+    # DeepSpeed steps in its backward pass, where nothing can be thrown away any more
+    if not trainer.objective.every_row and not trainer.loop.recipe.launch.strategy.startswith("zero"):
         trainer.mini.look(batches, trainer.loop.ranks.largest)
     return batches
 

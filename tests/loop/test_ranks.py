@@ -95,6 +95,47 @@ def test_two_ranks_learn_one_critic(tmp_path: Path) -> None:
         assert torch.allclose(*told, atol=1e-4) and told[0].any()
 
 
+ONE_SIDED = """\
+grpo: 1
+model: builtin:tiny
+data: {train: rows.jsonl, prompt: "{question}", answer: "{answer}"}
+verify: {paid: {kind: python, function: "paid.py:paid"}}
+sample: {prompts: 2, group: 4, max_tokens: 12}
+train: {steps: 2, lr: 1e-3, seed: 3}
+monitor: {kl: off}
+run: {name: run, save_every: 1, keep: 3}
+"""
+
+
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp2", marks=pytest.mark.slow)])
+def test_a_batch_moves_all_ranks_where_one_has_signal_and_none_where_none_has(
+    strategy: str, tmp_path: Path
+) -> None:
+    (tmp_path / "paid.py").write_text(
+        "def paid(completions, answer, **_):\n"
+        "    return [float(len(c) % 5) if a == '1' else 0.5 for c, a in zip(completions, answer)]\n"
+    )
+    (tmp_path / "rows.jsonl").write_text(
+        '{"question": "1+0=", "answer": "1"}\n{"question": "2+0=", "answer": "2"}\n'
+    )
+    recipe = tmp_path / "one_sided.yaml"
+    recipe.write_text(ONE_SIDED)
+    two = ("--set", "launch.cpu_ranks=2", "--set", f"launch.strategy={strategy}")
+    finish(train(recipe, tmp_path / "alone"))
+    finish(train(recipe, tmp_path / "ranks", *two))
+    finish(train(recipe, tmp_path / "dead", *two, "--set", "train.std_floor=100"))
+    alone, ranks, dead = (tmp_path / name / "run" for name in ("alone", "ranks", "dead"))
+    for run, empty in ((alone, 0), (ranks, 0), (dead, 1)):
+        assert [m["updates/empty"] for m in what(run)["metrics"] if "loss" in m] == [empty] * 2
+    # a group a rank, of which one has signal
+    assert [m["group/with_signal"] for m in what(ranks)["metrics"] if "loss" in m] == [1, 1]
+    for name, value in weights(alone, 2).items():
+        assert torch.allclose(value, weights(ranks, 2)[name], atol=1e-4), name
+        assert torch.equal(weights(dead, 1)[name], weights(dead, 2)[name]), name
+    moved = [not torch.equal(value, weights(ranks, 2)[name]) for name, value in weights(ranks, 1).items()]
+    assert any(moved)
+
+
 def test_a_signal_finishes_the_step_on_every_rank_and_saves(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path, steps=5000, save_every=100000)
     process = train(recipe, tmp_path / "run", *TWO)

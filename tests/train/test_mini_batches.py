@@ -41,7 +41,14 @@ def test_a_pass_begins_where_all_mini_batches_of_the_last_are_done() -> None:
 
 
 def rows(*alive: bool) -> list[dict[str, Any]]:
-    return [{"advantages": torch.tensor([0.0, float(one)]), "sample": torch.arange(2)} for one in alive]
+    return [
+        {
+            "advantages": torch.tensor([0.0, float(one)]),
+            "sample": torch.arange(2),
+            "completion_mask": torch.ones(2, 3, dtype=torch.int64),
+        }
+        for one in alive
+    ]
 
 
 def test_only_a_mini_batch_that_is_dead_on_all_ranks_is_passed_over() -> None:
@@ -53,6 +60,23 @@ def test_only_a_mini_batch_that_is_dead_on_all_ranks_is_passed_over() -> None:
     assert mini.metrics() == {"updates/empty": 1} and mini.metrics() == {"updates/empty": 0}
     mini.look(rows(False, False, False, True), lambda n: max(n, 1))  # another rank has a row
     assert not mini.passes(2, model)
+
+
+def test_what_teaches_is_an_advantage_on_a_token_that_counts() -> None:
+    mini, model = MiniBatches(count=1, epochs=2, micro=1), torch.nn.Linear(1, 1)
+    (batch,) = rows(True)
+
+    def passes(**changes: torch.Tensor) -> bool:
+        mini.look([batch | changes], lambda n: n)
+        return mini.passes(1, model) and mini.passes(2, model)
+
+    assert not passes()
+    cut = torch.tensor([[1, 1, 1], [0, 0, 0]])
+    assert passes(completion_mask=cut)
+    per_token = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.5, 0.0]])
+    assert not passes(advantages=per_token)
+    assert passes(advantages=per_token, tool_mask=torch.tensor([[1, 1, 1], [1, 0, 1]]))
+    assert mini.metrics() == {"updates/empty": 4}
 
 
 def test_rows_are_dealt_out_anew_by_a_chance_of_their_own() -> None:
