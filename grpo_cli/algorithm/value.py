@@ -1,11 +1,47 @@
-"""The critic's loss. B rows, T completion tokens."""
+"""The critic's loss, and the unit that it is in. B rows, T completion tokens."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from grpo_cli.algorithm.gae import Moments
+
+SHARE = 0.1
+"""What a batch adds to the averages of the unit."""
+LEAST_STD = 1e-6
+"""Returns that spread by less are not blown up."""
+
+
+@dataclass(frozen=True)
+class ReturnUnit:
+    """What a critic counts in: x = (return - mean) / std, both of them exponential averages over batches (as in PopArt, van
+    Hasselt et al. 2016, arXiv 1602.07714). A head that says x stands for the value mean + std x."""
+
+    mean: float = 0.0
+    std: float = 1.0
+    batches: int = 0
+    """How many have been averaged; the first sets both."""
+
+    def after(self, returns: Moments) -> ReturnUnit:
+        """With the returns of a further batch, of all ranks; none of that differ say nothing of their unit."""
+        if not returns.differ:
+            return self
+        share = SHARE if self.batches else 1.0
+        mean = self.mean + share * (returns.mean - self.mean)
+        std = self.std + share * (returns.std - self.std)
+        return ReturnUnit(mean, max(std, LEAST_STD), self.batches + 1)
+
+    def of(self, values: Tensor) -> Tensor:
+        """Float64 values as float32 numbers of this unit; the shape stays."""
+        return ((values.double() - self.mean) / self.std).float()
+
+    def back(self, x: Tensor) -> Tensor:
+        """Numbers of this unit as float64 values; the shape stays."""
+        return self.mean + self.std * x.double()
 
 
 class ValueLoss(NamedTuple):

@@ -16,7 +16,7 @@ from grpo_cli.algorithm.gae import (
     token_rewards,
     whitened,
 )
-from grpo_cli.algorithm.value import value_loss
+from grpo_cli.algorithm.value import ReturnUnit, value_loss
 
 V = [0.5, 0.6, 0.8]
 
@@ -147,3 +147,32 @@ def test_equal_gains_are_no_advantage_however_their_mean_rounds(gain: float) -> 
         row = [gain] * tokens
         whole = Moments.joined([Moments.of(row), Moments.of(row[:1])])
         assert whitened(row, [1] * tokens, whole) == [0.0] * tokens, tokens
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e-3])
+def test_the_value_loss_in_deviations_does_not_know_the_unit_of_the_reward(unit: float) -> None:
+    returns, values, old = [2.0, 1.0, 2.0, 4.0], [0.5, 1.4, 1.0, 2.0], [0.0, 1.0, 1.0, 2.0]
+    own = ReturnUnit().after(Moments.of([unit * r for r in returns]))
+    assert (own.mean, own.std) == pytest.approx((2.25 * unit, 1.258306 * unit), rel=1e-6)
+    x, then, wanted = (own.of(torch.tensor([[unit * v for v in part]])) for part in (values, old, returns))
+    found = value_loss(x, then, wanted, torch.ones(1, 4), 0.2)
+    assert float(found.loss_BT.mean()) == pytest.approx(0.648686, abs=2e-6)
+    assert found.clipped_BT.tolist() == [[True, False, False, False]]
+    assert own.back(x).tolist()[0] == pytest.approx([unit * v for v in values], rel=1e-6)
+
+
+def test_a_unit_is_set_by_the_first_batch_and_follows_slowly() -> None:
+    first = ReturnUnit().after(Moments.of([0.0, 2.0]))
+    assert (first.mean, first.std) == pytest.approx((1.0, 2**0.5))
+    second = first.after(Moments.of([4.0, 4.0 + 3 * 2**0.5]))
+    assert (second.mean, second.std) == pytest.approx((0.9 + 0.4 + 0.15 * 2**0.5, 0.9 * 2**0.5 + 0.3))
+    for alike in ([], [5.0], [0.3] * 7):
+        assert (
+            ReturnUnit().after(Moments.of(alike)) == ReturnUnit() and first.after(Moments.of(alike)) == first
+        )
+    assert ReturnUnit().after(Moments.of([0.0, 1e-9])).std == 1e-6
+    # parts of a batch on several ranks are one batch
+    parts = [Moments.of([0.0, 2.0, 7.0]), Moments.of([1.0]), Moments.of([])]
+    assert ReturnUnit().after(Moments.joined(parts)).std == pytest.approx(
+        Moments.of([0.0, 2.0, 7.0, 1.0]).std
+    )

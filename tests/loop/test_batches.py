@@ -176,3 +176,28 @@ def test_what_all_rewards_have_on_top_changes_no_weight(method: dict[str, Any], 
     for key in ("group/with_signal", "reward/std_in_group", "grad_norm", "loss"):
         assert [m[key] for m in far_metrics] == [m[key] for m in near_metrics], key
     assert torch.equal(weights(near), weights(far))
+
+
+def test_a_critic_teaches_the_same_in_every_unit_of_the_reward(tmp_path: Path) -> None:
+    (tmp_path / "paid.py").write_text(
+        "def small(completions, **_):\n    return [float(len(c) % 5) for c in completions]\n"
+        "def large(completions, **_):\n    return [1e6 * reward for reward in small(completions)]\n"
+    )
+    critic = {"lr": 1e-2, "warmup_steps": 0}
+    (_, small), (_, large) = (
+        trained(
+            tmp_path,
+            name,
+            verify={name: {"kind": "python", "function": f"paid.py:{name}"}},
+            steps=3,
+            algorithm="ppo",
+            critic=critic,
+        )
+        for name in ("small", "large")
+    )
+    for one, other in zip(small, large, strict=True):
+        for key in ("critic/loss", "critic/clip", "critic/explained_variance", "grad_norm"):
+            assert other.get(key) == pytest.approx(one.get(key), rel=1e-3, abs=1e-5), key
+        for key in ("value/mean", "return/mean", "adv/std"):
+            assert other[key] == pytest.approx(1e6 * one[key], rel=1e-3, abs=1.0), key
+    assert small[-1]["value/mean"] != 0 and max(m["critic/clip"] for m in small) > 0

@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.reference import world
 from tests.reference.advantages import advantages_of, parts_of, rewards_of
 from tests.reference.case import Case, Errors
-from tests.reference.critic import Values, credited, value_loss, whitened
+from tests.reference.critic import Unit, Values, credited, value_loss, whitened
 from tests.reference.drive import Seen
 from tests.reference.formulas import (
     Answer,
@@ -32,6 +32,7 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
     model = Plain(ranks[0].config, case.temperature)
     start = ranks[0].updates[0].weights
     shown: dict[int, list[dict[str, float]]] = {}
+    unit = Unit()
     for batch in range(len(ranks[0].said)):
         updates = [u for u in ranks[0].updates if u.batch == batch]
         if not updates:
@@ -42,7 +43,7 @@ def compare(ranks: Sequence[Seen], case: Case) -> Errors:
         records = ranks[0].records[batch]
         if case.credit is not None:
             pruned = [False] * len(said)
-            advantages = of_critic(ranks, batch, said, old, ref, records, case, errors)
+            advantages = of_critic(ranks, batch, said, old, ref, records, case, unit, errors)
         else:
             advantages, pruned = advantages_of(said, old, ref, records, case, errors)
         for at, update in enumerate(updates):
@@ -96,19 +97,22 @@ def of_critic(
     ref: list[list[float]],
     records: list[dict[str, Any]],
     case: Case,
+    unit: Unit,
     errors: Errors,
 ) -> list[list[float]]:
     """Of each token of the model, from a float64 critic of the same weights; its values, its losses and the gradients of its
-    updates beside those of the run."""
+    updates beside those of the run. `unit` is that of the batches before, and takes this one's returns."""
     assert case.credit is not None
     critic, seen = Values(ranks[0].config), [rank.valued[batch] for rank in ranks]
     with torch.no_grad():
-        values = [critic.take(seen[0].weights).of(one).tolist() for one in said]
+        values = unit.values([critic.take(seen[0].weights).of(one).tolist() for one in said])
     for answer, row, got in zip(said, values, (row for one in seen for row in one.values), strict=True):
         if not (case.mask_truncated and answer.cut):  # left out, also of what is attended to
             errors.take("value", max(abs(a - b) for a, b in zip(row, got, strict=True)))
     rewards = rewards_of(parts_of(said, records, case), [*case.weights, 1.0], records, errors)
     gains, returns = of_rows(said, values, old, ref, rewards, case)
+    unit.take(returns)
+    then, wanted = unit.of(values), unit.of(returns)
     white = iter(whitened([row for row in gains if row]))
     found = [next(white) if row else [0.0] * len(one.own) for row, one in zip(gains, said, strict=True)]
     for advantages, record, row in zip(found, records, gains, strict=True):
@@ -117,7 +121,7 @@ def of_critic(
     losses: list[tuple[float, int]] = []
     for updates in zip(*(one.updates for one in seen), strict=True):
         rows = [at + row for at, update in zip(offsets, updates, strict=True) for row in update.rows]
-        loss = value_loss(critic.take(updates[0].weights), said, rows, values, returns, case.credit.clip)
+        loss = value_loss(critic.take(updates[0].weights), said, rows, then, wanted, case.credit.clip)
         assert loss is not None
         added = [torch.stack(part).sum(0) for part in zip(*(u.gradients for u in updates), strict=True)]
         errors.take("value_gradient", apart(named(added), named(critic.gradient(loss))))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from tests.reference.formulas import mean
+from tests.reference.formulas import deviation, mean
 from tests.reference.policy import Said
 
 
@@ -28,6 +28,33 @@ class Credit:
     clip: float = 0.5
     cut: str = "outcome"
     positive: float = 0.0
+
+
+@dataclass
+class Unit:
+    """Mean and deviation of returns as running averages over batches, a tenth of each the newest batch's; the first sets them
+    (after PopArt, arXiv 1602.07714, whose second moment is a deviation here)."""
+
+    centre: float = 0.0
+    spread: float = 1.0
+    known: bool = False
+
+    def take(self, returns: Sequence[Sequence[float]]) -> None:
+        """The returns of a batch's answers."""
+        every = [r for row in returns for r in row]
+        if len(every) > 1 and max(every) - min(every) > 1e-9:
+            new = (mean(every), max(deviation(every, 1), 1e-6))
+            old = (self.centre, self.spread) if self.known else new
+            self.centre, self.spread = (0.9 * a + 0.1 * b for a, b in zip(old, new, strict=True))
+            self.known = True
+
+    def of(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
+        """Values as deviations from the mean."""
+        return [[(value - self.centre) / self.spread for value in row] for row in rows]
+
+    def values(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
+        """What such deviations stand for."""
+        return [[self.centre + self.spread * x for x in row] for row in rows]
 
 
 class Values:
@@ -50,7 +77,7 @@ class Values:
         return self
 
     def of(self, said: Said) -> Tensor:
-        """(tokens of the answer + 1,) the value of what stands before each token, and of the whole."""
+        """(tokens of the answer + 1,) what the head says of what stands before each token, and of the whole, in its unit."""
         ids = torch.tensor([[*said.prompt, *said.answer]])
         states = self.base(input_ids=ids, use_cache=False).last_hidden_state[0]
         found: Tensor = self.head(states[len(said.prompt) - 1 :])[:, 0]

@@ -97,7 +97,7 @@ def test_a_value_is_read_where_its_token_is_predicted() -> None:
     values = critic.values(batch())
     assert values.shape == (4, 6)
     assert torch.allclose(
-        values, torch.arange(3, 9).float().expand(4, -1)
+        values, torch.arange(3, 9).double().expand(4, -1)
     )  # the longest prompt has four tokens
 
 
@@ -341,3 +341,71 @@ def test_a_row_pulls_by_the_size_of_its_token_advantages() -> None:
     made = credit_of(before, worth)
     assert made.A_PG.tolist() == [[0.0, 0.5]]
     assert made.pulls(torch.tensor([[2, 2]])).tolist() == [[3.0, 1.0]]
+
+
+def learned(unit: float, offset: float = 0.0) -> tuple[Critic, list[tuple[CriticCredit, dict[str, float]]]]:
+    """A fresh critic and what came of five batches whose rewards have this unit."""
+    torch.manual_seed(5)
+    model, out = make_model("llama"), batch()
+    spec, numbers = Spec(mini_batches=2, epochs=3), Numerics(None, 2, lambda value: value)
+    critic, steps = Critic(LayersBackbone.copied(model, absolute=False), model, spec, 1e-2, numbers), []
+    for step in range(5):
+        rewards = [unit * (r * (1 + step) + offset) for r in REWARDS]
+        values = critic.values(out)
+        found = critic_credit(spec, completions(), rewards, values, out["completion_mask"], None, alone)
+        critic.follow(found.returns)
+        steps.append((found, critic.fit(out, found.target, range(4), 4, seed=step)))
+    return critic, steps
+
+
+@pytest.mark.parametrize("unit", [1e6, 1e-3])
+def test_a_critic_learns_alike_in_every_unit_of_the_reward(unit: float) -> None:
+    (_, plain), (_, scaled) = learned(1.0), learned(unit)
+    for (one, said), (other, again) in zip(plain, scaled, strict=True):
+        assert torch.allclose(one.advantages_BT, other.advantages_BT, atol=1e-5)
+        for key in ("critic/loss", "critic/clip"):
+            assert again[key] == pytest.approx(said[key], rel=1e-4), key
+        for key in ("value/mean", "return/mean"):
+            assert other.metrics[key] == pytest.approx(unit * one.metrics[key], rel=1e-4, abs=1e-9), key
+    assert plain[0][1]["critic/loss"] > 0.1 and any(said["critic/clip"] > 0 for _, said in plain)
+    # the first batch meets a critic that says nothing
+    assert torch.allclose(plain[0][0].advantages_BT, scaled[0][0].advantages_BT, atol=1e-6)
+
+
+@pytest.mark.parametrize("rewards", [[3e6, 1e6, 2e6], [1e-4, -3e-4, 0.0], [1e6, 1e6 + 1, 1e6 + 2]])
+def test_no_value_moves_when_the_unit_does(rewards: list[float]) -> None:
+    model, out = make_model("llama"), batch()
+    critic = made(LayersBackbone.copied(model, absolute=False), model)
+    critic.follow(Moments.of([0.0, 0.5, 1.0]))
+    before, spread = critic.values(out), Moments.of(rewards)
+    critic.follow(spread)
+    assert critic.unit.std != Moments.of([0.0, 0.5, 1.0]).std
+    # in float32 of the new unit
+    off = float((critic.values(out) - before).abs().max())
+    assert off < 1e-6 * max(critic.unit.std, abs(critic.unit.mean), float(before.abs().max()))
+
+
+def test_a_critic_of_before_there_was_a_unit_goes_on_from_its_values(tmp_path: Path) -> None:
+    model, out = make_model("llama"), batch()
+    critic = made(LayersBackbone.copied(model, absolute=False), model)
+    critic.save(tmp_path / "critic")
+    held = torch.load(tmp_path / "critic" / "critic.pt")
+    assert held.pop("unit") == {"mean": 0.0, "std": 1.0, "batches": 0}
+    torch.save(held, tmp_path / "critic" / "critic.pt")
+    other = made(LayersBackbone.copied(model, absolute=False), model)
+    other.follow(Moments.of([1.0, 5.0]))
+    other.load(tmp_path / "critic")
+    values = other.values(out)
+    assert torch.equal(values, critic.values(out))
+    other.follow(Moments.of([3.0, 7.0]))
+    assert other.unit.mean == 5.0 and torch.allclose(other.values(out), values, atol=1e-5)
+
+
+def test_the_unit_is_saved(tmp_path: Path) -> None:
+    critic, _ = learned(1e6)
+    critic.save(tmp_path / "critic")
+    model = make_model("llama")
+    other = made(LayersBackbone.copied(model, absolute=False), model)
+    other.load(tmp_path / "critic")
+    assert other.unit == critic.unit and critic.unit.batches == 5
+    assert torch.equal(other.values(batch()), critic.values(batch()))

@@ -85,7 +85,7 @@ ABOUT: dict[str, MethodPage] = {
     ),
     "ppo": MethodPage(
         "d_t = r_t + gamma V_(t+1) - V_t;  A_t = d_t + gamma lambda A_(t+1), whitened over the tokens of the batch;  "
-        "loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens;  critic: .5 mean max((V - R)^2, (clip(V) - R)^2), R = A + V",
+        "loss = -sum min(r A, clip(r, .8, 1.2) A) / tokens;  critic: .5 mean max((V - R)^2, (clip(V) - R)^2) over the running deviation of R squared, R = A + V",
         "PPO, arXiv 1707.06347, with GAE, arXiv 1506.02438; `lambda: adaptive` and `positive` are VAPO's, arXiv 2504.05118",
         "a critic (`train.critic`) learns apart and gives each token its advantage; it warms up before the policy moves; "
         "`sample.group` may be 1; `kl.beta` is taken off the reward of each token",

@@ -31,7 +31,8 @@ class CriticSpec(Section):
     cut: Literal["outcome", "value"] = "outcome"
     """What an answer cut at `max_tokens` comes to: its own reward, or in its place the value of where it was cut."""
     clip: Above0 = 0.5
-    """How far a value may move from what it was when the batch was drawn, before its gradient is cut."""
+    """How far a value may move from what it was when the batch was drawn, before its gradient is cut: in standard deviations of
+    the returns, a running average, which the critic learns in."""
     warmup_steps: Count | None = None
     """Steps in which only the critic learns; left out, 20, but no more than a tenth of the run. Too few, and the policy learns
     from values that say nothing."""

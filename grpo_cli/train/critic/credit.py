@@ -34,11 +34,13 @@ class TokenKlPenalty:
 
 @dataclass(frozen=True)
 class CriticCredit:
-    """What came of a batch: (B, T) whitened advantages, what the critic should learn, and the numbers to show."""
+    """What came of a batch: (B, T) whitened advantages, what the critic should learn, the numbers to show, and the moments of
+    the returns of all ranks."""
 
     advantages_BT: Tensor
     target: ValueTarget
     metrics: dict[str, float]
+    returns: Moments
 
 
 @dataclass
@@ -86,14 +88,14 @@ def critic_credit(
         )
         for i, (completion, reward) in enumerate(zip(completions, rewards, strict=True))
     ]
-    whole, shown = _measured(rows, gathered)
+    whole, returns, shown = _measured(rows, gathered)
     white = [whitened(row.gains, row.mask, whole) for row in rows]
     target = ValueTarget(
-        torch.tensor([row.returns for row in rows], dtype=torch.float32, device=device),
-        values_BT1[:, :-1].float(),
+        torch.tensor([row.returns for row in rows], dtype=torch.float64, device=device),
+        values_BT1[:, :-1].double(),
         counted_BT,
     )
-    return CriticCredit(torch.tensor(white, dtype=torch.float32, device=device), target, shown)
+    return CriticCredit(torch.tensor(white, dtype=torch.float32, device=device), target, shown, returns)
 
 
 def _row(
@@ -125,8 +127,8 @@ def _row(
 
 def _measured(
     rows: Sequence[_Row], gathered: Callable[[Sequence[Moments]], list[Moments]]
-) -> tuple[Moments, dict[str, float]]:
-    """The moments of all advantages of the batch, and what is shown of it; one exchange between ranks."""
+) -> tuple[Moments, Moments, dict[str, float]]:
+    """The moments of all advantages of the batch and of all returns, and what is shown of it; one exchange between ranks."""
 
     def of(name: str) -> list[float]:
         return [x for row in rows for x, m in zip(getattr(row, name), row.mask, strict=True) if m]
@@ -144,7 +146,8 @@ def _measured(
         "value/mean": whole_values.mean,
         "return/mean": whole_returns.mean,
     }
-    return whole_gains, shown | ({} if explained is None else {"critic/explained_variance": explained})
+    shown |= {} if explained is None else {"critic/explained_variance": explained}
+    return whole_gains, whole_returns, shown
 
 
 @dataclass(frozen=True)

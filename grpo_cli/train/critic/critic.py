@@ -1,6 +1,7 @@
 """The critic: values of a batch before anything learns from it, and its own update, apart from the policy's.
 
 A value is read at the position that predicts its token (the last of the prompt for the first), never at the token itself.
+The head counts in deviations of the returns, so that neither its rate nor its clipping depend on the unit of the reward.
 Ranks hold the same critic: each adds the gradient of its own rows, and the sum is applied on all. B rows of this rank,
 T completion tokens, S prompt and completion tokens.
 """
@@ -9,18 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from grpo_cli.algorithm.value import value_loss
+from grpo_cli.algorithm.value import ReturnUnit, value_loss
 from grpo_cli.errors import TrainingError
 from grpo_cli.policy.modes import causal_model, numerics
 
 if TYPE_CHECKING:
+    from grpo_cli.algorithm.gae import Moments
     from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
     from grpo_cli.train.critic.backbone import CriticBackbone
     from grpo_cli.train.trl_hooks import Batch
@@ -42,7 +44,8 @@ class Numerics:
 
 @dataclass(frozen=True)
 class ValueTarget:
-    """What the values of a batch should have been: (B, T) returns, the values of before, and 1 where a token counts."""
+    """What the values of a batch should have been: (B, T) returns, the values of before, both float64 and in the reward's unit,
+    and 1 where a token counts."""
 
     returns_BT: Tensor
     old_BT: Tensor
@@ -64,7 +67,7 @@ class Critic:
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.trained = [*backbone.trained, *self.head.parameters()]
-        self.lr = lr
+        self.lr, self.unit = lr, ReturnUnit()
         self.optimizer = torch.optim.AdamW(self.trained, lr=lr, weight_decay=0.0)
 
     @property
@@ -80,11 +83,23 @@ class Critic:
 
     @torch.no_grad()
     def values(self, out: Batch) -> Tensor:
-        """[B, T + 1] float32 values of what stands before each token of the completions, and behind the last column; no graph."""
+        """[B, T + 1] float64 values of what stands before each token of the completions, and behind the last column; no graph."""
         parts = torch.split(torch.arange(len(out["completion_ids"])), self.numbers.rows)
-        return torch.cat([self._values(out, rows) for rows in parts])
+        return self.unit.back(torch.cat([self._said(out, rows) for rows in parts]))
 
-    def _values(self, out: Batch, rows: Tensor) -> Tensor:
+    @torch.no_grad()
+    def follow(self, returns: Moments) -> None:
+        """Take the returns of a batch, of all ranks, into the unit; no value changes by it."""
+        old, new = self.unit, self.unit.after(returns)
+        if new == old:
+            return
+        # PopArt's "preserving outputs precisely"
+        self.head.weight.mul_(old.std / new.std)
+        self.head.bias.copy_((old.std * self.head.bias.double() + (old.mean - new.mean)) / new.std)
+        self.unit = new
+
+    def _said(self, out: Batch, rows: Tensor) -> Tensor:
+        """[rows, T + 1] float32 what the head says, in its unit."""
         at = rows.to(out["completion_ids"].device)
         ids_BS = torch.cat([out["prompt_ids"][at], out["completion_ids"][at]], dim=1)
         mask_BS = torch.cat([out["prompt_mask"][at], out["completion_mask"][at]], dim=1)
@@ -96,7 +111,7 @@ class Critic:
         return found
 
     def fit(self, out: Batch, target: ValueTarget, places: range, whole: int, seed: int) -> dict[str, float]:
-        """Learn the returns; what the updates measured, means over tokens.
+        """Learn the returns; what the updates measured, means over tokens, the loss in squared deviations.
 
         Args:
             out: the rows of this rank, which are
@@ -108,6 +123,7 @@ class Critic:
             TrainingError: a gradient that is not finite; the weights were not touched.
         """
         seen = torch.zeros(3, device=target.mask_BT.device)  # loss, clipped tokens, tokens of this rank
+        whole_old_BT, whole_returns_BT = self.unit.of(target.old_BT), self.unit.of(target.returns_BT)
         for rows in self._mini_batches(places, whole, seed):
             own = target.mask_BT[rows.to(target.mask_BT.device)].sum().float()
             # by the tokens of all ranks, so that a mini-batch is the same however its rows are spread
@@ -116,10 +132,8 @@ class Critic:
                 continue
             for part in torch.split(rows, self.numbers.rows) if len(rows) else ():
                 at = part.to(target.mask_BT.device)
-                old_BT, returns_BT, mask_BT = target.old_BT[at], target.returns_BT[at], target.mask_BT[at]
-                found = value_loss(
-                    self._values(out, part)[:, :-1], old_BT, returns_BT, mask_BT, self.spec.clip
-                )
+                old_BT, returns_BT, mask_BT = whole_old_BT[at], whole_returns_BT[at], target.mask_BT[at]
+                found = value_loss(self._said(out, part)[:, :-1], old_BT, returns_BT, mask_BT, self.spec.clip)
                 (found.loss_BT.sum() / tokens).backward()  # type: ignore[no-untyped-call]
                 seen[:2] += torch.stack([found.loss_BT.detach().sum(), found.clipped_BT.sum().float()])
             # of this rank alone; `summed` below adds the ranks
@@ -153,10 +167,11 @@ class Critic:
         self.optimizer.zero_grad(set_to_none=True)
 
     def save(self, folder: Path) -> None:
-        """Weights and optimizer, into a folder that is made."""
+        """Weights, unit and optimizer, into a folder that is made."""
         folder.mkdir(parents=True, exist_ok=True)
-        weights = [p.detach().cpu() for p in self.trained]
-        torch.save({"weights": weights, "optimizer": self.optimizer.state_dict()}, folder / FILE)
+        weights, unit = [p.detach().cpu() for p in self.trained], asdict(self.unit)
+        held = {"weights": weights, "unit": unit, "optimizer": self.optimizer.state_dict()}
+        torch.save(held, folder / FILE)
 
     def load(self, folder: Path) -> None:
         """Back from `save`.
@@ -169,6 +184,8 @@ class Critic:
         with torch.no_grad():
             for p, value in zip(self.trained, weights, strict=True):
                 p.copy_(value)
+        # one that was saved before there was a unit counts in the reward's own, and takes one from the next batch
+        self.unit = ReturnUnit(**held.get("unit", {}))
         self.optimizer.load_state_dict(held["optimizer"])
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr  # a run may go on at another rate

@@ -119,6 +119,7 @@ class CriticLearning:
             values = self.critic.values(out)
             pull = self._pull(trainer, out, samples.completions, mask_BT)
             found = critic_credit(self.critic.spec, samples.completions, own, values, mask_BT, pull, gathered)
+            self.critic.follow(found.returns)
             # of the step: a run that is resumed deals its rows out alike
             seed = step_seed(self.loop.recipe.train.seed, before.step + 1)
             learned = self.critic.fit(out, found.target, places, len(rewards), seed)
