@@ -75,8 +75,11 @@ class Probe:
         return {k: counts[k] for k in range(self.samples + 1)}
 
     def as_json(self) -> dict[str, Any]:
-        """The object in `--json`, examples as sample lines."""
-        return {
+        """The object in `--json`, examples as sample lines; `noise` where it was measured."""
+        measured = (
+            {"noise": self.noise.as_json() | {"floor": self.noise.floor(self.group)}} if self.noise else {}
+        )
+        return measured | {
             "prompts": [p.as_json() for p in self.prompts],
             "n": len(self.prompts),
             "samples": self.samples,
@@ -93,7 +96,6 @@ class Probe:
                 "max_tokens": self.max_tokens,
             },
             "equal_rewards": self.equal_rewards,
-            "noise": self.noise.as_json() | {"floor": self.noise.floor(self.group)} if self.noise else None,
             "group": self.group,
             "forecast": [f.as_json() for f in self.forecasts],
             "group_that_pays": self.pays.group if self.pays else None,
