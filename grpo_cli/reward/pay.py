@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grpo_cli.reward.judge import Judgement, rule_of
 from grpo_cli.reward.placebo import placebo
@@ -65,8 +65,7 @@ class OutcomeRule:
         return replace(verdict, score=verdict.score + fine) if fine and verdict.score is not None else verdict
 
 
-@dataclass(frozen=True)
-class Pay:
+class Pay(NamedTuple):
     """Of each sample of a group its reward, and what of it the outcome pays; NaN where there is no verdict."""
 
     rewards: list[float]
