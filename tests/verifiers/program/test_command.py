@@ -13,6 +13,8 @@ import pytest
 
 from grpo_verifiers import BadOption, Unavailable, Verdict, build
 from grpo_verifiers.sandbox import tiers
+from grpo_verifiers.sandbox.lanes import Lanes
+from grpo_verifiers.sandbox.programs import ProgramLimits, run_program
 
 TESTS = {"tests": [{"input": "4\n", "output": "8\n"}, {"input": "5\n", "output": "10\n"}]}
 CPP = "```cpp\n#include <iostream>\nint main() { int a; std::cin >> a; std::cout << a * 2 << '\\n'; }\n```"
@@ -237,3 +239,28 @@ def test_what_is_shown_is_a_folder_by_its_full_path() -> None:
     for path in ("relative", "/no/such/folder"):
         with pytest.raises(BadOption, match="full paths"):
             build("command", language="bash", show=[path])
+
+
+def test_what_a_program_makes_is_handed_out_and_what_it_was_given_is_not() -> None:
+    """As Coq's files are carried from one run to the next; empty, binary and nested ones, no links and no caches."""
+    script = (
+        "mkdir -p in/.cache; cp Given.vo Solution.vo; cp Given.vo in/a.vo; : > empty; cp Given.vo in/.cache/x; "
+        "ln -s Given.vo link; cp Given.vo .hidden; echo more >> Main.v"
+    )
+    data = bytes(range(256)) * 300
+    lanes = Lanes("namespaces", 1)
+    try:
+        with lanes.slot() as slot:
+            lane = slot.lane("programs", "command")
+            limits = ProgramLimits(5.0, 512)
+            argv = ["/bin/bash", "-c", script]
+            made = run_program(lane, argv, {"Main.v": "x"}, limits, keep=True, products={"Given.vo": data})
+            assert made.products == {"Solution.vo": data, "empty": b"", "in/a.vo": data}, made.stderr
+            again = run_program(
+                lane, ["/bin/bash", "-c", "cmp Solution.vo in/a.vo && ls"], {}, limits, products=made.products
+            )
+            assert again.stdout == b"Solution.vo\nempty\nin\n", again.stderr
+            failed = run_program(lane, ["/bin/bash", "-c", "touch x; exit 3"], {}, limits, keep=True)
+            assert failed.report.exit_code == 3 and failed.products == {}
+    finally:
+        lanes.close()
