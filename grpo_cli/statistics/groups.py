@@ -20,8 +20,9 @@ from grpo_verifiers.verdict import Outcome
 Kind = Literal["all_wrong", "mixed", "all_right", "no_verdict"]
 KINDS: tuple[Kind, ...] = ("all_wrong", "mixed", "all_right", "no_verdict")
 
-SPREAD = 1e-9
-"""Rewards closer than this are equal: weighted sums of the same scores may differ in the last bits."""
+SPREAD, ROUNDING = 1e-9, 2**-51
+"""Rewards closer than this, or than this share of the largest, are equal: weighted sums of the same scores may differ in the
+last bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,12 @@ def would_have_signal(rewards: Sequence[float]) -> bool:
 
     It holds for methods that centre the reward in its group; `train.std_floor` and `normalise_then_sum` may decide otherwise.
     """
-    return len(rewards) > 1 and max(rewards) - min(rewards) > SPREAD
+    return len(rewards) > 1 and are_apart(min(rewards), max(rewards))
+
+
+def are_apart(one: float, other: float) -> bool:
+    """Whether two rewards differ by more than rounding."""
+    return abs(one - other) > max(SPREAD, ROUNDING * max(abs(one), abs(other)))
 
 
 def has_signal(samples: Sequence[SampleRecord]) -> bool:

@@ -55,7 +55,9 @@ def test_signal_is_some_advantage_where_a_step_gave_them() -> None:
 
 def test_signal_is_forecast_where_only_rewards_are_known() -> None:
     assert has_signal([sample(0.0, None), sample(1.0, None)])
-    assert not has_signal([sample(0.3, None), sample(0.1 + 0.2, None)])
+    for unit in (1.0, 1e10 / 7):
+        assert not has_signal([sample(unit * 0.3, None), sample(unit * (0.1 + 0.2), None)])
+    assert has_signal([sample(2e7, None), sample(2e7 + 1, None)])
     assert not has_signal([sample(1.0, None), sample(None, None, E)])
     assert not has_signal([])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grpo_cli.statistics.dead_groups import expected_dead
-from grpo_cli.statistics.groups import SPREAD, count_kinds, mean_pass_at_k
+from grpo_cli.statistics.groups import are_apart, count_kinds, mean_pass_at_k
 from grpo_verifiers.verdict import Outcome
 
 KEPT = 65_536
@@ -176,7 +176,7 @@ class _State:
             return
         if not self.has_reward:
             self.has_reward, self.first = True, told
-        elif abs(told - self.first) > SPREAD:
+        elif are_apart(told, self.first):
             self.differs = True
 
     def packed(self) -> int:
