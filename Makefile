@@ -12,14 +12,24 @@ PYTEST := $(BIN)/python -m pytest
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+LOCKED := --require-hashes --no-deps --no-build-isolation
+
+$(VENV)/.ready: pyproject.toml $(wildcard requirements*.lock)
 	@echo 'installing into $(VENV): one to three minutes without a word'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	$(PIP_INSTALL) $(LOCKED) -r requirements-build.lock
+	$(PIP_INSTALL) $(LOCKED) -r requirements.lock
+	$(PIP_INSTALL) $(LOCKED) -r requirements-cpu.lock 2> /dev/null || $(PIP_INSTALL) $(LOCKED) -r requirements-cuda.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo 'ready: `. $(VENV)/bin/activate`, then `grpo`; or `make train`'
 
 setup: $(VENV)/.ready  ## make the environment in .venv
+
+lock:  ## write the requirements*.lock anew, after a version in pyproject.toml or constraints.txt changed
+	$(PYTHON) -m venv build/.venv-lock
+	build/.venv-lock/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) uv
+	$(PYTHON) -m tests.package.write_locks build/.venv-lock/bin/uv $(if $(PIP_INDEX),--index '$(PIP_INDEX)')
 
 train: setup  ## train the quickstart recipe (about a minute on two cores); ARGS='--set train.seed=1'
 	$(BIN)/grpo train recipes/quickstart.yaml $(ARGS)
@@ -161,4 +171,4 @@ golden: setup  ## runs whose numbers a change of shape must not move, into GOLDE
 clean:  ## remove the environment and build products
 	rm -rf $(VENV) .venv-vllm .venv-verifiers .venv-textworld .venv-deepspeed .venv-gguf .venv-mlflow dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help setup train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package dist test-pythons bench bench-update golden trl-table clean
+.PHONY: help setup lock train test test-cli test-reference test-property test-loop test-sandbox test-docs docs promises test-newcomer test-slow reference test-faults test-nodes frames pictures test-browser test-coq test-gpu test-deepspeed test-verifiers test-textworld test-vllm test-gguf test-mlflow check check-package dist test-pythons bench bench-update golden trl-table clean
