@@ -258,12 +258,11 @@ def _kodcode(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leetcode(row: Mapping[str, Any]) -> dict[str, Any]:
-    name = str(row["entry_point"]).replace("()", "")
     out = {
         "style": "assert",
         "tests": row["test"],
         "setup": row.get("prompt") or LEETCODE_SETUP,
-        "entry_point": name,
+        "entry_point": row["entry_point"],
     }
     answer = row.get("response") or row.get("completion")
     return {**out, "solution": answer} if isinstance(answer, str) else out

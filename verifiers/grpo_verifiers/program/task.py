@@ -122,11 +122,7 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
     timeout_s = _number(row, "timeout", defaults.timeout_s, MOST_TIMEOUT_S)
     memory_mb = int(_number(row, "mem_mb", defaults.memory_mb, 1 << 20))
     prompt, setup = _text(row, "prompt_code"), _text(row, "setup")
-    entry = row.get("entry_point") or None
-    if entry is not None and (
-        not isinstance(entry, str) or not all(p.isidentifier() for p in entry.split("."))
-    ):
-        raise BadGold(f"`entry_point` is no name: {entry!r}")
+    entry = _entry(row.get("entry_point"))
     if isinstance(tests, list) and defaults.max_tests is not None:
         tests = tests[: defaults.max_tests]
     if setup and extract.parse(setup) is None:
@@ -163,6 +159,16 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
             **common,
         )
     return _assert_task(_programs(tests), common)
+
+
+def _entry(given: object) -> str | None:
+    """The entry point as a dotted name: `Solution().f` and `Solution.f` are the same method of a fresh object."""
+    if not given:
+        return None
+    entry = given.replace("().", ".") if isinstance(given, str) else ""
+    if not all(part.isidentifier() for part in entry.split(".")):
+        raise BadGold(f"`entry_point` is no name: {given!r}")
+    return entry
 
 
 def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:

@@ -198,10 +198,22 @@ def find_entry(module: types.ModuleType, entry: str) -> Callable[[], Callable[..
     # a name that only the row's setup has bound is not the solution's: `gcd` of the library is no answer to `gcd`
     if callable(found) and found is not given.get(entry):
         return lambda: found
-    cls = namespace.get(owner or "Solution")
+    first, *inner = (owner or "Solution").split(".")
+    cls = namespace.get(first)
+    for name in inner:
+        cls = getattr(cls, name, None)
     if isinstance(cls, type) and callable(getattr(cls, method, None)):
-        return lambda: getattr(cls(), method)
+        return lambda: _method(cls, method)
     return (lambda: found) if callable(found) and not isinstance(cls, type) else None
+
+
+def _method(cls: type, name: str) -> Any:
+    """A method of a fresh object; of the class where its objects want arguments, and so are the test's to make."""
+    try:
+        owner: Any = cls()
+    except TypeError:
+        owner = cls
+    return getattr(owner, name)
 
 
 def run_calls(payload: dict[str, Any], out: int) -> int:

@@ -243,9 +243,8 @@ def serve(
         make = find_entry(module, entry)
         if make is None:
             return NO_ENTRY
-        # the test calls it by that name, also where a method of `Solution` stands behind it
-        if entry.isidentifier():
-            module.__dict__[entry] = make()
+        # the test asks for it by that name (no name of Python's where it is `Solution.f`), whatever stands behind it
+        module.__dict__[entry] = make()
     peer.console.take_over()
     try:
         peer.loop()

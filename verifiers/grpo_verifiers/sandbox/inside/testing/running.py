@@ -130,7 +130,7 @@ class TestRun:
         """Give the program its missing names: standard library first, the solution last; the entry point is the solution's."""
         wanted = [n for n in self.plan.free if n != self.entry and not _from_library(n, self.namespace)]
         if self.entry:
-            wanted.append(self.entry.split(".")[0])
+            wanted.append(self.entry)
         found = self.link.names(wanted)
         self.namespace.update(found)
         self.missing = set(wanted) - set(found)
