@@ -29,6 +29,12 @@ UNNAMED: dict[str, type] = {
     "coroutine": types.CoroutineType,
 }
 """Classes that say they are of `builtins`, where they do not stand: `type(None)`, and so `Optional[int]`."""
+# classes only, of modules where none compares equal to what it is not
+CLASSES_OF = frozenset(
+    """builtins collections collections.abc datetime decimal fractions enum abc typing types pathlib uuid threading asyncio
+    io functools itertools re random string queue numbers contextlib dataclasses array json math time numpy pandas""".split()  # noqa: SIM905
+)
+"""Modules whose classes a solution may name for what they are; a class of any other one is a class of its own there."""
 MOST_PATTERN = 10_000
 DEBUG = 128  # re.DEBUG prints
 

@@ -20,6 +20,7 @@ from typing import Any
 from .. import standard, wire
 from ..writing import items_of
 from .ends import PeerEnd
+from .notes import alias, note, notes
 from .told import ToldClasses
 
 PROTOCOLS = """
@@ -128,8 +129,8 @@ class Describer:
         }
         if not own:
             about["s"] = standard_name(kind)
-        if own and "__annotations__" in vars(kind):
-            about["a"] = {k: self.peer.encode(v) for k, v in kind.__annotations__.items()}
+        if own:
+            about["a"] = [[k, self.peer.encode(v)] for k, v in notes(kind, False).items()]
         if isinstance(kind, abc.ABCMeta) and own:
             about["abstract"] = sorted(kind.__abstractmethods__)
         if issubclass(kind, BaseException):
@@ -162,7 +163,7 @@ class Describer:
             made.append(
                 [
                     f.name,
-                    self.peer.encode(f.type),
+                    self.peer.encode(note(f.type, False)),
                     has,
                     self.peer.encode(default),
                     f.init,
@@ -196,24 +197,10 @@ class Describer:
             return None
 
     def _function(self, value: Callable[..., Any]) -> dict[str, Any]:
-        try:
-            with self.told.part():
-                notes = {k: self.peer.encode(v) for k, v in getattr(value, "__annotations__", {}).items()}
-        except RecursionError:
-            notes = {}
-        parameters = []
-        try:
-            for p in inspect.signature(value).parameters.values():
-                has = p.default is not p.empty
-                parameters.append([p.name, int(p.kind), has, self.peer.encode(p.default) if has else None])
-        except (ValueError, TypeError):
-            parameters = []
         return {
             "name": value.__name__,
             "qualname": str(getattr(value, "__qualname__", value.__name__)),
             "doc": _doc(value),
-            "notes": notes,
-            "parameters": parameters,
             "flags": getattr(getattr(value, "__code__", None), "co_flags", 0) & FLAGS,
         }
 
@@ -285,8 +272,10 @@ def standard_name(kind: type) -> list[str] | None:
 
 
 def _is_found(kind: type, module: str, name: str) -> bool:
-    """Whether the other side finds a class by this name: `type({}.keys())` stands nowhere."""
-    return module != "builtins" or standard.UNNAMED.get(name, getattr(builtins, name, None)) is kind
+    """Whether the other side finds a class by this name, and takes it: `type({}.keys())` stands nowhere."""
+    if module == "builtins":
+        return standard.UNNAMED.get(name, getattr(builtins, name, None)) is kind
+    return module in standard.CLASSES_OF
 
 
 def bases(kind: type) -> list[str]:
@@ -338,8 +327,8 @@ def _hint(value: object, peer: PeerEnd) -> dict[str, Any] | None:
     """The message for a type hint; None for anything else."""
     if type(value) is typing.TypeVar:
         return _variable(value, peer)
-    alias = _alias(value)
-    return None if alias is None else {"ga": [alias[0], [peer.encode(a) for a in alias[1]]]}
+    found = alias(value)
+    return None if found is None else {"ga": [found[0], [peer.encode(a) for a in found[1]]]}
 
 
 def _variable(value: typing.TypeVar, peer: PeerEnd) -> dict[str, Any]:
@@ -347,21 +336,3 @@ def _variable(value: typing.TypeVar, peer: PeerEnd) -> dict[str, Any]:
     constraints = [peer.encode(c) for c in value.__constraints__]
     ways = [value.__covariant__, value.__contravariant__]
     return {"tv": [peer.number(value), value.__name__, peer.encode(value.__bound__), constraints, ways]}
-
-
-def _alias(value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """`list[int]`, `List[int]`, `int | None`, `Optional[int]`: what is subscripted and by what."""
-    origin = getattr(value, "__origin__", None)
-    if isinstance(value, types.UnionType):
-        return "|", value.__args__
-    if isinstance(value, types.GenericAlias) and isinstance(origin, type):
-        return origin.__name__, value.__args__
-    if type(value).__module__ == "typing":
-        if value is typing.Any:
-            return "Any", ()
-        if origin is typing.Union:
-            return "Union", value.__args__
-        name = getattr(value, "_name", None)
-        if type(name) is str and hasattr(typing, name):
-            return "typing." + name, tuple(getattr(value, "__args__", ()))
-    return None

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 from .loop import LOOP
+from .notes import signature
 
 
 def _exit(value: AbstractContextManager[Any], error: BaseException | None = None) -> Any:
@@ -71,6 +72,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "int": int,
     "float": float,
     "index": operator.index,
+    "signature": signature,
 }
 BETWEEN = (
     "eq",

@@ -14,6 +14,8 @@ from typing import Any
 from ..ends import Connection
 
 SLOTS = ("_link", "_number", "_fields", "_doubted", "_local", "_origin")
+SIGNED = frozenset({"__annotations__", "__code__", "__signature__", "__defaults__", "__kwdefaults__"})
+"""What of a function is asked for once a test looks at it: no annotation decides where none is looked at."""
 MADE, MIXED = "made", "mixed"
 """Where a handle comes from: the test has made it itself, by its class or an operator on such objects, or by an operator
 on one and a plain value. Anything else may stand where the test expects a plain value, and has no say in operators."""
@@ -51,7 +53,7 @@ class HandleMeta(DerivingMeta):
         return cls._class_link.construct(cls, args, kwargs)
 
     def __getattr__(cls, name: str) -> Any:
-        if "_class_number" not in vars(cls) or (name.startswith("__") and name not in ("__annotations__",)):
+        if "_class_number" not in vars(cls) or name.startswith("__"):
             raise AttributeError(name)
         found = cls._class_link.ask("get", {"k": cls._class_number}, name)
         if not is_nameable(found):
@@ -105,6 +107,8 @@ class Handle(metaclass=HandleMeta):
         pass
 
     def __getattr__(self, name: str) -> Any:
+        if name in SIGNED and "__name__" in self._local and "__signature__" not in self._local:
+            self._link.mirrors.sign(self)
         if name in self._local:
             return self._local[name]
         if name.startswith("__") and name not in ("__dict__", "__wrapped__", "__self__", "__func__"):

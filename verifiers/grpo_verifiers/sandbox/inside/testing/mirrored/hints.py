@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from typing import Any
 
@@ -13,16 +12,22 @@ from .handles import text
 
 def alias(link: Connection, body: Parts) -> Any:
     """`list[int]` and the like."""
-    name, given = body
-    args = tuple(link.decode(a) for a in given)
+    name, args = text(body[0]), tuple(link.decode(a) for a in body[1])
+    try:
+        return _subscripted(name, args)
+    except Exception:  # noqa: BLE001 - made there of what is no hint here: a test that does not look must not find out
+        return name
+
+
+def _subscripted(name: str, args: tuple[Any, ...]) -> Any:
     if name == "|":
         return typing.Union[args]  # noqa: UP007 - of arguments known at run time
     if name in ("Any", "Union"):
         return typing.Any if name == "Any" else typing.Union[args]  # noqa: UP007
-    if text(name).startswith("typing."):
+    if name.startswith("typing."):
         found = getattr(typing, name[7:])
         return found[args] if args else found
-    return types.GenericAlias(link.mirrors.standard(["builtins", name]), args)
+    return args[0][args[1:]]
 
 
 def variable(link: Connection, body: Parts) -> Any:

@@ -11,50 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import wire
-from ...standard import UNNAMED
+from ...standard import CLASSES_OF, UNNAMED
 from ...wire import Fields, Parts
 from ..ends import Connection
 from .abilities import ABILITIES, KINDS, TRUSTED
 from .driving import drive, generate
-from .functions import function_local
+from .functions import asked_local, function_local
 from .handles import DocText, Handle, HandleMeta, abstract_names, derived, make, stub, text
 from .natives import BASES, PlainMeta, add_members, enum_class, plain_class, plain_value, tuple_class
 from .records import data_body
 from .subclassing import beside, parted
-
-# classes only, of modules where none compares equal to what it is not
-CLASSES_OF = frozenset(
-    [
-        "builtins",
-        "collections",
-        "collections.abc",
-        "datetime",
-        "decimal",
-        "fractions",
-        "enum",
-        "abc",
-        "typing",
-        "types",
-        "pathlib",
-        "uuid",
-        "threading",
-        "asyncio",
-        "io",
-        "functools",
-        "itertools",
-        "re",
-        "random",
-        "string",
-        "queue",
-        "numbers",
-        "contextlib",
-        "dataclasses",
-        "array",
-        "json",
-        "math",
-        "time",
-    ]
-)
 
 
 class Mirrors:
@@ -102,8 +68,8 @@ class Mirrors:
             "_class_link": self.link,
             "_class_number": about["n"],
         }
-        if "a" in about:
-            body["__annotations__"] = {text(k): self.link.decode(v) for k, v in about["a"].items()}
+        if about.get("a"):
+            body["__annotations__"] = {text(k): self.link.decode(v) for k, v in about["a"]}
         if tuple(about.get("s", ())) in KINDS:
             kind = KINDS[tuple(about["s"])]
             body["__class__"] = property(lambda self: kind)
@@ -177,9 +143,13 @@ class Mirrors:
             fields = [self.link.decode(v) for v in about["v"]] if "v" in about else None
             if fields is not None and len(fields) != len(getattr(cls, "__dataclass_fields__", ())):
                 raise wire.BadWire("not the fields of its class")
-            local = function_local(self.link, about["f"]) if "f" in about else {}
+            local = function_local(about["f"]) if "f" in about else {}
             found = self.link.handles[number] = make(cls, self.link, number, fields, local)
         return derived(found, "")
+
+    def sign(self, handle: Handle) -> None:
+        """Ask for the signature of a function."""
+        handle._local.update(asked_local(self.link, handle._number, handle._local))
 
     def plain(self, body: Parts) -> Any:
         """An object that is a kind of plain value: the same one for a number, with what is in it now.
