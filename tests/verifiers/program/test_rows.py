@@ -120,6 +120,60 @@ def test_several_outputs_are_accepted_only_where_they_cannot_be_lines(
         assert code.verify("print(2, 1)", lines).outcome == "right"
 
 
+CALL = {"input": "[3, 1]\n2", "output": "[5, 3]"}
+FUNCTIONAL = {**CALL, "testtype": "functional"}
+NAMED = {"type": "function_call", "fn_name": "shift", "input": [[3, 1], 2], "output": [5, 3]}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tests": json.dumps([{**FUNCTIONAL, "metadata": {"func_name": "shift"}}] * 2)},
+        {"tests": [{**FUNCTIONAL, "metadata": json.dumps({"func_name": "shift"})}]},
+        {"tests": [FUNCTIONAL], "metadata": {"func_name": "shift"}},
+        {"tests": [FUNCTIONAL], "metadata": json.dumps({"func_name": "shift"})},
+        {"tests": [FUNCTIONAL], "entry_point": "Solution().shift"},
+        {"tests": [CALL], "fn_name": "shift"},
+        {"tests": json.dumps([NAMED])},
+        {"tests": [{**NAMED, "output": [[5, 3]]}]},
+        {"tests": [{k: v for k, v in NAMED.items() if k != "type"}]},
+        {"tests": json.dumps({"fn_name": "shift", "inputs": [[[3, 1], 2]], "outputs": [[5, 3]]})},
+        {"tests": {"fn_name": "shift", "inputs": ["[3, 1]\n2"], "outputs": ["[5, 3]"]}},
+        {"tests": json.dumps({"functional": "def check(f):\n    assert f([3, 1], 2) == [5, 3]\ncheck(Solution().shift)"})},
+        {"answer": [{**FUNCTIONAL, "metadata": {"func_name": "shift"}}]},
+        {"public_test_cases": json.dumps([FUNCTIONAL]), "metadata": json.dumps({"func_name": "shift"})},
+        {"reward_model": {"ground_truth": json.dumps({"fn_name": "shift", "inputs": ["[3, 1]\n2"], "outputs": ["[5, 3]"]})}},
+    ],
+)  # fmt: skip
+def test_tests_marked_as_calls_are_calls(code: CodeVerifier, row: dict[str, Any]) -> None:
+    method = "class Solution:\n    def shift(self, xs: List[int], k: int) -> List[int]:\n        return [x + k for x in xs]"
+    assert code.verify(method, row).outcome == "right"
+    assert code.verify(method.replace("+", "-"), row).outcome == "wrong"
+    assert code.verify("input()\ninput()\nprint([5, 3])", row).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tests": json.dumps([{"input": "3\n", "output": "5\n", "testtype": "stdin"}]), "metadata": {"func_name": None}},
+        {"tests": [{"input": "3\n", "output": "5\n", "type": "stdin_stdout", "fn_name": None}]},
+        {"tests": [{"input": "3\n", "output": "5\n", "type": "sample"}], "metadata": "from a book"},
+        {"tests": json.dumps({"inputs": ["3\n"], "outputs": ["5\n"]})},
+        {"tests": [{**FUNCTIONAL, "input": "3\n", "output": "5\n"}], "style": "stdio"},
+    ],
+)  # fmt: skip
+def test_tests_marked_as_input_and_output_are_not_calls(code: CodeVerifier, row: dict[str, Any]) -> None:
+    assert code.verify("print(int(input()) + 2)", row).outcome == "right"
+    assert code.verify("print(int(input()))", row).outcome == "wrong"
+
+
+def test_the_solution_of_a_marked_row_passes(code: CodeVerifier) -> None:
+    answer = "```python\ndef shift(xs, k): return [x + k for x in xs]\n```"
+    row = {"tests": [NAMED], "solutions": [answer]}
+    assert code.gold_text(row) == answer
+    assert code.verify(answer, row).outcome == "right"
+
+
 def test_tests_under_the_name_answer_are_taken(code: CodeVerifier) -> None:
     assert code.verify("def f(x): return x + 1", {"answer": "assert f(1) == 2"}).outcome == "right"
     assert code.verify("def f(x): return x", {"answer": ["assert f(1) == 2"]}).outcome == "wrong"
@@ -165,6 +219,14 @@ def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -
         ({"tests": ["assert f(1)"], "setup": "import"}, "setup"),
         ({"tests": ["assert f(1)"], "entry_point": "f()"}, "entry_point"),
         ({"input_output": "{not json"}, "apps"),
+        (
+            {"tests": [FUNCTIONAL, {**CALL, "testtype": "stdin"}]},
+            "test 1 reads its input and test 0 is a call",
+        ),
+        ({"tests": [NAMED, {**NAMED, "fn_name": "turn"}]}, "of which function is not said, or of several"),
+        ({"tests": [FUNCTIONAL]}, "of which function is not said"),
+        ({"public_test_cases": json.dumps([FUNCTIONAL])}, "of which function is not said"),
+        ({"tests": [{**NAMED, "input": "no JSON"}]}, "cannot be read"),
     ],
 )
 def test_a_row_that_cannot_be_used_says_why(row: dict[str, Any], words: str) -> None:

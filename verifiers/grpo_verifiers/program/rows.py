@@ -11,7 +11,7 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grpo_verifiers.strict_json import RepeatedKey, loads
@@ -19,6 +19,9 @@ from grpo_verifiers.verifier import BadGold
 
 CLOSE = 1e-6  # what the checkers of APPS, TACO and CodeContests let decimals differ by, or less
 PYTHON3 = 3  # the language of a solution, in CodeContests
+CALLS = ("functional", "function_call")
+STREAMS = ("stdin", "stdin_stdout")
+"""How the cases of LiveCodeBench, DeepCoder and PrimeIntellect are marked."""
 NONE: dict[str, list[str]] = {"input": [], "output": []}
 FIELDS = (
     "tests",
@@ -77,16 +80,14 @@ def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     kind = layout(row)
     if kind == "answer":
-        return {**row, "tests": row["answer"]}
+        row, kind = {**row, "tests": row["answer"]}, "code"
     if kind == "unknown":
         raise BadGold(
             "no column holds the tests: `tests`, `test_list` or `answer`; or name it in `data.columns`. There are: "
             + ", ".join(sorted(map(str, row)))[:300]
         )
-    if kind == "code":
-        return dict(row)
     try:
-        return {**row, **LAYOUTS[kind][1](row)}
+        return {**row, **(_marked if kind == "code" else LAYOUTS[kind][1])(row)}
     except (
         ValueError,
         TypeError,
@@ -97,7 +98,7 @@ def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
         pickle.UnpicklingError,
     ) as err:
         raise BadGold(
-            f"looks like a row of {kind}, but its tests cannot be read: {type(err).__name__}: {err}"
+            f"looks like a row of {'DeepCoder' if kind == 'code' else kind}, but its tests cannot be read: {type(err).__name__}: {err}"
         ) from err
 
 
@@ -134,14 +135,7 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
     name = cases.get("fn_name") or None
     pairs = list(zip(cases["inputs"], cases["outputs"], strict=True))
     if name:
-        # APPS wraps most expected values in a list of one
-        tests: list[dict[str, Any]] = [
-            {
-                "args": given,
-                "expected_any": [wanted, *(wanted if isinstance(wanted, list) and len(wanted) == 1 else [])],
-            }
-            for given, wanted in pairs
-        ]
+        tests = [_call(given, wanted) for given, wanted in pairs]
         out: dict[str, Any] = {
             "style": "function_call",
             "tests": tests,
@@ -151,11 +145,13 @@ def _apps(row: Mapping[str, Any]) -> dict[str, Any]:
     else:
         tests = [{"input": _text(i), "output": _text(o), "float_tol": CLOSE} for i, o in pairs]
         out = {"style": "stdio", "tests": tests, "compare": "tokens"}
-    solutions = row.get("solutions")
-    solutions = loads(solutions) if isinstance(solutions, str) and solutions.startswith("[") else solutions
-    if isinstance(solutions, list) and solutions:
-        out["solution"] = solutions[0]
-    return out
+    return out | _solution(row)
+
+
+def _solution(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The first of a row's `solutions`."""
+    found = _parsed(row.get("solutions"))
+    return {"solution": found[0]} if isinstance(found, list) and found else {}
 
 
 def _defined_and_called(code: str, tests: list[str]) -> str | None:
@@ -274,18 +270,92 @@ def _text(value: object) -> str:
 
 def _livecodebench(row: Mapping[str, Any]) -> dict[str, Any]:
     cases = [*_lcb_cases(row.get("public_test_cases")), *_lcb_cases(row.get("private_test_cases"))]
-    about = row.get("metadata") or "{}"
-    name = (loads(about) if isinstance(about, str) else about).get("func_name")
-    if name:
-        tests: list[dict[str, Any]] = [
-            {
-                "args": [loads(line) for line in c["input"].split("\n") if line.strip()],
-                "expected": loads(c["output"]),
-            }
-            for c in cases
-        ]
-        return {"style": "function_call", "tests": tests, "entry_point": name, "setup": LEETCODE_SETUP}
-    return {"style": "stdio", "tests": [{"input": c["input"], "output": c["output"]} for c in cases]}
+    calls = _called(cases, row)
+    return calls or {
+        "style": "stdio",
+        "tests": [{"input": c["input"], "output": c["output"]} for c in cases],
+    }
+
+
+def _marked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """`tests` that are marked as calls or hold `inputs` and `outputs`, as DeepCoder has them; nothing for any others."""
+    tests = row["tests"]
+    tests = _parsed(tests.tolist() if hasattr(tests, "tolist") else tests)
+    if row.get("style"):
+        return {}
+    if isinstance(tests, Mapping) and {"inputs", "outputs"} <= tests.keys():
+        return _apps({**row, "input_output": tests})
+    if isinstance(tests, Mapping) and isinstance(tests.get("functional"), str):
+        return {"style": "assert", "tests": tests["functional"], "setup": LEETCODE_SETUP}
+    if not isinstance(tests, list | tuple) or not all(isinstance(t, Mapping) and "input" in t for t in tests):
+        return {}
+    calls = _called(tests, row)
+    return calls | _solution(row) if calls else {}
+
+
+def _parsed(value: Any) -> Any:
+    """The list or object of a JSON text; anything else as it is.
+
+    Raises:
+        RepeatedKey: an object in it says a key twice.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return loads(value)
+        except RepeatedKey:
+            raise
+        except ValueError:
+            pass
+    return value
+
+
+def _called(cases: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Cases that are calls, each by its `testtype` or `type`, or by a name for the function; nothing where none is one.
+
+    Raises:
+        ValueError: some of the cases are calls and others not, or they are of no function or of several.
+    """
+    common = _function(row)
+    names = [_function(case) or common for case in cases]
+    calls = [_is_call(case, name is not None) for case, name in zip(cases, names, strict=True)]
+    if not any(calls):
+        return {}
+    if not all(calls):
+        raise ValueError(f"test {calls.index(False)} reads its input and test {calls.index(True)} is a call")
+    name = row.get("entry_point") or (names[0] if len(set(names)) == 1 else None)
+    if name is None:
+        raise ValueError("its tests are calls, and of which function is not said, or of several")
+    return {
+        "style": "function_call",
+        "tests": [_call(case["input"], case["output"]) for case in cases],
+        "entry_point": name,
+        "setup": row.get("setup") or LEETCODE_SETUP,
+    }
+
+
+def _function(about: Mapping[str, Any]) -> str | None:
+    """The function's name in a case or row: `fn_name`, or `func_name` of its `metadata`."""
+    more = _parsed(about.get("metadata"))
+    found = about.get("fn_name") or (more.get("func_name") if isinstance(more, Mapping) else None)
+    return found or None
+
+
+def _is_call(case: Mapping[str, Any], has_name: bool) -> bool:
+    kind = case.get("testtype") or case.get("type")
+    return kind in CALLS if kind in (*CALLS, *STREAMS) else has_name
+
+
+def _call(given: Any, wanted: Any) -> dict[str, Any]:
+    """One call: arguments as a list with a value, which APPS wraps in a list of one, or as a text with one in each line."""
+    if isinstance(given, str):
+        return {
+            "args": [loads(a) for a in given.split("\n") if a.strip()],
+            "expected": loads(wanted) if isinstance(wanted, str) else wanted,
+        }
+    return {
+        "args": given,
+        "expected_any": [wanted, *(wanted if isinstance(wanted, list) and len(wanted) == 1 else [])],
+    }
 
 
 def _lcb_cases(text: Any) -> list[dict[str, Any]]:

@@ -68,7 +68,9 @@ class CodeVerifier(SandboxedVerifier):
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The reference solution, where the row carries one."""
         solution = mapped(row).get("solution")
-        return f"```python\n{solution}\n```" if isinstance(solution, str) and solution.strip() else None
+        if not isinstance(solution, str) or not solution.strip():
+            return None
+        return solution if fences.python_blocks(solution) else f"```python\n{solution}\n```"
 
     def find_tier(self) -> tiers.Tier:
         """The best tier of this machine."""

@@ -43,7 +43,7 @@ def signature(function: Callable[..., Any]) -> list[Any]:
     return [notes(function), given]
 
 
-def _crosses(value: object, is_asked: bool) -> bool:
+def _crosses(value: Any, is_asked: bool) -> bool:
     """Whether the test program's side can have this annotation as well."""
     if isinstance(value, type) and not isinstance(value, types.GenericAlias):
         is_named = getattr(sys.modules.get(value.__module__), value.__name__, None) is value
