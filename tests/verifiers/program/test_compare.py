@@ -56,6 +56,19 @@ def test_each_rule_takes_what_it_says(expected: str, printed: str, taken: tuple[
         ("1e999", "1e998", False),
         ("inf", "inf", True),
         ("1", "inf", False),
+        ("1000000", "1000000.4", False),
+        ("1000000", "999999.7", False),
+        ("1000000", "1000000.001", False),
+        ("10000000000", "10000000000.4", False),
+        ("-7", "-7.0000001", False),
+        ("0", "0.0000001", False),
+        ("1000000", "1e6", True),
+        ("1000000", "1000000.0", True),
+        ("1000000.0", "1000000.4", True),
+        ("1e6", "1000000.4", True),
+        ("1", "0.9999999999999999", True),
+        ("0", "1e-17", True),
+        ("1000000000000", "1000000000000.0002", True),
     ],
 )
 @pytest.mark.parametrize("how", ["lenient", "tokens"])
@@ -75,11 +88,15 @@ def test_a_tolerance_is_for_decimals(expected: str, printed: str, is_near: bool,
         (10**18 + 3, 1e18, False),
         ([1, 2_000_000], [1, 2_000_001], False),
         ({"n": 5_000_000}, {"d": [["n", 5_000_001]]}, False),
-        (3_000_000, {"q": [9_000_001, 3]}, True),
+        (3_000_000, {"q": [9_000_001, 3]}, False),
+        (3_000_000, {"m": "3000000.4"}, False),
+        (3_000_000, {"ns": ["<f8", 3_000_000.4]}, False),
+        (3, 3.0000000000000004, True),
+        (True, 1.0000001, False),
+        ([[1_000_000, 0.5]], [[1_000_000.4, 0.5]], False),
+        ([[1_000_000, 0.5]], [{"t": [1_000_000, 0.5000001]}], True),
         (0.1, 0.1000001, True),
     ],
 )
-def test_a_tolerance_takes_no_whole_number_for_another(
-    expected: object, returned: object, is_same: bool
-) -> None:
+def test_a_tolerance_is_not_for_whole_numbers(expected: object, returned: object, is_same: bool) -> None:
     assert same(expected, returned, CompareRule(tolerance=1e-6)) == is_same

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grpo_verifiers import BadGold, Sample
+from grpo_verifiers import BadGold, Sample, build
 from grpo_verifiers.program import CodeOptions, CodeVerifier, code_row
 
 HUMANEVAL = {
@@ -165,6 +165,32 @@ def test_tests_marked_as_calls_are_calls(code: CodeVerifier, row: dict[str, Any]
 def test_tests_marked_as_input_and_output_are_not_calls(code: CodeVerifier, row: dict[str, Any]) -> None:
     assert code.verify("print(int(input()) + 2)", row).outcome == "right"
     assert code.verify("print(int(input()))", row).outcome == "wrong"
+
+
+CASE = {"input": ["2\n"], "output": ["2000000\n"]}
+WHOLE = [
+    {"public_tests": CASE, "private_tests": {"input": [], "output": []}},
+    {"input_output": json.dumps({"inputs": ["2\n"], "outputs": ["2000000\n"]})},
+    {"reward_model": {"ground_truth": {"inputs": ["2\n"], "outputs": ["2000000\n"]}}},
+    {"tests": {"inputs": ["2\n"], "outputs": ["2000000\n"]}},
+    {"tests": [{"input": "2\n", "output": "2000000", "float_tol": 0.5}], "compare": "lenient"},
+]
+
+
+@pytest.mark.parametrize("row", WHOLE, ids=["codecontests", "apps", "verl", "deepcoder", "own"])
+def test_a_whole_number_is_met_exactly_in_every_format(code: CodeVerifier, row: dict[str, Any]) -> None:
+    assert code.verify("print(int(input()) * 1000000)", row).outcome == "right"
+    assert code.verify("print(float(input()) * 1e6)", row).outcome == "right"
+    assert code.verify("print(int(input()) * 1000000 + 0.4)", row).outcome == "wrong"
+
+
+def test_calls_are_no_rows_of_programs_in_other_languages() -> None:
+    command = build("command", language="bash")
+    assert (
+        len(command.compile({"tests": json.dumps([{"input": "3", "output": "5", "testtype": "stdin"}])})) == 1
+    )
+    with pytest.raises(BadGold, match="of the style function_call"):
+        command.compile({"tests": json.dumps([FUNCTIONAL]), "metadata": {"func_name": "shift"}})
 
 
 def test_the_solution_of_a_marked_row_passes(code: CodeVerifier) -> None:

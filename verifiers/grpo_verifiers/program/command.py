@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES, same_output
 from grpo_verifiers.program.hello import hello
+from grpo_verifiers.program.rows import mapped
 from grpo_verifiers.program.task import Defaults, Output, compile_task
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
@@ -24,7 +25,7 @@ from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
 from grpo_verifiers.sandbox.tiers import Tier
 from grpo_verifiers.thinking import answer_text
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
-from grpo_verifiers.verifier import BadOption, Sample, Unavailable
+from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable
 
 MOST_SOURCE = 256 << 10
 DIED = "compiler_died"
@@ -127,6 +128,10 @@ class CommandVerifier(SandboxedVerifier):
     def compile(self, row: Mapping[str, Any]) -> tuple[Output, ...]:
         """The stdio tests of a row."""
         o = self.options
+        if "tests" in row and (style := mapped(row).get("style") or "stdio") != "stdio":
+            raise BadGold(
+                f"the tests of this row are of the style {style}, and a program is judged by what it prints"
+            )
         return compile_task(
             {**row, "style": "stdio"}, Defaults("stdio", o.scoring, o.timeout, o.mem_mb, None)
         ).outputs

@@ -17,6 +17,8 @@ from grpo_verifiers.sandbox.inside import wire
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 MOST_DIGITS = 400
+ROUNDING, MOST_ROUNDING = 1e-10, 1e-3
+"""What a whole number may be off by where it was computed in doubles: relative to it, and at most."""
 COMPARES = ("lenient", "tokens", "strict")
 BLANKS = " \t\r"
 SPACES = re.compile(r"([ \t\r]+)")
@@ -142,7 +144,8 @@ def _hashable(got: object) -> Any:
 def near(expected: float, value: float | Fraction | Decimal, tolerance: float) -> bool:
     """Within the tolerance, absolute below 1 and relative above; infinities and NaN never are.
 
-    An expected whole number (an `int`) is met only by what also rounds to it: no tolerance takes one for another.
+    An expected whole number (an `int`) is met only by what rounds to it and is off by no more than arithmetic in doubles
+    is: `2.0000000000000004`, and never `1000000.4`.
 
     Raises:
         TypeError, OverflowError: one of the two is a complex number, or too large for a float.
@@ -150,9 +153,10 @@ def near(expected: float, value: float | Fraction | Decimal, tolerance: float) -
     wanted, found = float(expected), float(value)
     if not (math.isfinite(wanted) and math.isfinite(found)):
         return False
-    if abs(wanted - found) > tolerance * max(1.0, abs(wanted)):
-        return False
-    return type(expected) is not int or round(value) == expected
+    gap, size = abs(wanted - found), max(1.0, abs(wanted))
+    if not isinstance(expected, int):
+        return gap <= tolerance * size
+    return gap <= min(min(tolerance, ROUNDING) * size, MOST_ROUNDING) and round(value) == expected
 
 
 def number(got: object) -> Any:
