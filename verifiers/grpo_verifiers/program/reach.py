@@ -1,4 +1,4 @@
-"""Whether a test program tests anything: it has a check in code that is run when the program is started as tests are.
+"""Whether a test program tests anything: it has a check that can fail in code that is run when it is started as tests are.
 
 Started are: what stands at the top of the program, `check(candidate)`, what pytest and unittest collect, and every
 function or class that these name. Read from the text alone, so that `grpo check` can say which rows test nothing.
@@ -8,79 +8,157 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from grpo_verifiers.sandbox.inside.testing.plans import CHECKING_CALLS
 
-
-def has_check(tree: ast.Module) -> bool:
-    """Whether some code that will be run asserts, raises or calls an assert method."""
-    definitions = {
-        n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    lambdas = {
-        t.id: n.value
-        for n in tree.body
-        if isinstance(n, ast.Assign)
-        for t in n.targets
-        if isinstance(t, ast.Name) and isinstance(n.value, ast.Lambda)
-    }
-    waiting: list[ast.AST] = [
-        n for n in tree.body if not isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    waiting += [d for d in definitions.values() if _is_collected(d)]
-    seen = set[int]()
-    while waiting:
-        top = waiting.pop()
-        if id(top) in seen:
-            continue
-        seen.add(id(top))
-        if isinstance(top, ast.ClassDef) and not _is_collected(top) and top in tree.body:
-            continue
-        for node in _run_parts(top):
-            if is_check(node):
-                return True
-            if isinstance(node, ast.Name):
-                found: ast.AST | None = definitions.get(node.id) or lambdas.get(node.id)
-                if found is not None:
-                    waiting.append(
-                        ast.Module(list(getattr(found, "body", [])), [])
-                        if isinstance(found, ast.ClassDef)
-                        else found
-                    )
-    return False
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+STARTED = ("test", "runTest", "setup", "setUp", "teardown", "tearDown", "asyncSetUp", "asyncTearDown")
+DYNAMIC = ("setattr", "getattr", "globals", "locals", "vars", "dir", "exec", "eval", "addTest", "load_tests")
+"""What may run a function that the program does not name; then each of them counts."""
+CATCHING = ("AssertionError", "Exception", "BaseException")
 
 
-def _is_collected(node: ast.AST) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name == "check" or node.name.startswith("test")
-    if isinstance(node, ast.ClassDef):
-        return node.name.startswith("Test") or any("TestCase" in ast.unparse(b) for b in node.bases)
-    return False
+class TestText:
+    """A test program, with its functions and classes by name, and the names whose value is true whatever the solution is."""
+
+    def __init__(self, tree: ast.Module, entry: str | None) -> None:
+        self.tree, self.known = tree, dict[str, list[Any]]()
+        stored, given = set[str](), list[list[str]]()
+        for node in ast.walk(tree):
+            if isinstance(node, DEFINITIONS):
+                self.known.setdefault(node.name, []).append(node)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                for name in [t.id for t in node.targets if isinstance(t, ast.Name)]:
+                    self.known.setdefault(name, []).append(node.value)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                stored.add(node.id)
+            elif isinstance(node, ast.arguments):
+                given.append([a.arg for a in ast.walk(node) if isinstance(a, ast.arg)])
+        # what `check` is called with is the solution's function, unless something else is called that
+        checks = [
+            n.args.args[0].arg for n in self.known.get("check", []) if hasattr(n, "args") and n.args.args
+        ]
+        theirs = {c for c in checks if sum(c in names for names in given) == 1}
+        stored |= {name for names in given for name in names} - theirs
+        lambdas = {n for n, found in self.known.items() if isinstance(found[-1], ast.Lambda)}
+        self.always = ({(entry or "").split(".")[0], "candidate", *theirs, *self.known} - stored) | lambdas
+
+    def has_check(self) -> bool:
+        """Whether some code that will be run asserts, raises or calls an assert method, in a way that can fail."""
+        waiting, seen = [self.tree, *self._started(), *self._unnamed()], set[int]()
+        while waiting:
+            top = waiting.pop()
+            if id(top) in seen:
+                continue
+            seen.add(id(top))
+            for node in run_parts(top):
+                if self._can_fail(node):
+                    return True
+                if isinstance(node, ast.Assert) and isinstance(node.test, ast.Name):
+                    seen.add(id(node.test))  # `assert verify` calls nothing
+                name = next(
+                    (n for n in map(node.__dict__.get, ("id", "attr", "value")) if isinstance(n, str)), ""
+                )
+                waiting += self.known.get(name, []) if id(node) not in seen else []
+        return False
+
+    def _started(self) -> Iterator[ast.AST]:
+        """What `check(candidate)`, pytest and unittest run of the definitions at the top."""
+        for node in run_parts(self.tree):
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef) or _is_skipped(node):
+                continue
+            if isinstance(node, ast.FunctionDef):
+                # called, a generator runs nothing
+                if (node.name == "check" or node.name.startswith("test")) and not any(
+                    isinstance(n, ast.Yield) for n in run_parts(node)
+                ):
+                    yield node
+            elif node.name.startswith("Test") or any("TestCase" in ast.unparse(b) for b in node.bases):
+                methods = [m for m in self._methods(node) if not _is_skipped(m)]
+                has_test = any(m.name.startswith(STARTED[:2]) for m in methods)
+                yield from (m for m in methods if has_test and m.name.startswith(STARTED))
+
+    def _methods(self, node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The methods of a class and of its bases in the program."""
+        found = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for base in [b for name in node.bases for b in self.known.get(ast.unparse(name), [])]:
+            found += self._methods(base) if isinstance(base, ast.ClassDef) and base is not node else []
+        return found
+
+    def _unnamed(self) -> Iterator[ast.AST]:
+        """What may be run without being named: by its decorator or as a special method, or where names are made up."""
+        words = {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(self.tree)}
+        for found in self.known.values():
+            for node in found:
+                is_hidden = not words.isdisjoint(DYNAMIC) or getattr(node, "name", "").startswith("__")
+                if is_hidden or (getattr(node, "decorator_list", []) and not _is_skipped(node)):
+                    yield node
+
+    def _can_fail(self, node: ast.AST) -> bool:
+        """Whether a node is a check whose outcome is not the same for every solution."""
+        if isinstance(node, ast.Assert):
+            return is_check(node) and self.truth(node.test) is not True
+        if not isinstance(node, ast.Call) or not is_check(node):
+            return is_check(node)
+        name, args = _called(node), [*node.args, *[k.value for k in node.keywords]]
+        if name == "exit":
+            return any(self.truth(a) is not False for a in args)
+        if name in ("assertTrue", "assert_", "assertIsNotNone") and args:
+            return self.truth(args[0]) is not True
+        is_fixed = all(isinstance(n, ast.Constant | ast.expr_context) for a in args for n in ast.walk(a))
+        return not (args and is_fixed and name.startswith("assert"))
+
+    def truth(self, test: ast.expr) -> bool | None:
+        """What an expression comes to whatever the solution is; None where that cannot be told from the text."""
+        if isinstance(test, ast.Name) and test.id in self.always:
+            return True
+        if isinstance(test, ast.Lambda | ast.GeneratorExp):
+            return True
+        if isinstance(test, ast.Tuple | ast.List | ast.Set):
+            return None if any(isinstance(e, ast.Starred) for e in test.elts) else bool(test.elts)
+        if isinstance(test, ast.ListComp):
+            loop = test.generators[0]
+            is_fixed = isinstance(loop.iter, ast.Tuple | ast.List) and self.truth(loop.iter)
+            return True if is_fixed and len(test.generators) == 1 and not loop.ifs else None
+        if isinstance(test, ast.BoolOp):
+            parts, decides = [self.truth(v) for v in test.values], isinstance(test.op, ast.Or)
+            return decides if decides in parts else None if None in parts else not decides
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.truth(test.operand)
+            return None if inner is None else not inner
+        if isinstance(test, ast.Compare) and self.truth(test.left) and isinstance(test.left, ast.Name):
+            return True if ast.unparse(test).endswith(" is not None") else None
+        if isinstance(test, ast.Call) and _called(test) in ("callable", "bool") and len(test.args) == 1:
+            return self.truth(test.args[0]) or None
+        return as_written(test)
 
 
-def _run_parts(top: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below that are run: not the branches of conditions that are false as written, nor classes inside classes."""
-    waiting = [top]
+def run_parts(top: ast.AST) -> Iterator[ast.AST]:
+    """The nodes below that are run: not what functions and classes inside hold, nor branches that are false as written."""
+    waiting = list(top.body) if isinstance(top, (*DEFINITIONS, ast.Module)) else [top]
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, ast.If):
-            truth = _truth(node.test)
+            truth = as_written(node.test)
             waiting.append(node.test)
             waiting += [] if truth is False else node.body
             waiting += [] if truth is True else node.orelse
-        elif isinstance(node, ast.While) and _truth(node.test) is False:
+        elif isinstance(node, ast.While) and as_written(node.test) is False:
             waiting += node.orelse
+        elif isinstance(node, ast.Try) and any(map(_swallows, node.handlers)):
+            waiting += [*node.handlers, *node.orelse, *node.finalbody]
+        elif isinstance(node, DEFINITIONS):
+            waiting += node.decorator_list
+            if isinstance(node, ast.ClassDef):
+                waiting += [n for n in node.body if not isinstance(n, DEFINITIONS)]
         else:
-            inside = ast.iter_child_nodes(node)
-            is_class = isinstance(node, ast.ClassDef)
-            waiting += [n for n in inside if not (is_class and isinstance(n, ast.ClassDef))]
+            waiting += ast.iter_child_nodes(node)
 
 
-def _truth(test: ast.expr) -> bool | None:
+def as_written(test: ast.expr) -> bool | None:
     """What a condition comes to as it is written: constants, and `__name__` against a text."""
-    if isinstance(test, ast.Constant):
-        return bool(test.value)
     if isinstance(test, ast.Name) and test.id == "TYPE_CHECKING":
         return False
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.NotEq):
@@ -88,16 +166,37 @@ def _truth(test: ast.expr) -> bool | None:
         texts = [s.value for s in sides if isinstance(s, ast.Constant)]
         if len(texts) == 1 and any(isinstance(s, ast.Name) and s.id == "__name__" for s in sides):
             return (texts[0] == "__main__") is isinstance(test.ops[0], ast.Eq)
-    return None
+        if len(texts) == len(sides):
+            return (texts[0] == texts[1]) is isinstance(test.ops[0], ast.Eq)
+    return bool(test.value) if isinstance(test, ast.Constant) else None
+
+
+def _swallows(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler takes a failed assert and does nothing about it."""
+    kinds = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
+    catches = any(kind is None or ast.unparse(kind) in CATCHING for kind in kinds)
+    return catches and all(
+        isinstance(n, ast.Pass | ast.Continue)
+        or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))
+        or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and _called(n.value) == "print")
+        for n in handler.body
+    )
+
+
+def _is_skipped(node: ast.AST) -> bool:
+    """Whether a test is left out whatever happens: `@pytest.mark.skip`, `@unittest.skip("…")`."""
+    words = (ast.unparse(d).partition("(")[0] for d in getattr(node, "decorator_list", []))
+    return any(word.endswith((".skip", "skip")) for word in words)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def is_check(node: ast.AST) -> bool:
-    """Whether a node decides something: an assert, a raise, a call of an assert method, `raises`, a runner of tests."""
+    """Whether a node decides something: an assert, a raise, a call of an assert method, `raises`, an exit."""
     if isinstance(node, ast.Assert):
         return "run_docstring_examples" not in ast.unparse(node.test)
-    if isinstance(node, ast.Raise):
-        return True
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return any(c in name.lower() for c in CHECKING_CALLS) or name in ("main", "TextTestRunner", "testmod")
+    if isinstance(node, ast.Call):
+        return any(c in _called(node).lower() for c in CHECKING_CALLS)
+    return isinstance(node, ast.Raise)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import random
+import re
 import sys
 import threading
 import types
@@ -128,7 +129,9 @@ class TestRun:
 
     def _bind(self) -> set[str]:
         """Give the program its missing names: standard library first, the solution last; the entry point is the solution's."""
-        wanted = [n for n in self.plan.free if n != self.entry and not _from_library(n, self.namespace)]
+        text = "\n".join(self.job["tests"])
+        free = [n for n in self.plan.free if n != self.entry]
+        wanted = [n for n in free if not _from_library(n, self.namespace, text)]
         if self.entry:
             wanted.append(self.entry)
         found = self.link.names(wanted)
@@ -199,6 +202,8 @@ class TestRun:
         suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(c) for c in cases)
         outcome = unittest.TestResult()
         suite.run(outcome)
+        if not outcome.testsRun and outcome.wasSuccessful():
+            raise BrokenTests("its test cases have no test method")
         # where all of them were skipped nothing was tested
         good = outcome.wasSuccessful() and outcome.testsRun > 0 and len(outcome.skipped) < outcome.testsRun
         return "" if good else "a test case failed"
@@ -231,7 +236,7 @@ def run(plan: PreparedTests, job: dict[str, Any], channel: int) -> dict[str, Any
     return TestRun(plan, job, channel).run()
 
 
-def _from_library(name: str, namespace: dict[str, Any]) -> bool:
+def _from_library(name: str, namespace: dict[str, Any], text: str) -> bool:
     """Whether a missing name is one of the library's; then it is bound, or stays missing, but is never the solution's."""
     if name in WELL_KNOWN:
         home = WELL_KNOWN[name]
@@ -243,7 +248,12 @@ def _from_library(name: str, namespace: dict[str, Any]) -> bool:
         return True
     if name in sys.stdlib_module_names or name in ("numpy", "pandas", "pytest"):
         with contextlib.suppress(ImportError):
-            namespace[name] = importlib.import_module(name)
+            module = importlib.import_module(name)
+            inner = getattr(module, name, None)
+            # `datetime.now()` and `copy(x)` are meant of what stands in the module under its own name
+            uses = re.findall(rf"(?<![\w.]){name}(\.\w+|\()", text) if inner is not None else []
+            is_inner = uses and all(u == "(" or not hasattr(module, u[1:]) for u in uses)
+            namespace[name] = inner if is_inner else module
         return True
     return False
 
