@@ -13,6 +13,7 @@ import pytest
 
 from grpo_verifiers import BadGold, Sample, build
 from grpo_verifiers.program import CodeOptions, CodeVerifier, code_row
+from grpo_verifiers.sandbox.view import host_view
 
 HUMANEVAL = {
     "task_id": "HumanEval/x",
@@ -220,6 +221,43 @@ def test_statements_before_an_assert_of_a_list_are_its_preparation(
     row = {"tests": tests, "entry_point": "half"}
     assert code.verify("def half(x): return x / 2", row).outcome == "right"
     assert code.verify("def half(x): return x / 3", row).outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tests": ["import nowhere", "assert half(4) == 2"]},
+        {"tests": "def test_half():\n    from nowhere.at_all import close\n    assert close(half(4), 2)"},
+        {"tests": [{"args": [4], "expected": 2}], "setup": "import nowhere"},
+        {"tests": ["assert half(4) == 2"], "prompt_code": "import nowhere as n\ndef half(x):\n    '''Half.'''\n"},
+        {"tests": ["assert half(4) == 2"], "setup": "from dateutil import parser"},
+    ],
+)  # fmt: skip
+def test_a_row_that_imports_what_is_not_there_has_no_verdict(code: CodeVerifier, row: dict[str, Any]) -> None:
+    for program in ("import nowhere\ndef half(x): return x / 2", "def half(x): return 0"):
+        verdict = code.verify(program, {"entry_point": "half", **row})
+        assert (verdict.score, verdict.reason) == (None, "no_library"), verdict
+        assert "`nowhere`" in verdict.detail or "`dateutil`" in verdict.detail
+
+
+def test_a_row_may_try_to_import_what_is_not_there(code: CodeVerifier) -> None:
+    setup = "try:\n    import nowhere\nexcept ImportError:\n    nowhere = None"
+    row = {"entry_point": "half", "setup": setup, "tests": ["assert half(4) == 2 and nowhere is None"]}
+    assert code.verify("def half(x): return x / 2", row).score == 1.0
+    assert code.verify("import nowhere\ndef half(x): return x / 2", row).score == 0.0
+
+
+def test_a_program_that_fails_without_a_package_we_offer_has_no_verdict(
+    code: CodeVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_verifiers.program.verifier.host_view", lambda _: host_view(()))
+    row = {"entry_point": "half", "tests": ["assert half(4) == 2"]}
+    verdict = code.verify("import sympy\ndef half(x): return 0", row)
+    assert (verdict.score, verdict.reason) == (None, "no_library")
+    assert verdict.detail == "`sympy` is not installed here"
+    tried = "try:\n    import sympy\nexcept ImportError: pass\ndef half(x): return x / 2"
+    assert code.verify(tried, row).score == 1.0
+    assert code.verify("import nowhere\ndef half(x): return 0", row).score == 0.0
 
 
 def test_the_function_under_test_is_found_from_the_asserts(code: CodeVerifier) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,13 +14,13 @@ from grpo_verifiers.program.asserts import PlainCall, called_name, plain_calls
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.reach import TestText, is_check
 from grpo_verifiers.sandbox.inside import extract, wire
+from grpo_verifiers.sandbox.view import PACKAGES, host_view
 from grpo_verifiers.strict_json import RepeatedKey, loads
 from grpo_verifiers.verifier import BadGold
 
 Style = Literal["assert", "stdio", "function_call"]
 Scoring = Literal["all", "fraction"]
 STYLES = ("assert", "stdio", "function_call")
-PACKAGES = ("numpy", "pandas", "scipy", "sympy", "networkx", "sortedcontainers")
 SHORT_NAMES = re.compile(r"\b(np|pd)\.")
 MOST_TIMEOUT_S = 600.0
 
@@ -59,6 +60,7 @@ class CodeTask:
     timeout_s: float
     memory_mb: int
     packages: str  # "plain", "numpy" or "pandas": what the tests themselves need
+    imports: frozenset[str]  # modules outside the standard library that the row's own code imports
     needs_scratch: bool
     count: int
     expected_bytes: int = 0  # about how much an honest run has to say
@@ -81,16 +83,37 @@ def _size(expected: list[Any]) -> int:
     return len(json.dumps(wire.encode(expected)))
 
 
-def packages_of(text: str) -> str:
-    """Which lane kind a source needs, by its import lines; in time linear in the text."""
+def packages_in(text: str) -> set[str]:
+    """Those of `PACKAGES` that a source imports, by its lines; in time linear in the text."""
     names = [name for name in PACKAGES if name in text]
-    found = (
-        {name for line in text.split("\n") if "import" in line for name in names if name in line}
-        if names
-        else set()
-    )
-    found |= set(SHORT_NAMES.findall(text))
+    lines = [line for line in text.split("\n") if "import" in line] if names else []
+    return {name for line in lines for name in names if name in line}
+
+
+def packages_of(text: str) -> str:
+    """Which lane kind a source needs, by its import lines and the short names that it uses."""
+    found = packages_in(text) | set(SHORT_NAMES.findall(text))
     return "pandas" if found & {"pandas", "pd"} else "numpy" if found else "plain"
+
+
+def missing_libraries(task: CodeTask) -> list[str]:
+    """Modules that the row's own code imports and that its lane has not."""
+    shown = {module for module, _ in host_view(PACKAGES).packages} if task.packages != "plain" else set[str]()
+    return sorted(task.imports - shown)
+
+
+def _imports(source: str) -> set[str]:
+    """Modules outside the standard library that a source imports, but for those that it tries to import."""
+    waiting, found = list[ast.AST](ast.parse(source).body), set[str]()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found |= {a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+        elif not isinstance(node, ast.Try):
+            waiting += [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)]
+    return found - sys.stdlib_module_names - {"pytest", "solution"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +152,18 @@ def compile_task(row: Mapping[str, Any], defaults: Defaults) -> CodeTask:
         raise BadGold("`setup` is no Python")
     packages = _need(packages_of(f"{setup}\n{prompt}"), row.get("needs"))
     given = extract.preamble(prompt, entry) if prompt else ast.Module([], [])
+    before = f"{setup}\n{ast.unparse(given)}".strip()
     common: dict[str, Any] = {
         "style": style,
         "entry": entry,
         "prompt": prompt,
-        "before": f"{setup}\n{ast.unparse(given)}".strip(),
+        "before": before,
         "shared": tuple(node.name for node in given.body if isinstance(node, ast.ClassDef)),
         "scoring": scoring,
         "timeout_s": timeout_s,
         "memory_mb": memory_mb,
         "packages": packages,
+        "imports": frozenset(_imports(before)),
         "needs_scratch": row.get("needs") == "scratch",
     }
     if style == "stdio":
@@ -174,6 +199,7 @@ def _entry(given: object) -> str | None:
 def _assert_task(programs: list[str], common: dict[str, Any]) -> CodeTask:
     """Test programs; those that are plain calls become inputs and values, so the tests need no process of their own."""
     common["packages"] = _need(common["packages"], packages_of("\n".join(programs)))
+    common["imports"] = common["imports"].union(*map(_imports, programs))
     entry = common["entry"]
     if entry is None:
         common["entry"] = entry = called_name(programs)

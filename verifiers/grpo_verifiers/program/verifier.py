@@ -9,14 +9,22 @@ from typing import Any
 
 from grpo_verifiers.program.compare import COMPARES
 from grpo_verifiers.program.rows import mapped
-from grpo_verifiers.program.task import CodeTask, Defaults, Output, compile_task
+from grpo_verifiers.program.task import (
+    CodeTask,
+    Defaults,
+    Output,
+    compile_task,
+    missing_libraries,
+    packages_in,
+)
 from grpo_verifiers.program.trial import TestsBroken, Trial, run_task
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.inside import fences
 from grpo_verifiers.sandbox.lanes import Lanes, LaneSlot
 from grpo_verifiers.sandbox.sandboxed import SandboxedVerifier
+from grpo_verifiers.sandbox.view import PACKAGES, host_view
 from grpo_verifiers.thinking import answer_text
-from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
+from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadOption, Sample
 
 MOST_SOURCE = 256 << 10
@@ -91,6 +99,10 @@ class CodeVerifier(SandboxedVerifier):
             return no_answer("empty")
         if task.needs_scratch and not (self.tier and self.tier.has_scratch):
             return error("no_scratch", f"the row needs scratch files, tier `{lanes.tier}` has none")
+        if missing := missing_libraries(task):
+            return error(
+                "no_library", f"the row imports `{'`, `'.join(missing)}`, which the sandbox does not have"
+            )
 
         def run(slot: LaneSlot) -> Verdict:
             try:
@@ -98,7 +110,13 @@ class CodeVerifier(SandboxedVerifier):
             except TestsBroken as err:
                 return error("tests_broken", str(err)[:300], time.perf_counter() - started)
             self._learn(task, trial)
-            return _verdict(task, trial, _shown(answer), time.perf_counter() - started)
+            verdict = _verdict(task, trial, _shown(answer), time.perf_counter() - started)
+            absent = packages_in(answer) - {name for name, _ in host_view(PACKAGES).packages}
+            if absent and verdict.outcome is not Outcome.RIGHT:
+                return error(
+                    "no_library", f"`{'`, `'.join(sorted(absent))}` is not installed here", verdict.seconds
+                )
+            return verdict
 
         return self.in_a_slot(lanes, run, started)
 
