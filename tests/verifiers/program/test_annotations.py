@@ -161,3 +161,14 @@ for v in (0, 1):
 assert act(0) is numpy.float64 and act(0)(3) == 3
 """
     assert verifier.verify(solution, {"entry_point": "act", "tests": tests}).score == 1.0
+
+
+def test_no_class_is_named_by_way_of_a_module_that_a_library_imports(verifier: CodeVerifier) -> None:
+    solution = """
+import numpy, numpy.testing, unittest.mock
+found = type(unittest.mock.ANY)
+found.__module__, found.__qualname__ = "numpy", "testing._private.utils.unittest.mock._ANY"
+def act(v): return found
+"""
+    tests = "import numpy\nfor v in (1, 2):\n    assert act(v)() == v"
+    assert verifier.verify(solution, {"entry_point": "act", "tests": tests}).score == 0.0

@@ -1,0 +1,91 @@
+"""Rows of public data sets with their own solution, which must be paid, and a stub, which must not.
+
+The rows lie beside the repository, in `../shared/cases/real_rows`; a row in a format that is not read as published is
+judged by its `columns`. Without the folder these tests are skipped, and fail where `CI` is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_verifiers import BadGold, Sample, Verdict
+from grpo_verifiers.program import CodeOptions, CodeVerifier
+
+FOLDER = Path(__file__).parents[3].parent / "shared" / "cases" / "real_rows"
+LEAST_PAID = 0.97
+KNOWN = {
+    # the tests compare objects of the solution's classes by its own `==`: `trusted_objects`
+    "clock": "untrusted_objects",
+    "complex-numbers": "untrusted_objects",
+    "dot-dsl": "untrusted_objects",
+    # a database that the test and the solution both open, and a mock in the place of a method
+    "ClassEval_14": "test_failed",
+    "ClassEval_84": "test_failed",
+}
+"""Solutions that are refused all the same, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of a row: its name, and the verdicts on its solution and on its stub."""
+
+    name: str
+    solution: Verdict
+    stub: Verdict
+
+
+@pytest.fixture(scope="module")
+def judged() -> list[Judged]:
+    if not FOLDER.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"there are no rows in {FOLDER}")
+        pytest.skip(f"there are no rows in {FOLDER}")
+    rows = [json.loads(line) for path in sorted(FOLDER.glob("*.jsonl")) for line in path.open()]
+    # a busy machine is no reason to refuse a right program
+    verifier = CodeVerifier(CodeOptions(timeout=20.0))
+    try:
+        golds = [compiled(verifier, row) for row in rows]
+        verdicts = iter(
+            verifier.judge(
+                [
+                    Sample(row[which], gold)
+                    for row, gold in zip(rows, golds, strict=True)
+                    for which in ("solution", "stub")
+                ]
+            )
+        )
+        return [Judged(row["id"], next(verdicts), next(verdicts)) for row in rows]
+    finally:
+        verifier.close()
+
+
+def compiled(verifier: CodeVerifier, row: dict[str, Any]) -> Any:
+    try:
+        return verifier.compile(row["row"])
+    except BadGold:
+        if not row.get("columns"):
+            raise
+        return verifier.compile(row["columns"])
+
+
+def test_solutions_are_paid(judged: list[Judged]) -> None:
+    known = [j for j in judged if j.solution.score is not None]
+    refused = {j.name: j.solution.reason for j in known if j.solution.score != 1.0}
+    assert len(refused) <= (1 - LEAST_PAID) * len(known), refused
+    if judged and KNOWN.keys() <= {j.name for j in judged}:
+        assert refused == KNOWN
+
+
+def test_no_stub_is_paid(judged: list[Judged]) -> None:
+    assert [j.name for j in judged if j.stub.score not in (None, 0.0)] == []
+
+
+def test_only_a_missing_library_leaves_a_row_without_a_verdict(judged: list[Judged]) -> None:
+    left = {j.name: (v.reason, v.detail) for j in judged for v in (j.solution, j.stub) if v.score is None}
+    assert {reason for reason, _ in left.values()} <= {"no_library"}, left
