@@ -136,7 +136,7 @@ class TestText:
 
 def run_parts(top: ast.AST) -> Iterator[ast.AST]:
     """The nodes below that are run: not what functions and classes inside hold, nor branches that are false as written."""
-    waiting = list(top.body) if isinstance(top, (*DEFINITIONS, ast.Module)) else [top]
+    waiting: list[ast.AST] = list(top.body) if isinstance(top, (*DEFINITIONS, ast.Module)) else [top]
     while waiting:
         node = waiting.pop()
         yield node

@@ -293,7 +293,7 @@ def _marked(row: Mapping[str, Any]) -> dict[str, Any]:
     return calls | _solution(row) if calls else {}
 
 
-def _parsed(value: Any) -> Any:
+def _parsed(value: object) -> Any:
     """The list or object of a JSON text; anything else as it is.
 
     Raises:
@@ -345,7 +345,7 @@ def _is_call(case: Mapping[str, Any], has_name: bool) -> bool:
     return kind in CALLS if kind in (*CALLS, *STREAMS) else has_name
 
 
-def _call(given: Any, wanted: Any) -> dict[str, Any]:
+def _call(given: object, wanted: object) -> dict[str, Any]:
     """One call: arguments as a list with a value, which APPS wraps in a list of one, or as a text with one in each line."""
     if isinstance(given, str):
         return {

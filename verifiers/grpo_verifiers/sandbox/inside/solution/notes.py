@@ -43,7 +43,7 @@ def signature(function: Callable[..., Any]) -> list[Any]:
     return [notes(function), given]
 
 
-def _crosses(value: Any, is_asked: bool) -> bool:
+def _crosses(value: object, is_asked: bool) -> bool:
     """Whether the test program's side can have this annotation as well."""
     if isinstance(value, type) and not isinstance(value, types.GenericAlias):
         is_named = getattr(sys.modules.get(value.__module__), value.__name__, None) is value
@@ -52,9 +52,9 @@ def _crosses(value: Any, is_asked: bool) -> bool:
         return type(value).__module__ in ("builtins", "abc", "enum", "typing")
     if type(value) is typing.TypeVar:
         return is_asked
-    found = alias(value)
-    if found is not None or type(value) is list:
-        return all(_crosses(part, is_asked) for part in (found[1] if found is not None else value))
+    found = ("", value) if isinstance(value, list) else alias(value)
+    if found is not None:
+        return all(_crosses(part, is_asked) for part in found[1])
     try:
         wire.encode(value)
     except wire.NotPlain:
@@ -82,7 +82,7 @@ def alias(value: Any) -> tuple[str, tuple[Any, ...]] | None:
     return None
 
 
-def _subscript(value: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _subscript(value: object, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """What stood in the brackets: the parameters of a `Callable` are a list there."""
     if args and typing.get_origin(value) is Callable and args[0] is not ...:
         return [*args[:-1]], args[-1]

@@ -115,19 +115,8 @@ class Mirrors:
         return self.cls(body[0])(*[self.link.decode(v) for v in body[1]])
 
     def standard(self, body: Parts) -> Any:
-        """A class of the standard library, by name; raises BadWire for one of a module that may not be named."""
-        module, name = body
-        if module not in CLASSES_OF:
-            raise wire.BadWire("not a class that may be named")
-        if module == "builtins" and text(name) in UNNAMED:
-            return UNNAMED[name]
-        found: Any = importlib.import_module(module)
-        for part in text(name).split("."):
-            found = getattr(found, part)
-            # by way of a module that another one imports everything could be named
-            if not isinstance(found, type):
-                raise wire.BadWire("no class")
-        return found
+        """A class of a library, by name; raises BadWire for one of a module that may not be named."""
+        return _named_class(body[0], text(body[1]))
 
     def handle(self, about: Fields) -> Any:
         """The handle of a number; what is told of one that is known already is not listened to.
@@ -228,6 +217,21 @@ class Mirrors:
         if any(p in self.natives for p in parents):
             self.natives[made] = number
         return made
+
+
+def _named_class(module: str, name: str) -> type:
+    if module not in CLASSES_OF:
+        raise wire.BadWire("not a class that may be named")
+    if module == "builtins" and name in UNNAMED:
+        return UNNAMED[name]
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+        # by way of a module that another one imports everything could be named
+        if not isinstance(found, type):
+            raise wire.BadWire("no class")
+    made: type = found
+    return made
 
 
 def _left_abstract(parents: tuple[type, ...], space: dict[str, Any]) -> frozenset[str] | None:
