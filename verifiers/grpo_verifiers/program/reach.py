@@ -23,7 +23,7 @@ class TestText:
     """A test program, with its functions and classes by name, and the names whose value is true whatever the solution is."""
 
     def __init__(self, tree: ast.Module, entry: str | None) -> None:
-        self.tree, self.known = tree, dict[str, list[Any]]()
+        self.tree, self.known, self.words = tree, dict[str, list[Any]](), set[str]()
         stored, given = set[str](), list[list[str]]()
         for node in ast.walk(tree):
             if isinstance(node, DEFINITIONS):
@@ -31,8 +31,10 @@ class TestText:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 for name in [t.id for t in node.targets if isinstance(t, ast.Name)]:
                     self.known.setdefault(name, []).append(node.value)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                stored.add(node.id)
+            elif isinstance(node, ast.Name):
+                (stored if isinstance(node.ctx, ast.Store) else self.words).add(node.id)
+            elif isinstance(node, ast.Attribute):
+                self.words.add(node.attr)
             elif isinstance(node, ast.arguments):
                 given.append([a.arg for a in ast.walk(node) if isinstance(a, ast.arg)])
         # what `check` is called with is the solution's function, unless something else is called that
@@ -57,10 +59,8 @@ class TestText:
                     return True
                 if isinstance(node, ast.Assert) and isinstance(node.test, ast.Name):
                     seen.add(id(node.test))  # `assert verify` calls nothing
-                name = next(
-                    (n for n in map(node.__dict__.get, ("id", "attr", "value")) if isinstance(n, str)), ""
-                )
-                waiting += self.known.get(name, []) if id(node) not in seen else []
+                name = getattr(node, "id", getattr(node, "attr", getattr(node, "value", "")))
+                waiting += self.known.get(name, []) if isinstance(name, str) and id(node) not in seen else []
         return False
 
     def _started(self) -> Iterator[ast.AST]:
@@ -69,10 +69,10 @@ class TestText:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef) or _is_skipped(node):
                 continue
             if isinstance(node, ast.FunctionDef):
-                # called, a generator runs nothing
-                if (node.name == "check" or node.name.startswith("test")) and not any(
+                is_late = any(
                     isinstance(n, ast.Yield) for n in run_parts(node)
-                ):
+                )  # a generator, called, runs nothing
+                if (node.name == "check" or node.name.startswith("test")) and not is_late:
                     yield node
             elif node.name.startswith("Test") or any("TestCase" in ast.unparse(b) for b in node.bases):
                 methods = [m for m in self._methods(node) if not _is_skipped(m)]
@@ -81,17 +81,19 @@ class TestText:
 
     def _methods(self, node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         """The methods of a class and of its bases in the program."""
-        found = [m for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
-        for base in [b for name in node.bases for b in self.known.get(ast.unparse(name), [])]:
-            found += self._methods(base) if isinstance(base, ast.ClassDef) and base is not node else []
-        return found
+        waiting, classes = [node], list[ast.ClassDef]()
+        while waiting:
+            found = waiting.pop()
+            bases = [b for name in found.bases for b in self.known.get(ast.unparse(name), [])]
+            waiting += [b for b in bases if isinstance(b, ast.ClassDef) and b not in classes]
+            classes.append(found)
+        return [m for c in classes for m in c.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
 
     def _unnamed(self) -> Iterator[ast.AST]:
         """What may be run without being named: by its decorator or as a special method, or where names are made up."""
-        words = {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(self.tree)}
         for found in self.known.values():
             for node in found:
-                is_hidden = not words.isdisjoint(DYNAMIC) or getattr(node, "name", "").startswith("__")
+                is_hidden = not self.words.isdisjoint(DYNAMIC) or getattr(node, "name", "").startswith("__")
                 if is_hidden or (getattr(node, "decorator_list", []) and not _is_skipped(node)):
                     yield node
 
@@ -186,7 +188,7 @@ def _swallows(handler: ast.ExceptHandler) -> bool:
 def _is_skipped(node: ast.AST) -> bool:
     """Whether a test is left out whatever happens: `@pytest.mark.skip`, `@unittest.skip("…")`."""
     words = (ast.unparse(d).partition("(")[0] for d in getattr(node, "decorator_list", []))
-    return any(word.endswith((".skip", "skip")) for word in words)
+    return any(word.endswith("skip") for word in words)
 
 
 def _called(node: ast.Call) -> str:

@@ -104,7 +104,7 @@ def missing_libraries(task: CodeTask) -> list[str]:
 
 def _imports(source: str) -> set[str]:
     """Modules outside the standard library that a source imports, but for those that it tries to import."""
-    waiting, found = list[ast.AST](ast.parse(source).body), set[str]()
+    waiting, found = list[ast.AST](ast.parse(source).body if "import" in source else ()), set[str]()
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):
@@ -227,9 +227,10 @@ def _programs(tests: object, entry: str | None) -> list[str]:
     for number, program in enumerate(programs):
         try:
             tree = ast.parse(before + program)
+            is_checking = TestText(tree, entry).has_check()
         except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
             raise BadGold(f"test {number} is no Python: {err}") from err
-        if TestText(tree, entry).has_check():
+        if is_checking:
             found.append(before + program)
             unused = None
         else:  # imports, values and helpers of the statements that follow
