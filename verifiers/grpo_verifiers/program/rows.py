@@ -97,9 +97,8 @@ def mapped(row: Mapping[str, Any]) -> dict[str, Any]:
         zlib.error,
         pickle.UnpicklingError,
     ) as err:
-        raise BadGold(
-            f"looks like a row of {'DeepCoder' if kind == 'code' else kind}, but its tests cannot be read: {type(err).__name__}: {err}"
-        ) from err
+        what = "`tests`" if kind == "code" else f"looks like a row of {kind}, but its tests"
+        raise BadGold(f"{what} cannot be read: {type(err).__name__}: {err}") from err
 
 
 def _humaneval(row: Mapping[str, Any]) -> dict[str, Any]:
