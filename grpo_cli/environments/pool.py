@@ -17,7 +17,6 @@ from grpo_cli.environments.step import Step
 from grpo_cli.environments.worker import Ask, Play, digest
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers.kinds.functions.asking import Prints
-from grpo_verifiers.kinds.python_function import at_line
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result
 from grpo_verifiers.verifier import Unavailable
@@ -174,6 +173,7 @@ class Worlds:
         return [self._read(one, what) for one in results]
 
     def _asked(self, asks: Sequence[Ask]) -> list[Result]:
+        self._prints.allow(len(asks))
         parts: dict[int, list[int]] = {}
         for i, ask in enumerate(asks):
             parts.setdefault(ask.play[1] % self.workers, []).append(i)
@@ -206,12 +206,11 @@ class Worlds:
             if result.kind == "BadReturn":
                 return Fault("bad_return", result.message)
             message = " ".join(result.message.split())[:300]
-            return Fault(
-                "environment_raised", f"{name} raised {result.kind}: {message}{at_line(result.traceback)}"
-            )
+            return Fault("environment_raised", f"{name} raised {result.kind}: {message}{result.at}")
         assert not isinstance(result, Done)
         said = {
             "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
+            "no_reply": ("timeout", f"{name} waited longer than `environment.timeout_s` allows"),
             "memory": ("memory", f"{name} took more than `environment.memory_mb`"),
             "died": ("worker_died", f"{name} ended its process"),
         }

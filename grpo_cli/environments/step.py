@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from grpo_verifiers.kinds.functions.value import BadReturn, number_of
+from grpo_verifiers.kinds.functions.value import LARGEST, BadReturn, number_of, shown
 from grpo_verifiers.names import near_or_known, nearest
 
 LONGEST = 65_536
@@ -112,15 +112,15 @@ def read_text(value: object, where: str, what: str) -> str:
 
 
 def read_number(value: object, where: str, what: str) -> float:
-    """A finite number.
+    """A finite number, of `LARGEST` at most.
 
     Raises:
         BadReturn: it is none.
     """
     number = number_of(value)
     if number is None or not math.isfinite(number):
-        said = kind_of(value) if number is None else number
-        raise BadReturn(f"{where} returned {said} as {what}: return a finite number")
+        said = kind_of(value) if number is None else shown(value) if isinstance(value, float) else number
+        raise BadReturn(f"{where} returned {said} as {what}: return a finite number, of {LARGEST:g} at most")
     return number
 
 

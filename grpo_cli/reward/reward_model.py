@@ -116,7 +116,11 @@ class RewardModelVerifier(Verifier):
             assert self._loaded is not None
             model, tokenizer = self._loaded
             for at in range(0, len(samples), self.options.batch):
-                verdicts += self._batch(model, tokenizer, samples[at : at + self.options.batch])
+                batch = samples[at : at + self.options.batch]
+                try:
+                    verdicts += self._batch(model, tokenizer, batch)
+                except Exception as err:  # noqa: BLE001 - no memory, a device that is lost: not the completions' fault
+                    verdicts += [error("model_failed", f"{type(err).__name__}: {err}"[:300])] * len(batch)
         return verdicts
 
     def _batch(self, model: Any, tokenizer: Any, samples: Sequence[Sample]) -> list[Verdict]:

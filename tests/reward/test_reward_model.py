@@ -58,6 +58,24 @@ def test_the_batch_a_text_is_in_does_not_matter(folder: Path) -> None:
     assert together == pytest.approx(alone, abs=1e-6)
 
 
+def test_a_model_that_fails_on_a_batch_gives_no_verdict_on_it_and_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = build("reward_model", model=str(folder), device="cpu", batch=2)
+    real = type(verifier)._scores
+
+    def scores_or_no_memory(self: Any, model: Any, tokenizer: Any, ids: list[list[int]]) -> list[float]:
+        if len(ids[0]) > 3:
+            raise RuntimeError("out of memory: tried to allocate 2 GiB")
+        return real(self, model, tokenizer, ids)
+
+    monkeypatch.setattr(type(verifier), "_scores", scores_or_no_memory)
+    texts = ["good", "bad", "it is so it is", "so", "good"]
+    found = verifier.judge([Sample(text, None) for text in texts])
+    assert [verdict.score is None for verdict in found] == [False, False, True, True, False]
+    assert found[2].outcome is Outcome.ERROR and "RuntimeError: out of memory" in found[2].detail
+
+
 def test_labels_give_probabilities_that_sum_to_one(tmp_path: Path) -> None:
     saved = save(tmp_path, labels=3)
     parts = [scores(saved, ["good"], label=label)[0] or 0.0 for label in range(3)]

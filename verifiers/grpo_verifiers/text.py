@@ -16,6 +16,7 @@ _EDGES = " \t\r\n.,;:!?\"'`*_$“”‘’«»"
 _PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _ARTICLE = re.compile(r"\b(?:a|an|the)\s+", re.IGNORECASE)
 _LONGEST = 10_000
+_BLANKS = str.maketrans("\n\r\t\v\f", "     ")
 
 
 @lru_cache(maxsize=4096)
@@ -46,3 +47,16 @@ def _trimmed(text: str) -> str:
         if text == before:
             break
     return text if text else sign
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""Text from elsewhere that any stream can take and that steers no terminal: what does not print becomes an escape.
+
+    ESC is `\x1b`, half a surrogate pair `\udcff`; white space becomes blanks. With `lines` the ends of lines stay.
+    """
+    if text.isprintable():
+        return text
+    if lines:
+        return "\n".join(map(printable, text.splitlines()))
+    text = text.translate(_BLANKS)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from grpo_verifiers.text import printable
+
 SKIPPED = "skipped"
 """Reason of an `error` with which a function says, as in TRL, that the sample is not its to judge."""
 
@@ -26,7 +28,7 @@ class Outcome(StrEnum):
 class Verdict:
     """Outcome, score (a finite number; None for `error`), the extracted answer, a reason code, and the seconds it took.
 
-    Verifiers of ours score in [0, 1]; a function of the user's gives any finite number. `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people.
+    Verifiers of ours score in [0, 1]; a function of the user's gives any finite number. `reason` is a short stable code such as `equal:rational` or `no_box`; `detail` a sentence for people. Both may come from code of others, and are made printable here.
     """
 
     outcome: Outcome
@@ -37,6 +39,9 @@ class Verdict:
     detail: str = ""
 
     def __post_init__(self) -> None:
+        if not (self.reason.isprintable() and self.detail.isprintable()):
+            object.__setattr__(self, "reason", printable(self.reason))
+            object.__setattr__(self, "detail", printable(self.detail))
         if self.outcome is Outcome.ERROR:
             if self.score is not None:
                 raise ValueError("an error carries no score")

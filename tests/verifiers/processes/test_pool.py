@@ -59,7 +59,7 @@ def test_info_of_the_task_reaches_the_host(pool: Pool) -> None:
     [
         ("loop", "timeout"),
         ("hold the interpreter", "timeout"),
-        ("sleep", "timeout"),
+        ("sleep", "no_reply"),
         ("eat memory", "memory"),
         ("exit", "died"),
     ],

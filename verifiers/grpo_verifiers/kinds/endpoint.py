@@ -120,7 +120,7 @@ class Endpoint:
             return response.status, found, _body(response, connection, deadline)
         except TimeoutError as err:
             raise _Again("timeout", f"no reply within {settings.timeout_s:g} s") from err
-        except (OSError, http.client.HTTPException) as err:
+        except (OSError, http.client.HTTPException, ValueError) as err:  # a key that no header holds
             raise _Again("unreachable", f"{type(err).__name__}: {err}"[:200]) from err
         finally:
             connection.close()

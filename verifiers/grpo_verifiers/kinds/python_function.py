@@ -3,17 +3,17 @@
     def verify(completion: str, answer: str) -> float: ...
 
 Any finite number is the reward as it stands. Parameters beside `completion` are columns of the row, `prompt`, or `row` for
-all of it; functions of TRL, verl and the package `verifiers` are taken as they are (`functions.forms`). What an exception
-means is decided by the gold, never by the completion: where the function can judge a well-behaved completion of the same row,
-the one it raised on is wrong (`verifier_raised`), and one it returned None for has no answer; where it cannot, there is no
-verdict (`error`). A return that is no verdict (NaN, a text, a list of the wrong length) is the function's fault in any case.
+all of it; functions of TRL, verl and the package `verifiers` are taken as they are (`functions.forms`). Where the function can
+judge a well-behaved completion of the same row, and fails on another every time, that one is wrong (`verifier_raised`), over a
+limit, or has no answer where the function returned None; any other failure is no verdict (`error`): `functions.blame`. A return
+that is no verdict (NaN, a text, a list of the wrong length) is the function's fault in any case.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import re
+import pickle
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +21,11 @@ from string import Formatter
 from typing import Any, Literal
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.kinds.functions.asking import Answer, BrokenContract, FunctionCaller, Prints, Unanswered
-from grpo_verifiers.kinds.functions.blame import Blame
+from grpo_verifiers.kinds.functions.asking import Answer, BrokenContract, FunctionCaller, Prints, probes
+from grpo_verifiers.kinds.functions.blame import SURROUNDINGS, Blame
 from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
+from grpo_verifiers.kinds.functions.waiting import WAITS_S, is_away
 from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
 from grpo_verifiers.strict_json import RepeatedKey
 from grpo_verifiers.verdict import Outcome, Verdict, error, over_limit, wrong
@@ -33,7 +34,7 @@ from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
 log = logging.getLogger("grpo_verifiers")
 
 _THREAD_MB = 80  # addresses that a thread reserves: its stack, and its part of the heap
-_HINT = "on plain completions too; if it wants a form of its own, say so with the option `gold`"
+_COMPUTES_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class PythonOptions:
     """Whether those are called once for equal completion, prompt and row; default for async functions."""
     args: dict[str, Any] = field(default_factory=dict)
     """Arguments of a `load_environment` function."""
-    timeout_s: float = 5.0
-    """CPU seconds one completion may use; three times as much wall time (and two seconds) when it waits."""
+    timeout_s: float | None = None
+    """Seconds one completion may compute, and as many again that it may wait; default 5, and 20 where many calls are under way."""
     memory_mb: int = 1024
     """Memory one completion may add to the worker."""
     workers: int | None = None
@@ -86,19 +87,22 @@ class PythonVerifier(Verifier):
         where, _, name = options.function.rpartition(":")
         if not where or not name:
             raise BadOption("function", f"`{options.function}` is not `module:function`")
-        if options.timeout_s <= 0:
+        if options.timeout_s is not None and options.timeout_s <= 0:
             raise BadOption("timeout_s", "`timeout_s` must be above 0")
         if options.memory_mb < 16:
             raise BadOption("memory_mb", "`memory_mb` must be at least 16")
         _check_numbers(options)
         self.low = options.range[0] if options.range else None
         self._prints = Prints(options.function)
+        limit_s = options.timeout_s or _COMPUTES_S
         pool = Pool(
             "grpo_verifiers.kinds.functions.call:load",
             {name: getattr(options, name) for name in _FOR_WORKERS},
             workers=options.workers,
             limits=ProcessLimits(
-                cpu_s=options.timeout_s, memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0)
+                cpu_s=limit_s,
+                wall_s=limit_s,
+                memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0),
             ),
             on_print=self._prints,
         )
@@ -108,11 +112,18 @@ class PythonVerifier(Verifier):
             messages=options.messages,
             concurrency=options.concurrency,
             retries=options.retries,
+            waits_s=options.timeout_s or WAITS_S,
         )
         self._derived: tuple[str, ...] = ()
         self._place = ""
         self._is_started = False
-        self._blame = Blame(self._caller, self.gold_text)
+        self._blame = Blame(
+            ask=self._caller.ask_after,
+            row=lambda call: pickle.dumps(call.row),
+            plain=self._plain,
+            judges=self._can_judge,
+            learns=options.gold is None,
+        )
         self._logged: set[str] = set()
         self._lock = threading.Lock()
 
@@ -205,47 +216,52 @@ class PythonVerifier(Verifier):
     def judge(self, samples: Sequence[Sample]) -> list[Verdict]:
         """Verdicts in order, from all workers."""
         self.start()
-        self._blame.begin()
-        answers = self._caller.ask(
-            [FunctionCall(s.completion, s.prompt, s.gold, s.token_ids) for s in samples]
-        )
-        self._blame.note(samples, answers)
-        return [self._verdict(s, a) for s, a in zip(samples, answers, strict=True)]
+        calls = [FunctionCall(s.completion, s.prompt, s.gold, s.token_ids) for s in samples]
+        self._prints.allow(len(calls))
+        answers = self._caller.ask(calls)
+        return [self._verdict(*one) for one in zip(answers, self._blame.settle(calls, answers), strict=True)]
 
-    def _verdict(self, sample: Sample, answer: Answer) -> Verdict:
-        if isinstance(answer, Done):
-            outcome, score, extracted, reason, detail = answer.value
-            if (
-                reason == RETURNED_NONE
-                and outcome != Outcome.ERROR.value
-                and not self._blame.can_judge(sample)
-            ):
-                return error(
-                    RETURNED_NONE, "the function returns None on a plain completion too", answer.seconds
-                )
-            return Verdict(Outcome(outcome), score, extracted, reason, answer.seconds, detail)
+    def _plain(self, call: FunctionCall) -> list[FunctionCall]:
+        """Harmless completions of the row; the one that must be right, where there is a gold text."""
+        text = self.gold_text(call.row)
+        return (
+            probes(call.row, call.prompt)
+            if text is None
+            else [FunctionCall(text, call.prompt, call.row, (0,))]
+        )
+
+    def _can_judge(self, call: FunctionCall, answer: Answer) -> bool:
+        if not isinstance(answer, Done):
+            return False
+        outcome, _, _, reason, _ = answer.value
+        if self.options.gold is not None:
+            return bool(outcome == Outcome.RIGHT.value)
+        return bool(outcome != Outcome.ERROR.value and reason != RETURNED_NONE)
+
+    def _verdict(self, answer: Answer, ours: str | None) -> Verdict:
+        """The verdict of an answer; `ours`: why the completion is not to blame for it."""
         if isinstance(answer, BrokenContract):
             return error("bad_return", f"BadReturn: {answer.message}")
-        if isinstance(answer, Killed) and answer.reason == "unavailable":
-            return error("worker_unavailable", "no worker process could be started")
-        if not isinstance(answer, Killed):
-            self._log_once(answer.traceback)
-        if isinstance(answer, Unanswered):
-            return error("unanswered", f"{answer.message[:300]}{at_line(answer.traceback)}", answer.seconds)
-        can_judge = self._blame.can_judge(sample)
-        if isinstance(answer, Killed) and answer.reason != "died":
-            if can_judge:
-                return over_limit(answer.reason, seconds=answer.seconds)
-            return error(
-                answer.reason, "the function bursts its limit on a plain completion too", answer.seconds
-            )
+        if isinstance(answer, Done):
+            outcome, score, extracted, reason, detail = answer.value
+            if ours is not None:
+                return error(reason, f"the function returned None ({ours})", answer.seconds)
+            return Verdict(Outcome(outcome), score, extracted, reason, answer.seconds, detail)
         if isinstance(answer, Killed):
-            what = "the worker died"
-        else:
-            what = f"{answer.kind}: {answer.message[:300]}{at_line(answer.traceback)}"
-        if can_judge:
+            what = _ENDS[answer.reason].format(self._caller.pool.limits.cpu_s, self.options.memory_mb)
+            if ours is None:
+                is_limit = answer.reason != "died"
+                return over_limit(answer.reason, seconds=answer.seconds) if is_limit else wrong(None, "verifier_raised", answer.seconds, detail=what)  # fmt: skip
+            reason = {"died": "worker_died", "unavailable": "worker_unavailable"}.get(
+                answer.reason, answer.reason
+            )
+            return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
+        self._log_once(answer.traceback)
+        what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
+        if ours is None:
             return wrong(None, "verifier_raised", answer.seconds, detail=what)
-        return error("verifier_raised", f"{what} ({_HINT})", answer.seconds)
+        reason = "unanswered" if is_away(answer.bases, answer.message) else "verifier_raised"
+        return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
 
     def _log_once(self, traceback: str) -> None:
         key = traceback.splitlines()[-2] if traceback.count("\n") > 2 else traceback
@@ -258,6 +274,13 @@ class PythonVerifier(Verifier):
             )
 
 
+_ENDS = {
+    "timeout": "it computed for more than {0:g} s (`timeout_s`)",
+    "no_reply": "it waited for more than {0:g} s (`timeout_s`) and did nothing",
+    "memory": "it took more than {1} MB (`memory_mb`)",
+    "died": "its worker process died",
+    "unavailable": "no worker process could be started",
+}
 _FOR_WORKERS = (
     "function",
     "path",
@@ -283,12 +306,6 @@ def _check_numbers(options: PythonOptions) -> None:
         raise BadOption("concurrency", "`concurrency` must be at least 1")
     if options.retries < 0:
         raise BadOption("retries", "`retries` must be at least 0")
-
-
-def at_line(traceback: str) -> str:
-    """` (reward.py:7)`, the innermost line of a traceback."""
-    found = re.findall(r'File "([^"]+)", line (\d+)', traceback)
-    return f" ({found[-1][0]}:{found[-1][1]})" if found else ""
 
 
 def _load_message(function: str, err: LoadFailed) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import MOST_CHARS, Example, Where, find_answer
-from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
+from grpo_verifiers.kinds.functions.blame import Blame
+from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits, Result
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier
 
@@ -44,6 +45,14 @@ class GymOptions:
     """Worker processes; default one a core."""
 
 
+_Item = tuple[str, dict[str, Any], str]
+"""Name of the data set, entry, answer."""
+
+
+def _has_gold(item: _Item) -> bool:
+    return isinstance(item[1]["answer"], str)
+
+
 class GymVerifier(Verifier):
     """The gym's score; its partial credit (often .01 for any answer at all) stays below `right_at`."""
 
@@ -59,6 +68,15 @@ class GymVerifier(Verifier):
         limits = ProcessLimits(cpu_s=options.timeout_s, memory_mb=1024)
         self._pool = Pool(
             "grpo_verifiers.kinds.reasoning_gym:serve", None, workers=options.workers, limits=limits
+        )
+        self._blame = Blame[_Item](
+            ask=lambda jobs: [job.result() for job in [self._pool.submit(items) for items in jobs]],
+            row=lambda item: (item[0], id(item[1])),
+            plain=lambda item: [(*item[:2], item[1]["answer"] if _has_gold(item) else "no idea")],
+            judges=lambda item, found: (
+                isinstance(found, Done) and (not _has_gold(item) or float(found.value) >= options.right_at)
+            ),
+            learns=False,
         )
 
     def start(self) -> None:
@@ -110,7 +128,8 @@ class GymVerifier(Verifier):
             if verdict is None:
                 items.append((*sample.gold, text))
         self.start()
-        judged = iter(zip(items, self._pool.run(items), strict=True))
+        found = self._pool.run(items)
+        judged = iter(zip(items, found, self._blame.settle(items, found), strict=True))
         return [verdict if verdict is not None else self._verdict(*next(judged)) for verdict in verdicts]
 
     def _stated(self, completion: str) -> tuple[Verdict | None, str]:
@@ -123,25 +142,23 @@ class GymVerifier(Verifier):
             return wrong(" or ".join(found.texts)[:200], "hedge"), ""
         return None, found.texts[0]
 
-    def _verdict(self, item: tuple[str, dict[str, Any], str], result: Any) -> Verdict:
-        name, entry, text = item
+    def _verdict(self, item: _Item, result: Result, ours: str | None) -> Verdict:
+        """The verdict of a result; `ours`: why the answer is not to blame for it."""
+        text = item[2][:200]
         if isinstance(result, Done):
             score = float(result.value)
-            if score >= self.options.right_at:
-                return right(text[:200], "gym", result.seconds, score)
-            return wrong(text[:200], "gym", result.seconds, score)
-        if isinstance(result, Killed) and result.reason == "unavailable":
-            return error("worker_unavailable")
-        if isinstance(result, Killed) and result.reason != "died":
-            return over_limit(result.reason, text[:200], result.seconds)
-        what = (
-            f"{result.kind}: {result.message}"[:200] if not isinstance(result, Killed) else "the worker died"
-        )
-        has_gold = isinstance(entry["answer"], str)
-        (gold,) = self._pool.run([(name, entry, entry["answer"] if has_gold else "no idea")])
-        if isinstance(gold, Done) and (not has_gold or float(gold.value) >= self.options.right_at):
-            return wrong(text[:200], "verifier_raised", detail=what)
-        return error("verifier_raised", what)
+            make = right if score >= self.options.right_at else wrong
+            return make(text, "gym", result.seconds, score)
+        if isinstance(result, Killed):
+            if ours is None and result.reason != "died":
+                return over_limit(result.reason, text, result.seconds)
+            what = "the worker died" if result.reason == "died" else f"worker: {result.reason}"
+        else:
+            what = f"{result.kind}: {result.message}"[:200]
+        if ours is None:
+            return wrong(text, "verifier_raised", detail=what)
+        reason = "worker_unavailable" if what == "worker: unavailable" else "verifier_raised"
+        return error(reason, f"{what} ({ours})")
 
     def gold_text(self, row: Mapping[str, Any]) -> str | None:
         """The entry's answer where there is one; some data sets have only a scorer."""

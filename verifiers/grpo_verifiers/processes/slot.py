@@ -26,11 +26,13 @@ from grpo_verifiers.processes.linked import (
     ProcessRefused,
     ProcessSilent,
 )
-from grpo_verifiers.processes.results import Done, Killed, LoadFailed, ProcessLimits, Raised, Result
+from grpo_verifiers.processes.results import Done, Killed, LoadFailed, ProcessLimits, Raised, Result, raised
 from grpo_verifiers.verifier import Unavailable
 
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
 _LONGEST_WAIT_S = 0.1
+_IDLE = 0.1
+"""A worker that computes for less than this share of the time does nothing but wait."""
 _FORK_S = 60.0
 _END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
@@ -142,7 +144,7 @@ class Slot:
             was_fresh = self._judged == 0
             self._kill()
             # memory or a crash in a used worker may be what earlier items left behind: once more in a fresh one
-            if failure.reason == "timeout" or was_fresh:
+            if failure.reason in ("timeout", "no_reply") or was_fresh:
                 results.append(failure)
         return results
 
@@ -157,7 +159,8 @@ class Slot:
                 return reply
             try:
                 result = _decoded(reply, self._judged)
-            except (ValueError, KeyError, TypeError, RecursionError):  # the work wrote into our connection
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                # the work wrote into our connection
                 return Killed("died", time.monotonic() - began)
             if isinstance(result, Raised) and result.kind == "MemoryError":
                 return Killed("memory", time.monotonic() - began)
@@ -176,26 +179,31 @@ class Slot:
         raise Unavailable("verifier processes die before they are given work")
 
     def _await_reply(self, worker: wire.Channel, began: float, units: float) -> bytes | Killed:
-        cpu_s, wall_s = units * self._limits.cpu_s, units * self._limits.backstop_s
-        longest_s = wall_s * self._limits.patience
+        cpu_s, wait_s = units * self._limits.cpu_s, units * self._limits.backstop_s
+        longest_s = wait_s * self._limits.patience
         reply = worker.take()
         if reply is not None:
             return reply
-        cpu_began = _cpu_s(self._pid)
+        cpu_began, at = _cpu_s(self._pid), time.monotonic()
+        seen = waited = 0.0
         while True:
-            wall = time.monotonic() - began
-            used = _cpu_s(self._pid) - cpu_began
-            left = min(cpu_s - used, longest_s - wall)
-            worker.wait(max(0.001, min(left, _LONGEST_WAIT_S)) if left > 0.0 else 0.0)
+            left = min(cpu_s - seen, wait_s - waited, longest_s - (at - began))
+            worker.wait(max(0.001, min(left, _LONGEST_WAIT_S)))
             reply = worker.take()
             if reply is not None:
                 return reply
+            before, at = at, time.monotonic()
             if worker.is_closed:
-                return Killed("died", wall)
-            if used >= cpu_s or wall >= longest_s:
-                return Killed("timeout", wall)
-            if wall >= wall_s and not _is_runnable(self._pid):
-                return Killed("timeout", wall)
+                return Killed("died", at - began)
+            used = _cpu_s(self._pid) - cpu_began
+            # a pause of this process is no silence of the worker: it counts as one look
+            if used - seen < _IDLE * (at - before) and not _is_busy(self._pid):
+                waited += min(at - before, 2 * _LONGEST_WAIT_S)
+            seen = used
+            if used >= cpu_s:
+                return Killed("timeout", at - began)
+            if waited >= wait_s or at - began >= longest_s:
+                return Killed("no_reply" if _CAN_LOOK else "timeout", at - began)
 
     def _fork(self) -> wire.Channel:
         for attempt in (1, 2, 3):
@@ -238,7 +246,7 @@ def _decoded(reply: bytes, number: int) -> Result:
     """The result in a reply, which must be the one to item `number` of its worker.
 
     Raises:
-        ValueError, KeyError, TypeError, RecursionError: it is not.
+        ValueError, LookupError, TypeError, AttributeError, RecursionError: it is not.
     """
     head, body = reply[:4], reply[4:]
     if int.from_bytes(head, "big") != number:
@@ -247,8 +255,7 @@ def _decoded(reply: bytes, number: int) -> Result:
         return Done(body[1:], 0.0)
     said = json.loads(body)
     if "raised" in said:
-        kind, message, trace = said["raised"]
-        return Raised(kind, message, trace, said["seconds"])
+        return raised(*said["raised"], seconds=said["seconds"])
     return Done(said["value"], said["seconds"])
 
 
@@ -260,9 +267,14 @@ def _cpu_s(pid: int) -> float:
         return 0.0
 
 
-def _is_runnable(pid: int) -> bool:
+_CAN_LOOK = sys.platform == "linux"
+"""Whether clock and state of another process can be read; where not, any wait is taken for work."""
+
+
+def _is_busy(pid: int) -> bool:
+    """Whether a process runs, or waits for a core or a disk."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"R"
+            return file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
     except (OSError, IndexError):
         return False

@@ -27,7 +27,7 @@ from typing import Any
 from grpo_verifiers.processes import wire
 from grpo_verifiers.processes.results import ProcessLimits
 
-_MEMORY = b'{"raised": ["MemoryError", "out of memory", ""], "seconds": 0.0}'
+_MEMORY = b'{"raised": ["MemoryError", "out of memory", "", ["MemoryError", "Exception"]], "seconds": 0.0}'
 _PR_SET_PDEATHSIG = 1
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -46,7 +46,7 @@ def keep(control_fd: int, parent: int) -> None:
     try:
         task, info = load(setup["task"], setup["config"])
     except BaseException as err:  # noqa: BLE001 - whatever the user's module raises at import is theirs to read
-        _say(control, 0, failed=_described(err))
+        _say(control, 0, failed=described(err)[:3])
         return
     gc.collect()
     gc.freeze()
@@ -150,17 +150,18 @@ def _answer(task: Callable[[Any], Any], item: object) -> bytes:
         return _MEMORY
     except BaseException as err:  # noqa: BLE001 - a worker must outlive anything the work raises, SystemExit too
         try:
-            raised = _described(err)
+            raised = described(err)
             return json.dumps({"raised": raised, "seconds": time.perf_counter() - began}).encode()
         except MemoryError:
             return _MEMORY
 
 
-def _described(err: BaseException) -> list[str]:
+def described(err: BaseException) -> list[Any]:
+    """Kind, message and traceback of an exception, and the names of its classes, as `Raised` has them."""
     try:
         text = str(err)
-    except Exception:  # noqa: BLE001 - an exception of the user's may even fail to print
-        text = "?"
+    except BaseException:  # noqa: BLE001 - an exception of the user's may even fail to print
+        text = "(its message cannot be printed)"
     trace = err.__traceback__
     while (
         trace is not None
@@ -172,6 +173,7 @@ def _described(err: BaseException) -> list[str]:
         type(err).__name__,
         text[:2000],
         "".join(traceback.format_exception(type(err), err, trace))[-8000:],
+        [base.__name__ for base in type(err).__mro__],
     ]
 
 

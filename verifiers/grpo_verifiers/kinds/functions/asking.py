@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_verifiers.kinds.functions.forms import FunctionCall
+from grpo_verifiers.kinds.functions.waiting import FIRST_PAUSE_S, is_away
 from grpo_verifiers.processes.pool import Done, Killed, Pool, Raised, Result
+from grpo_verifiers.processes.results import raised
+from grpo_verifiers.text import printable
 
 FORM_TRIES = 8
 PROBE_FORMS = ("\\boxed{{{0}}}", "{0}", "<think>ok</think>\n<answer>{0}</answer>", "#### {0}", "")
@@ -22,46 +25,72 @@ printed_log.setLevel(logging.INFO)  # kept apart from warnings: a run's log take
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
-    """Whom the function asked did not answer, also not after all retries."""
-
-    message: str
-    traceback: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class BrokenContract:
     """The function broke its contract, whatever the completion says; the message has place, value and mend."""
 
     message: str
 
 
-Answer = Done | Raised | Killed | Unanswered | BrokenContract
+Answer = Done | Raised | Killed | BrokenContract
 """What came of one call; the value of `Done` is a plain verdict."""
 
 
 class Prints:
-    """Lines that a function printed: counted, and handed to the log (to stderr where nobody takes logs)."""
+    """Lines that a function prints: counted, and handed to the log (to stderr where nobody takes logs), as many as are allowed.
+
+    For each completion `OF_ONE` characters are kept and for all of them `OF_ALL`; that others are left out is logged once.
+    """
+
+    OF_ONE, OF_ALL, OF_LINE = 4_000, 1_000_000, 64
+    """A line counts for `OF_LINE` characters more than it has: the log puts its time and name before it."""
 
     def __init__(self, name: str) -> None:
         self.name, self.count = name, 0
+        self._left, self._of_all, self._is_over = self.OF_ONE, self.OF_ALL, False
+        self._lock = threading.Lock()
+
+    def allow(self, completions: int) -> None:
+        """Begin a batch of so many completions."""
+        with self._lock:
+            self._left = self.OF_ONE * completions
 
     def __call__(self, line: str) -> None:
-        self.count += 1
+        with self._lock:
+            self.count += 1
+            room = min(self._left, self._of_all) - self.OF_LINE
+            cost = min(len(line), max(room, 0)) + self.OF_LINE
+            self._left, self._of_all = self._left - cost, self._of_all - (cost if room >= 0 else 0)
+            is_first = room < len(line) and not self._is_over
+            self._is_over |= is_first
+        if room >= 0:
+            self._log(f"{self.name} printed: {printable(line[:room])}")
+        if is_first:
+            most = f"{self.OF_ONE:,} characters for a completion, {self.OF_ALL:,} for all of them"
+            self._log(f"{self.name} prints more than is kept ({most}): further lines are counted")
+
+    @staticmethod
+    def _log(text: str) -> None:
         if printed_log.hasHandlers():
-            printed_log.info("%s printed: %s", self.name, line)
+            printed_log.info("%s", text)
         else:
-            print(line, file=sys.stderr)
+            print(text, file=sys.stderr)
 
 
 class FunctionCaller:
     """Calls of one function in a pool's workers."""
 
     def __init__(
-        self, pool: Pool, *, batch: str | None, messages: bool | None, concurrency: int | None, retries: int
+        self,
+        pool: Pool,
+        *,
+        batch: str | None,
+        messages: bool | None,
+        concurrency: int | None,
+        retries: int,
+        waits_s: float,
     ) -> None:
-        self.pool, self.messages = pool, messages
+        """`waits_s` is what one of many calls under way may take."""
+        self.pool, self.messages, self._waits_s = pool, messages, waits_s
         self._batch, self._concurrency, self._retries = batch, concurrency or 32, retries
         self._info: Mapping[str, Any] = {}
         self._tries = 0
@@ -116,6 +145,14 @@ class FunctionCaller:
         """What comes of each call when the function sees nothing else."""
         return self._alone(calls, bool(self.messages))
 
+    def ask_after(self, pairs: Sequence[Sequence[FunctionCall]]) -> list[list[Answer]]:
+        """What comes of the calls of each pair, made one after the other in one worker."""
+        jobs = [
+            self.pool.submit([([call], bool(self.messages)) for call in pair], [self._of_one()] * len(pair))
+            for pair in pairs
+        ]
+        return [[self._spread(result, 1)[0] for result in job.result()] for job in jobs]
+
     def _batches(self, calls: Sequence[FunctionCall]) -> list[list[int]]:
         if self.shape != "group":
             return [list(range(len(calls)))] if calls else []
@@ -137,7 +174,9 @@ class FunctionCaller:
             return alone
         again = self._once([calls[i] for i in good]) if len(good) < len(calls) else whole
         rest = self._spread(again, len(good))
-        if isinstance(again, Raised | Killed):
+        if isinstance(again, Killed) or (
+            isinstance(again, Raised) and not is_away(again.bases, again.message)
+        ):
             why = again.reason if isinstance(again, Killed) else f"{again.kind}: {again.message}"
             rest = [BrokenContract(f"it fails on {len(good)} completions together ({why}), though on none of them alone")] * len(good)  # fmt: skip
         for i, answer in zip(good, rest, strict=True):
@@ -147,13 +186,20 @@ class FunctionCaller:
     def _once(self, calls: Sequence[FunctionCall]) -> Result:
         units = float(len(calls))
         if self.shape == "waiting":
-            units = -(-len(calls) // self._concurrency) * (self._retries + 1) + 1.0
+            pauses_s = FIRST_PAUSE_S * (2**self._retries - 1)
+            one_s = self._waits_s * (self._retries + 1) + pauses_s
+            units = (-(-len(calls) // self._concurrency) * one_s + 1.0) / self.pool.limits.backstop_s
         return self.pool.run([(list(calls), bool(self.messages))], [units])[0]
 
     def _alone(self, calls: Sequence[FunctionCall], messages: bool) -> list[Answer]:
-        units = self._retries + 1.0 if self._info["shape"] == "waiting" else 1.0
-        results = self.pool.run([([call], messages) for call in calls], [units] * len(calls))
+        results = self.pool.run([([call], messages) for call in calls], [self._of_one()] * len(calls))
         return [self._spread(result, 1)[0] for result in results]
+
+    def _of_one(self) -> float:
+        """Units of the limits for one call: where many wait at once no more than for its first try, which others wait for."""
+        return (
+            (self._waits_s + 1.0) / self.pool.limits.backstop_s if self._info["shape"] == "waiting" else 1.0
+        )
 
     @staticmethod
     def _spread(result: Result, n: int) -> list[Answer]:
@@ -175,8 +221,5 @@ def _answer(entry: Any, seconds: float) -> Answer:
     if isinstance(entry, list):
         return Done(entry, seconds)
     if "bad" in entry:
-        return BrokenContract(entry["bad"])
-    kind, message, trace = entry["raised"]
-    if entry["transient"]:
-        return Unanswered(f"{kind}: {message}", trace, seconds)
-    return Raised(kind, message, trace, seconds)
+        return BrokenContract(printable(entry["bad"]))
+    return raised(*entry["raised"], seconds=seconds)

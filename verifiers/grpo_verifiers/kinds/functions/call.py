@@ -19,11 +19,12 @@ from grpo_verifiers.kinds.functions import environment
 from grpo_verifiers.kinds.functions.find import find, names_keys_of_messages, place_of
 from grpo_verifiers.kinds.functions.forms import FunctionCall, Signature, takes_parser
 from grpo_verifiers.kinds.functions.value import BadReturn, ReturnReader, listed
-from grpo_verifiers.kinds.functions.waiting import RetriesExhausted, Waiting, described
+from grpo_verifiers.kinds.functions.waiting import WAITS_S, Waiting
+from grpo_verifiers.processes.worker import described
 from grpo_verifiers.verdict import SKIPPED, Outcome
 
 Entry = list[Any] | dict[str, Any]
-"""A plain verdict, or `{"raised": [kind, message, traceback], "transient": bool}`, or `{"bad": message}`."""
+"""A plain verdict, or `{"raised": [kind, message, traceback, classes]}`, or `{"bad": message}`."""
 
 Work = Callable[[tuple[Sequence[FunctionCall], bool]], list[Entry]]
 
@@ -65,7 +66,7 @@ class UserFunction:
         self._waiting = Waiting(
             concurrency=concurrency,
             retries=config["retries"],
-            timeout_s=3 * config["timeout_s"] + 2,
+            timeout_s=config["timeout_s"] or WAITS_S,
             keeps=is_async if config["cache"] is None else config["cache"],
         )
         self._extra: dict[str, Any] = {"log_metric": _log_metric, "log_extra": self._log_extra}
@@ -136,16 +137,19 @@ class UserFunction:
     def _entry(self, value: Any, *, in_list: bool = False) -> Entry:
         if isinstance(value, MemoryError):
             raise value
-        if isinstance(value, RetriesExhausted):
-            return {"raised": described(value.cause), "transient": True}
         if isinstance(value, BaseException):
-            return {"raised": described(value), "transient": False}
+            return {"raised": described(value)}
         if in_list and value is None:  # TRL's word for "not mine to judge"
             return [Outcome.ERROR.value, None, None, SKIPPED, "the function returned None"]
         try:
             return list(self._reader.read(value))
         except BadReturn as err:
             return {"bad": str(err)}
+        except MemoryError:
+            raise
+        except Exception as err:  # noqa: BLE001 - an object of the user's may fail to be a number or a text
+            what, why = f"a {type(value).__name__} that cannot be read", f"{type(err).__name__}"
+            return {"bad": str(self._reader.bad(what, f"reading it raised {why}"))}
 
     def _log_extra(self, column: str, values: Sequence[Any]) -> None:
         self._columns[column] = values

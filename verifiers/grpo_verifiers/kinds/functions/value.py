@@ -16,6 +16,11 @@ RETURNED_NONE = "returned_none"
 Plain = tuple[str, float | None, str | None, str, str]
 """outcome, score, answer, reason, detail: a verdict as JSON can say it."""
 
+LARGEST = 1e50
+"""Rewards and weights up to here can be weighed, squared and summed in double precision."""
+MOST_REASON, MOST_DETAIL = 80, 2000
+"""Characters kept of a verdict's words. Reasons name metrics."""
+
 _KEYS = ("score", "outcome", "answer", "reason", "detail")
 _FORMS = "a finite number, a bool, None, a dict with `score`, or a Verdict"
 
@@ -80,7 +85,7 @@ class ReturnReader:
             score = self.right_at if outcome is Outcome.RIGHT else 0.0
         else:
             score = self.score(score)
-        return (outcome.value, score, answer, reason or "function", detail)
+        return (outcome.value, score, answer, reason[:MOST_REASON] or "function", detail[:MOST_DETAIL])
 
     def _outcome(self, score: float) -> Outcome:
         return Outcome.RIGHT if score >= self.right_at else Outcome.WRONG
@@ -91,7 +96,8 @@ class ReturnReader:
         if score is None:
             raise self.bad(f"{shown(value)} ({type(value).__name__})", f"return {_FORMS}")
         if not math.isfinite(score):
-            raise self.bad(shown(value), "return a finite number, or None where there is no verdict")
+            mend = f"return a finite number, of {LARGEST:g} at most, or None where there is no verdict"
+            raise self.bad(shown(value), mend)
         if self.range is not None and not self.range[0] <= score <= self.range[1]:
             low, high = self.range
             raise self.bad(
@@ -106,8 +112,8 @@ class ReturnReader:
 
 
 def number_of(value: object) -> float | None:
-    """The float of a bool, int, float, Fraction, Decimal, or a scalar of numpy or torch; infinite where it is too large, None of
-    anything else."""
+    """The float of a bool, int, float, Fraction, Decimal, or a scalar of numpy or torch; infinite beyond `LARGEST`, None of anything
+    else."""
     plain: Any = value
     if not isinstance(value, str | bytes | Real | Decimal) and hasattr(value, "item"):
         try:
@@ -117,9 +123,10 @@ def number_of(value: object) -> float | None:
     if not isinstance(plain, Real | Decimal):
         return None
     try:
-        return float(plain)
+        number = float(plain)
     except OverflowError:
         return math.inf
+    return math.copysign(math.inf, number) if abs(number) > LARGEST else number
 
 
 def listed(value: object) -> list[Any] | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import pickle
-import traceback
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
 
 FIRST_PAUSE_S = 0.5
+WAITS_S = 20.0
+"""What a call may take where the option `timeout_s` is left out."""
 MOST_KEPT = 20_000
-_TRANSIENT = (
+_AWAY = (
     "timeout",
     "connect",
     "ratelimit",
@@ -22,25 +23,18 @@ _TRANSIENT = (
     "apistatus",
     "http",
 )
+_FILES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"}
 
 
-class RetriesExhausted(Exception):
-    """A call failed for a reason that lies with whom it asked; `cause` is the last of the failures."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-def is_transient(err: BaseException) -> bool:
-    """Whether a failure says nothing about the completion: the other side was slow, busy or away."""
-    if isinstance(err, OSError | TimeoutError | asyncio.TimeoutError):
-        return not isinstance(
-            err, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError
-        )
-    if type(err) is RuntimeError and "new thread" in str(err):
+def is_away(bases: Sequence[str], message: str) -> bool:
+    """Whether an exception, by the names of its classes, says that somebody else was slow, busy or away."""
+    if "OSError" in bases:
+        return _FILES.isdisjoint(bases)
+    if "TimeoutExpired" in bases:
+        return False  # of a program that the function has started: that may be the completion's own
+    if bases[0] == "RuntimeError" and "new thread" in message:
         return True
-    return any(word in cls.__name__.lower() for cls in type(err).__mro__ for word in _TRANSIENT)
+    return any(word in name.lower() for name in bases for word in _AWAY)
 
 
 class Waiting:
@@ -74,23 +68,24 @@ class Waiting:
         async with gate:
             for attempt in range(self._retries + 1):
                 try:
-                    value = await asyncio.wait_for(call(item), self._timeout_s)
+                    value = await self._timed(call(item))
                     break
                 except Exception as err:
-                    if not is_transient(err):
+                    if attempt == self._retries or not is_away([c.__name__ for c in type(err).__mro__], ""):
                         raise
-                    if attempt == self._retries:
-                        raise RetriesExhausted(err) from err
                     await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
         if kept is not None and len(kept) < MOST_KEPT:
             kept[key] = value
         return value
 
-
-def described(err: BaseException) -> list[str]:
-    """Kind, message and traceback of an exception, as a pool's `Raised` has them."""
-    text = "".join(traceback.format_exception(err))
-    return [type(err).__name__, str(err)[:2000], text[-8000:]]
+    async def _timed(self, call: Awaitable[Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                return await call
+        except TimeoutError as err:
+            if limit.expired():
+                raise TimeoutError(f"no reply within `timeout_s` ({self._timeout_s:g} s)") from err
+            raise
 
 
 def _content(item: Any) -> bytes:

@@ -126,7 +126,7 @@ class Prover:
                 return str(result.value)
             if not isinstance(result, Killed) or result.reason == "unavailable":
                 raise ChildFailed(f"the process for computer algebra failed: {result}")
-            if result.reason == "timeout":
+            if result.reason in ("timeout", "no_reply"):
                 return "timeout"
             # it ran out of memory, or was killed from outside: once more in a fresh worker
         return "memory"
