@@ -5,16 +5,24 @@
     ├── RecipeError    2   recipe or --set; may hold many mistakes
     ├── DataError      3   rows, golds, sample files
     ├── SetupError     4   this machine cannot do it: no sandbox, no memory, no permission, no model
-    └── TrainingError  5   non-finite numbers, hang
+    └── TrainingError  5   non-finite numbers, hang, verifiers that give no verdict
 
 A bug is none of these: it flies with its traceback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
+
+from grpo_cli.text import visible
+
+_QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
+"""Not the line of `file.py:12`."""
 
 
 class Exit(IntEnum):
@@ -41,6 +49,17 @@ class Mistake:
     message: str
     source: str = ""
     kind: str = ""
+
+
+def kind_of(message: str, own: Iterable[Any]) -> str:
+    """What messages of one cause share: the text without what only its row says.
+
+    That is quoted values, the row's `own` texts, and numbers, but not those of lines.
+    """
+    for text in own:
+        if isinstance(text, str) and text and text in message:
+            message = re.sub(rf"(?<![\w:]){re.escape(text)}(?!\w)", "…", message)
+    return _NUMBER.sub("…", _QUOTED.sub("…", message))
 
 
 def alike(mistakes: Sequence[Mistake]) -> list[list[Mistake]]:
@@ -74,7 +93,7 @@ class UserError(Exception):
         super().__init__("; ".join(m.message for m in message))
 
     def render(self, most: int = 10) -> str:
-        """The text for stderr, no colour, no trailing newline; at most `most` mistakes are shown in full."""
+        """The text for stderr, which steers no terminal; no trailing newline. At most `most` mistakes are shown in full."""
         lines = []
         kinds = alike(self.mistakes)
         for same in kinds[:most]:
@@ -88,7 +107,7 @@ class UserError(Exception):
             lines += ["", f"hint: {self.hint}"]
         if len(self.mistakes) > 1:
             lines.append(f"{len(self.mistakes)} errors, nothing was started")
-        return "\n".join(lines)
+        return "\n".join(map(visible, "\n".join(lines).split("\n")))
 
 
 class UsageError(UserError):

@@ -78,9 +78,12 @@ def spell_plainly(stream: TextIO) -> None:
     """Have a stream spell our glyphs as plain signs where its encoding lacks them, or where it is a terminal of the locale C.
 
     Without this the first `±` ends the program with an UnicodeEncodeError. What goes into a file or a pipe that can hold it
-    stays as it is.
+    stays as it is; what no encoding holds, half a surrogate pair, becomes an escape.
     """
-    if not isinstance(stream, io.TextIOWrapper) or not needs_ascii(stream):
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    if not needs_ascii(stream):
+        stream.reconfigure(errors="backslashreplace")
         return
     is_terminal = _is_plain_locale(os.environ) and stream.isatty()
     stream.reconfigure(encoding="ascii" if is_terminal else None, errors=PLAIN)

@@ -7,13 +7,12 @@ data, not a zero. `drop` leaves such rows out and lists them; it never lets one 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from grpo_cli.data.rows import Row
-from grpo_cli.errors import DataError, Mistake, SetupError
+from grpo_cli.errors import DataError, Mistake, SetupError, kind_of
 from grpo_verifiers.combine import SUM, CombineRule, NoVerifier, judges_of
 from grpo_verifiers.golds import placeholders
 from grpo_verifiers.names import near_or_known
@@ -21,9 +20,6 @@ from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 
 BATCH = 256
-_QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
-_NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
-"""Not the line of `file.py:12`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ def audit_golds(
             if gold.problem and index not in mistakes:
                 message = f"`verify.{name}` cannot use this row: {gold.problem}"
                 own = [gold.text, *(rows[index].fields.get(column) for column in verifier.columns)]
-                mistakes[index] = Mistake(rows[index].place, message, kind=_kind(message, own))
+                mistakes[index] = Mistake(rows[index].place, message, kind=kind_of(message, own))
     dropped = [mistakes[index] for index in sorted(mistakes)]
     if dropped and on_bad_gold == "error":
         raise DataError(dropped, hint="mend the rows, or set `data.on_bad_gold: drop` to leave them out")
@@ -90,14 +86,6 @@ def audit_golds(
         dropped,
         [_doubt(rows[i], none[0]) for i in kept if (none := placeholders(rows[i].fields.get("answer")))],
     )
-
-
-def _kind(message: str, own: Iterable[Any]) -> str:
-    """The message without what only its row says: quoted values, the row's own texts, numbers but not those of lines."""
-    for text in own:
-        if isinstance(text, str) and text and text in message:
-            message = re.sub(rf"(?<![\w:]){re.escape(text)}(?!\w)", "…", message)
-    return _NUMBER.sub("…", _QUOTED.sub("…", message))
 
 
 def _doubt(row: Row, text: str) -> Mistake:
@@ -116,7 +104,7 @@ def _rows_of(
             for name in judges_of(row.fields, verifiers, rule):
                 rows_of[name].append(index)
         except NoVerifier as err:
-            mistakes[index] = Mistake(row.place, str(err), kind=_kind(str(err), row.fields.values()))
+            mistakes[index] = Mistake(row.place, str(err), kind=kind_of(str(err), row.fields.values()))
     return rows_of
 
 

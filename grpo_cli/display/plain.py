@@ -242,6 +242,8 @@ def eval_line(metrics: Metrics) -> str:
         parts.append(f"think {percent(metrics['eval/think'])}")
     if metrics.get("eval/n") is not None:
         parts.append(f"n {metrics['eval/n']}")
+    if metrics.get("eval/without_verdict"):
+        parts.append(f"without verdict {metrics['eval/without_verdict']}")
     if metrics.get("eval/seconds") is not None:
         parts.append(duration(metrics["eval/seconds"], ""))
     if metrics.get("eval/best"):

@@ -1,4 +1,4 @@
-"""W53: held-out prompts are answered right less often than before the first step."""
+"""What evaluations find wrong: W53, held-out prompts are answered right less often than before the first step; and W40 of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from statistics import NormalDist
 
-from grpo_cli.findings.finding import Finding, History, finding_at
+from grpo_cli.findings.finding import Finding, History, Limits, finding_at
 from grpo_cli.run.info import Metrics, of_all_rows
 
 ALPHA = 0.05
@@ -41,19 +41,31 @@ def held_out_fell(evaluations: History) -> Finding | None:
     return None
 
 
+def held_out_unjudged(evaluations: History) -> Finding | None:
+    """W40: verifiers fail on held-out samples."""
+    samples, failed = (evaluations[-1].get(f"eval/{key}") or 0 for key in ("samples", "without_verdict"))
+    if failed <= Limits().verifier_trouble * samples:
+        return None
+    text = f"verifiers fail on {failed:,} of {samples:,} held-out samples: these count neither as right nor as wrong"
+    return finding_at(
+        "W40", evaluations, text, "see `reason` in the samples under `eval/`, and mend the verifier"
+    )
+
+
 class HeldOutFall:
-    """W53 while a run goes on: said once. It sees every evaluation in order."""
+    """W53 and W40 of evaluations while a run goes on, each once. It sees every evaluation in order."""
 
     def __init__(self) -> None:
         self._evaluations: list[Metrics] = []
-        self._is_said = False
+        self._said: set[str] = set()
 
     def evaluated(self, metrics: Metrics) -> list[Finding]:
         """What is newly found at this evaluation."""
         self._evaluations.append(metrics)
-        found = None if self._is_said else held_out_fell(self._evaluations)
-        self._is_said |= found is not None
-        return [found] if found else []
+        looks = (held_out_fell(self._evaluations), held_out_unjudged(self._evaluations))
+        found = [finding for finding in looks if finding is not None and finding.code not in self._said]
+        self._said.update(finding.code for finding in found)
+        return found
 
     def over(self, evaluations: Iterable[Metrics]) -> list[Finding]:
         """What is newly found at these evaluations."""

@@ -135,6 +135,7 @@ def open_rows(
         RecipeError, DataError, SetupError: what cannot be built, started, read or judged.
     """
     judge = Judge.of(recipe, base)
+    judge.lines.note = lambda text, hint: display.note("warn", text, hint)
     try:
         judge.start()
         loaded = {which: load_split(recipe, which, base, judge, display) for which in splits}

@@ -1,12 +1,13 @@
 """What sampled and judged records say of a model: pass@k and maj@k with intervals, lengths, what got no verdict.
 
 pass@1 is the mean over prompts of their share of right samples; its interval is clustered by prompt, since the
-samples of one prompt are not independent. A sample without a verdict counts neither way and is reported.
+samples of one prompt are not independent. A sample without the primary verdict counts neither way, and every sample on which some
+verifier failed is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import episode_stats, turns_by_outcome
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
+from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.groups import GroupCounts
 from grpo_cli.statistics.step import mean
 from grpo_verifiers.thinking import has_thought
@@ -29,11 +31,16 @@ class MeasuredSamples:
     think: float | None
     mean_tokens: float | None
     truncated: float | None
-    without_verdict: int
+    failures: Failures
     seconds: float
     records: list[SampleRecord]
     episodes: dict[str, float | int | None] = field(default_factory=dict)
     """Turns, those of right and wrong episodes too, and invalid actions, where samples are episodes."""
+
+    @property
+    def without_verdict(self) -> int:
+        """Samples on which some verifier failed."""
+        return self.failures.failed
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,19 @@ class Evaluation:
     sampled: MeasuredSamples
     greedy: MeasuredSamples | None
 
+    @property
+    def failures(self) -> Failures:
+        """What verifiers failed on, of all answers, sampled and greedy."""
+        found = Failures()
+        for measured in (self.sampled, self.greedy):
+            if measured is not None:
+                found.merge(measured.failures)
+        return found
+
     def as_metrics(self) -> dict[str, Any]:
-        """Flat metrics: `eval/…` sampled, `eval/greedy…` greedy; intervals are clustered by prompt."""
-        s = self.sampled
+        """Flat metrics: `eval/…` sampled, `eval/greedy…` greedy; intervals are clustered by prompt. `eval/samples` are all answers,
+        and `eval/without_verdict` those of them on which a verifier failed."""
+        s, failures = self.sampled, self.failures
         out: dict[str, Any] = _interval("eval/pass@1", s.pass_1)
         for k, interval in s.pass_k.items():
             out |= _interval(f"eval/pass@{k}", interval)
@@ -55,7 +72,8 @@ class Evaluation:
             "eval/think": s.think,
             "eval/length/mean": s.mean_tokens,
             "eval/truncated": s.truncated,
-            "eval/without_verdict": s.without_verdict,
+            "eval/samples": failures.samples,
+            "eval/without_verdict": failures.failed,
         }
         out |= {f"eval/{name}": value for name, value in s.episodes.items()}
         seconds = s.seconds
@@ -76,13 +94,16 @@ def _interval(key: str, interval: Interval) -> dict[str, float]:
 
 
 def measure(
-    records: Sequence[SampleRecord], samples: int, ks: Sequence[int], seconds: float
+    records: Sequence[SampleRecord],
+    samples: int,
+    ks: Sequence[int],
+    seconds: float,
+    places: Mapping[str, str] | None = None,
 ) -> MeasuredSamples:
-    """Statistics of records that come in groups of `samples` per prompt."""
+    """Statistics of records that come in groups of `samples` per prompt; `places` says where rows stand, by their ids."""
     groups = [list(records[i : i + samples]) for i in range(0, len(records), samples)]
     counts = [GroupCounts.of(record.outcome for record in group) for group in groups]
     judged = [[r for r in group if r.is_judged] for group in groups]
-    n_judged = sum(c.judged for c in counts)
     pass_k, maj_k = {}, {}
     for k in ks:
         # a prompt that lost samples to errors would pull pass@k down for want of tries
@@ -100,7 +121,7 @@ def measure(
         think=mean([float(has_thought(r.completion)) for r in records]),
         mean_tokens=mean([float(r.tokens) for r in records]),
         truncated=mean([float(r.truncated) for r in records]),
-        without_verdict=len(records) - n_judged,
+        failures=Failures.of(records, places),
         seconds=seconds,
         records=list(records),
         episodes=episode_stats(records) | turns_by_outcome(records),

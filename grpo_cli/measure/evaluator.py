@@ -102,9 +102,10 @@ class Evaluator:
         place = {row.id: i for i, row in enumerate(self.rows)}
         # back into the order of the rows, so that files and sums do not depend on the number of ranks
         records = sorted(self.shared.gathered(local_records), key=lambda record: place[record.row])
-        return measure(
-            records, samples, [k for k in self.spec.k if k <= samples], time.perf_counter() - began
-        )
+        ks, seconds = [k for k in self.spec.k if k <= samples], time.perf_counter() - began
+        measured = measure(records, samples, ks, seconds, {row.id: row.place for row in self.rows})
+        self.judge.lines.see(measured.failures)
+        return measured
 
     def _completions(
         self, some: slice, samples: int, settings: SamplingSettings, on_progress: Callable[[int], None]

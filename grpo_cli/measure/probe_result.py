@@ -1,7 +1,8 @@
 """What a probe found, from its samples alone: pass rates, outcomes, predicted dead groups, examples.
 
 Every share is a mean over prompts of the mean over a prompt's samples, with an interval clustered by prompt; pass@1 and
-the forecast leave samples without a verdict out, the shares of outcomes count them.
+the forecast leave samples without a primary verdict out; the shares of outcomes are its own, but for `error`: samples on which
+some verifier failed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from grpo_cli.measure.noise import ScorerNoise
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import GROUPS, DeadGroupForecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
+from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.groups import GroupCounts, would_have_signal
 from grpo_cli.statistics.step import mean, percentile
 from grpo_verifiers.verdict import Outcome
@@ -50,6 +52,7 @@ class Probe:
     pass_1: Interval
     pass_k: Interval | None
     outcomes: dict[str, Interval]
+    failures: Failures
     reasons: dict[str, int]
     truncated: Interval
     right_when_cut: float | None
@@ -86,6 +89,7 @@ class Probe:
             "pass@1": self.pass_1.as_json(),
             f"pass@{self.samples}": self.pass_k.as_json() if self.pass_k else None,
             "outcomes": {name: share.as_json() for name, share in self.outcomes.items()},
+            **self.failures.as_json(),
             "reasons": self.reasons,
             "truncated": self.truncated.as_json(),
             "right_when_truncated": self.right_when_cut,
@@ -136,6 +140,7 @@ def summarise(
         pass_1=clustered(judged),
         pass_k=pass_at_k_interval(counts, samples) if any(n >= samples for n, _ in counts) else None,
         outcomes={kind: _share(groups, partial(_is_of, kind)) for kind in Outcome},
+        failures=Failures.of(records),
         reasons=dict(reasons.most_common()),
         truncated=_share(groups, lambda r: r.truncated),
         right_when_cut=mean([float(r.is_right) for r in cut]),
@@ -177,7 +182,7 @@ def _prompt(members: Sequence[SampleRecord]) -> Prompt:
 
 
 def _is_of(kind: Outcome, record: SampleRecord) -> bool:
-    return _kind(record) == kind
+    return record.is_failed if kind is Outcome.ERROR else _kind(record) == kind
 
 
 def _share(groups: Sequence[Sequence[SampleRecord]], holds: Callable[[SampleRecord], bool]) -> Interval:

@@ -1,20 +1,55 @@
-"""Samples that went without a verdict: why, and what to tell the user."""
+"""What a person reads of verifiers that fail: a line for each kind of failure, and one for a verifier that takes long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from grpo_verifiers.verdict import Verdict
+from grpo_cli.statistics.failures import Failures
 
 ERRORS_HINT = (
     "a verifier or its sandbox fails (tracebacks are in train.log); `stop.verifier_errors` sets the limit"
 )
+MOST_LINES = 20
+"""Kinds of failures with a line of their own."""
+SLOW_S = 10.0
+"""Seconds in one batch after which a verifier is named: a part that never answers keeps everything waiting."""
 
 
-def why_no_verdict(judged: Iterable[Mapping[str, Verdict]]) -> str:
-    """The first verifier that gave no verdict, with its reason."""
-    for verdicts in judged:
-        for name, verdict in verdicts.items():
-            if verdict.score is None:
-                return f"`{name}`: {verdict.reason}: {verdict.detail}"
-    return "see the samples"
+class FailureLines:
+    """Writes each kind of failure once, with message, verifier and row; `note` takes a line and a hint."""
+
+    def __init__(self, note: Callable[[str, str], None] | None = None) -> None:
+        self.note = note
+        self._kinds: set[str] = set()
+        self._slow: set[str] = set()
+
+    def see(self, failures: Failures) -> None:
+        """Write the kinds that are new."""
+        for key, failure in failures.kinds.items():
+            if key in self._kinds or len(self._kinds) >= MOST_LINES or self.note is None:
+                continue
+            self._kinds.add(key)
+            text = (
+                f"no verdict on {failure.rows[0]}: `{failure.verifier}`: {failure.reason}: {failure.message}"
+            )
+            self.note(text, "such samples are counted and never paid 0; more of this kind are only counted")
+
+    @contextmanager
+    def timed(self, name: str, samples: int) -> Iterator[None]:
+        """Write a line, once for a verifier, where the block takes long."""
+        timer = threading.Timer(SLOW_S, self._say_slow, (name, samples))
+        timer.daemon = True
+        if self.note is not None and name not in self._slow:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _say_slow(self, name: str, samples: int) -> None:
+        self._slow.add(name)
+        if self.note is not None:
+            text = f"`{name}` has judged {samples:,} samples for {SLOW_S:g} s and goes on"
+            self.note(text, "`verify.NAME.timeout_s` bounds what one may take, where the kind has it")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_cli.environments.pool import Worlds
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.kinds import kind_class
+from grpo_cli.reward.errors import FailureLines
 from grpo_verifiers import BadOption, Outcome, Sample, Unavailable, Verdict, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, combine, outcome, primary_of, without_skipped
 from grpo_verifiers.verdict import floored
@@ -103,6 +104,7 @@ class Judge:
             except BadOption as err:
                 raise RecipeError(str(err), place=f"`verify.{name}`") from err
         self.primary = primary_of(self.specs)
+        self.lines = FailureLines()
 
     @classmethod
     def of(cls, recipe: Recipe, base: Path | None = None) -> Judge:
@@ -177,7 +179,9 @@ class Judge:
                 )
                 for i in indices
             ]
-            for i, verdict in zip(indices, verifier.judge(samples) if samples else [], strict=True):
+            with self.lines.timed(name, len(samples)):
+                found = verifier.judge(samples) if samples else []
+            for i, verdict in zip(indices, found, strict=True):
                 verdicts[i][name] = verdict
         return [self.combine(found) for found in verdicts]
 

@@ -91,6 +91,11 @@ class SampleRecord:
         return self.outcome not in (None, Outcome.ERROR)
 
     @property
+    def is_failed(self) -> bool:
+        """Whether some verifier failed on it: as `statistics.failures` counts."""
+        return any(verdict.score is None for verdict in self.verdicts.values())
+
+    @property
     def is_right(self) -> bool:
         """Whether the primary verifier calls it right."""
         return self.outcome is Outcome.RIGHT

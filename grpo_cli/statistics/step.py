@@ -111,10 +111,11 @@ def reward_stats(samples: Sequence[SampleRecord]) -> Stats:
 
 
 def outcome_stats(samples: Sequence[SampleRecord]) -> Stats:
-    """Primary outcomes as shares: right, wrong, no_answer and over_limit of the judged samples, error of all samples."""
+    """Primary outcomes as shares: right, wrong, no_answer and over_limit of the judged samples; `error` is the share of all samples
+    on which some verifier failed."""
     counts = Counter(s.outcome for s in samples if s.outcome is not None)
     judged = sum(counts.values()) - counts[Outcome.ERROR]
-    failed = sum(any(v.outcome is Outcome.ERROR for v in s.verdicts.values()) for s in samples)
+    failed = sum(s.is_failed for s in samples)
     out: Stats = {
         key.value: counts[key] / judged if judged else None
         for key in (Outcome.RIGHT, Outcome.WRONG, Outcome.NO_ANSWER, Outcome.OVER_LIMIT)

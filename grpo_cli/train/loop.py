@@ -28,7 +28,7 @@ from grpo_cli.errors import TrainingError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
 from grpo_cli.resilience.checkpoint import TrainState
-from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
+from grpo_cli.reward.errors import ERRORS_HINT, FailureLines
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.group_judge import GroupJudge
 from grpo_cli.reward.judge import Judge
@@ -42,6 +42,7 @@ from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.drawn import drawn_stats
+from grpo_cli.statistics.failures import Failures
 from grpo_cli.statistics.step import step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
 from grpo_cli.train.credit.method import CreditMethod, Method
@@ -125,6 +126,7 @@ class Loop:
         self.recent_s: list[float] = []
         self.utilisation: Utilisation | None = None
         self._account: StepAccount | None = None
+        self.lines = FailureLines()
 
     @classmethod
     def of(
@@ -151,7 +153,7 @@ class Loop:
             recipe, rows, golds, judge, engine, policy, StepProgress(clock, display), ranks, reuse
         )
         loop = cls(recipe, rows, collect, run, display, clock, clusters)
-        loop.utilisation = Utilisation.of(policy)
+        loop.utilisation, loop.lines = Utilisation.of(policy), judge.lines
         return loop
 
     @property
@@ -282,28 +284,27 @@ class Loop:
         return samples, self.errors_seen + sum(group.unrewarded for group in drawn)
 
     def _check_errors(self, drawn: Sequence[Group]) -> None:
+        """Write what verifiers failed on, and stop a run whose samples have no reward: none of the first step, or too many of all.
+
+        Raises:
+            TrainingError: with the commonest failure of these samples.
+        """
+        found = Failures()
+        for group in drawn:
+            row = self.rows[group.row]
+            for judgement in group.judgements:
+                found.add(judgement.verdicts, row.place or row.id, row.fields)
+        self.lines.see(found)
         samples, errors = self._seen(drawn)
-        refuse_unjudged(
-            drawn, samples, errors, self.recipe.stop.verifier_errors, is_first=self.samples_seen == 0
-        )
-
-
-def refuse_unjudged(
-    drawn: Sequence[Group], samples: int, errors: int, allowed: float, *, is_first: bool
-) -> None:
-    """Stop a run whose samples go without a verdict: none of the first step has one, or too many of the run have none.
-
-    Raises:
-        TrainingError: with what the verifiers of `drawn` said.
-    """
-    if is_first and samples == errors and allowed < 1:
-        said = f"none of the first {samples} samples got a verdict"
-    elif samples >= ENOUGH and errors / samples > allowed:
-        said = f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%})"
-    else:
-        return
-    cause = why_no_verdict(j.verdicts for group in drawn for j in group.judgements)
-    raise TrainingError(f"{said}: {cause}", hint=ERRORS_HINT)
+        allowed = self.recipe.stop.verifier_errors
+        if self.samples_seen == 0 and samples == errors and allowed < 1:
+            said = f"none of the first {samples} samples got a verdict"
+        elif samples >= ENOUGH and errors / samples > allowed:
+            said = f"{errors / samples:.1%} of {samples} samples went without a verdict (limit {allowed:.0%})"
+        else:
+            return
+        cause = f": {found.commonest[0]}" if found.failed else ""
+        raise TrainingError(f"{said}{cause}", hint=ERRORS_HINT)
 
 
 def method_of(recipe: Recipe) -> CreditMethod:

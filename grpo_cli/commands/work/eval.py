@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from grpo_cli.commands import options
-from grpo_cli.errors import Exit, SetupError
+from grpo_cli.errors import Exit, SetupError, TrainingError
 from grpo_cli.text import strict_json
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def evaluate(
     # last of all: a disk that is full takes the samples, not what was measured
     for earlier in _write(path, found, keeps=out is None) if path is not None else []:
         print(f"the samples that were there are in {earlier}", file=sys.stderr)
+    if found.sampled.pass_1.n == 0 and (failed := found.failures.commonest):
+        raise TrainingError(
+            f"no held-out sample got a verdict: {failed[0]}", hint="`grpo check` tries the verifiers"
+        )
     if fail_under is not None and found.sampled.pass_1.mean < fail_under:
         raise typer.Exit(int(Exit.BAR_MISSED))
 

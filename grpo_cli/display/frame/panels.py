@@ -111,6 +111,8 @@ def evaluated_text(state: FrameState) -> str:
     is_whole = last.get(key) is not None and not last.get(BETWEEN)
     if is_whole and len(known) > 1 and last[key] >= max(known):
         where += ", best so far"
+    if failed := last.get("eval/without_verdict"):
+        where += f", {failed} without a verdict"
     return where
 
 

@@ -24,7 +24,13 @@ from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_clock, check_prompts
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
-from grpo_cli.jobs.check.verifiers import check_alone, check_golds, check_refusals, check_start
+from grpo_cli.jobs.check.verifiers import (
+    check_alone,
+    check_golds,
+    check_refusals,
+    check_rows_judged,
+    check_start,
+)
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
@@ -137,6 +143,7 @@ class RecipeCheck:
             yield from started
             if any(finding.level is Level.FAIL for finding in started):
                 return
+            unjudged: list[CheckFinding] = []
             for which, read in (("train", self._train), ("eval", self._held_out)):
                 if read is None:
                     continue
@@ -145,8 +152,13 @@ class RecipeCheck:
                 audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, judge.rule)
                 yield finding
                 self._audit = self._audit or audit
+                if audit is not None and audit.rows:
+                    unjudged += check_rows_judged(which, audit, judge.verifiers, judge.rule)
+            yield from unjudged
+            fails = {finding.check for finding in unjudged}
             if self._audit is not None and self._audit.rows:
-                yield from check_refusals(self._audit, judge.verifiers, judge.rule)
+                found = check_refusals(self._audit, judge.verifiers, judge.rule)
+                yield from (finding for finding in found if finding.check not in fails)
         finally:
             judge.close()
 

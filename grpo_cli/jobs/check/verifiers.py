@@ -20,6 +20,7 @@ from grpo_cli.jobs.check.reading import spread_parts
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
+from grpo_cli.statistics.failures import Failures
 from grpo_verifiers import Outcome, Sample, Verifier
 from grpo_verifiers.combine import SUM, CombineRule, judges_of
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 CROSSED = 64
 SHOWN = 10
 MANY = 0.1
+TRIED = 64
+"""Rows on which each verifier is tried; of more rows those that differ."""
+VALUES = 32
+"""A column with up to so many values says what kinds of rows there are."""
+TRIED_S = 5.0
 
 
 def check_start(judge: Judge) -> list[CheckFinding]:
@@ -155,6 +161,71 @@ def _golds_finding(
         )
     hint = "mend the rows, or set `data.on_bad_gold: drop` to leave them out"
     return CheckFinding(check, Level.FAIL, message, lines, data, hint)
+
+
+def check_rows_judged(
+    which: str, audit: GoldAudit, verifiers: Mapping[str, Verifier], rule: CombineRule = SUM
+) -> Iterator[CheckFinding]:
+    """A finding for each verifier that gives no verdict on a plain completion, with the rows of one split where that is so.
+
+    Every kind of row is tried, as columns with few values and the types in the others tell them, for about `TRIED_S` seconds.
+    """
+    for name, verifier in verifiers.items():
+        if not verifier.reads_text:
+            continue
+        indices = [i for i, row in enumerate(audit.rows) if name in judges_of(row.fields, verifiers, rule)]
+        chosen = [
+            indices[at]
+            for at in varied([audit.rows[i] for i in indices], 1 if verifier.is_learned else TRIED)
+        ]
+        found, began, at, size = Failures(), time.perf_counter(), 0, 4
+        while at < len(chosen) and time.perf_counter() - began < TRIED_S:
+            part = chosen[at : at + size]
+            # nothing at all: where that makes code of a user fail, the verifier tries plain completions itself
+            asked = [Sample("", audit.golds[name][i], audit.rows[i].prompt) for i in part]
+            for i, verdict in zip(part, verifier.judge(asked), strict=True):
+                row = audit.rows[i]
+                found.add({name: verdict}, row.place or row.id, row.fields)
+            at, size = at + size, 2 * size
+        if found.failed:
+            yield _unjudged(f"verify.{name}", which, found)
+
+
+def _unjudged(check: str, which: str, found: Failures) -> CheckFinding:
+    of = f"{found.failed} of {found.samples} {which} rows that were tried"
+    kinds = found.commonest
+    lines = tuple(
+        ", ".join(one.rows) + (f": {one.message}" if len(kinds) > 1 else "") for one in kinds[:SHOWN]
+    )
+    message = f"no verdict on a plain completion of {of}: {kinds[0].message}"
+    hint = "samples of such rows have no reward: mend the verifier, or leave the rows out with `data.where`"
+    return CheckFinding(check, Level.FAIL, message, lines, found.as_json(), hint, Exit.SETUP)
+
+
+def varied(rows: Sequence[Row], most: int) -> list[int]:
+    """Places of rows that differ, up to `most`: one for each value of a column with few, and for each type in the others; the
+    rest spread evenly."""
+    if len(rows) <= most:
+        return list(range(len(rows)))
+    chosen: dict[int, None] = {0: None}
+    for column in dict.fromkeys(name for row in rows for name in row.fields):
+        firsts: dict[str, int] = {}
+        types: dict[str, int] = {}
+        for at, row in enumerate(rows):
+            value = row.fields.get(column, _Absent)
+            shape = sorted(map(str, value)) if isinstance(value, Mapping) else None
+            types.setdefault(repr((type(value), shape)), at)
+            if len(firsts) <= VALUES:
+                firsts.setdefault(repr(value)[:200], at)
+        kinds = firsts if len(firsts) <= VALUES else types
+        if 1 < len(kinds) <= VALUES:
+            chosen |= dict.fromkeys(kinds.values())
+    chosen |= dict.fromkeys(range(0, len(rows), len(rows) // most))
+    return sorted(list(chosen)[:most])
+
+
+class _Absent:
+    """A column that a row lacks."""
 
 
 def check_refusals(

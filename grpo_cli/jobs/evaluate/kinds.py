@@ -29,7 +29,8 @@ NONE = DASH
 
 @dataclass(frozen=True)
 class RowKind:
-    """The rows with one value of a column; `pass_1` is over those with a verdict, `rows` counts all."""
+    """The rows with one value of a column; `pass_1` is over samples with a primary verdict, `rows` counts all, `without_verdict` the samples
+    on which some verifier failed."""
 
     pass_1: Interval
     rows: int
@@ -91,7 +92,7 @@ def _kind(records: Sequence[SampleRecord]) -> RowKind:
     return RowKind(
         pass_1_of(records),
         len({record.row for record in records}),
-        sum(not record.is_judged for record in records),
+        sum(record.is_failed for record in records),
         turns_by_outcome(records),
     )
 

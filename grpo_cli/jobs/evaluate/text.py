@@ -10,7 +10,7 @@ from grpo_cli.jobs.evaluate.compare import PairedComparison
 from grpo_cli.jobs.evaluate.kinds import Kinds, lines_of
 from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples
 from grpo_cli.statistics.estimate import Interval
-from grpo_cli.text import number
+from grpo_cli.text import number, visible
 
 SCHEMA = 1
 
@@ -33,7 +33,7 @@ def as_object(
         "pass@k": {str(k): interval.as_json() for k, interval in found.sampled.pass_k.items()},
         "maj@k": {str(k): value for k, value in found.sampled.maj_k.items()},
         "greedy": found.greedy.pass_1.as_json() if found.greedy else None,
-        "without_verdict": found.sampled.without_verdict,
+        **found.failures.as_json(),
         "truncated": found.sampled.truncated,
         "think": found.sampled.think,
         "seconds": round(found.sampled.seconds, 3),
@@ -71,6 +71,8 @@ def table(found: Evaluation, path: Path | None, kinds: Kinds | None = None) -> l
     if found.greedy is not None:
         lines.append(f"greedy   {_pm(found.greedy.pass_1)}   n {found.greedy.pass_1.n} prompts")
     lines.append(_tail(s))
+    if found.failures.failed:
+        lines.append(f"errors   {visible(found.failures.text())}")
     if s.episodes:
         lines.append(_episodes(s))
     if path is not None:
@@ -126,6 +128,4 @@ def _tail(s: MeasuredSamples) -> str:
     parts = [f"length   {s.mean_tokens:.1f} tokens" if s.mean_tokens is not None else "length   —"]
     if s.truncated is not None:
         parts.append(f"truncated {s.truncated:.1%}")
-    if s.without_verdict:
-        parts.append(f"without verdict {s.without_verdict}")
     return "   ".join(parts)

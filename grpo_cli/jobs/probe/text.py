@@ -35,6 +35,7 @@ def table(found: ProbeRun, model: str, temperature: float) -> list[str]:
             f"{in_words(p.pass_1)}" + (f"   pass@{p.samples} {in_words(p.pass_k)}" if p.pass_k else ""),
         ),
         _line("outcomes", "   ".join(f"{n.replace('_', ' ')} {_share(s)}" for n, s in p.outcomes.items())),
+        *([_line("errors", visible(p.failures.text()))] if p.failures.failed else []),
         *_reasons(p),
         _line("length", _lengths(p)),
         _line("prompts", "   ".join(f"{k}/{p.samples} {n}" for k, n in p.histogram().items() if n)),

@@ -111,7 +111,7 @@ class TrainCallback(TrainerCallback):  # type: ignore[misc]
         for name, lines in self.running.printed().items():
             if name not in self.told:
                 self.told.add(name)
-                text = f"`verify.{name}` printed {lines:,} lines so far: they go to train.log"
+                text = f"`verify.{name}` printed {lines:,} lines so far: train.log keeps the first of each sample"
                 self.running.display.note("info", text)
 
     def _wait_while_paused(self) -> None:

@@ -132,7 +132,9 @@ def finish(running: RunContext, status: Status, next_: str, **more: str) -> None
         _tell_end(running, status)
     run, stopwatch = running.folder, running.stopwatch
     for name, lines in running.printed().items():
-        running.display.note("info", f"`verify.{name}` printed {lines:,} lines: they are in train.log")
+        running.display.note(
+            "info", f"`verify.{name}` printed {lines:,} lines: train.log has the first of each sample"
+        )
     best = _best(running)
     running.display.finish(
         Card(

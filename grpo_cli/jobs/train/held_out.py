@@ -10,7 +10,7 @@ from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
-from grpo_cli.reward.errors import ERRORS_HINT, why_no_verdict
+from grpo_cli.reward.errors import ERRORS_HINT
 from grpo_cli.rollout.engine import Engine, SamplingSettings
 from grpo_cli.run.info import BETWEEN
 
@@ -54,7 +54,7 @@ class HeldOut:
         running.folder.write_samples(step, found.sampled.records, split="eval")
         # the samples are on disk already: they say why
         if found.sampled.pass_1.n == 0 and running.recipe.stop.verifier_errors < 1:
-            cause = why_no_verdict(record.verdicts for record in found.sampled.records)
+            cause = found.failures.commonest[0]
             raise TrainingError(f"no held-out sample got a verdict: {cause}", hint=ERRORS_HINT)
         running.folder.write_metrics(metrics)
         for tracker in running.trackers:

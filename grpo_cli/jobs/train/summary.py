@@ -35,6 +35,7 @@ def measured(metrics: dict[str, Any] | None) -> dict[str, Any] | None:
         if re.fullmatch(r"eval/pass@\d+", key)
     }
     found["think"] = metrics["eval/think"]
+    found["without_verdict"] = metrics.get("eval/without_verdict")
     if "eval/greedy" in metrics:
         greedy = {
             "pass@1": metrics["eval/greedy"],

@@ -18,6 +18,7 @@ from grpo_cli.jobs.verify.fields import BadLine, FieldNames, group_of
 from grpo_cli.jobs.verify.scorer import ScoredLines, Scorer, VerdictCounts, parse
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
+from grpo_cli.statistics.failures import Failures
 from grpo_verifiers.combine import PairSums
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits, Result
 from grpo_verifiers.verifier import Unavailable, Verifier
@@ -161,7 +162,7 @@ def packed(scored: ScoredLines) -> bytes:
         "samples": scored.samples,
         "problems": scored.problems,
         "counts": [counts.outcomes, counts.reasons, counts.score_sum, counts.score_n],
-        "failure": counts.failure,
+        "failures": counts.failures.packed(),
         "episodes": counts.episodes,
         "pairs": [[*names, *astuple(sums)] for names, sums in counts.pairs.items()],
     }
@@ -184,7 +185,7 @@ def unpacked(data: bytes) -> ScoredLines:
         score_sum,
         score_n,
         {(one, other): PairSums(*sums) for one, other, *sums in header["pairs"]},
-        header["failure"],
+        Failures.unpacked(header["failures"]),
         header["episodes"],
     )
     return ScoredLines(

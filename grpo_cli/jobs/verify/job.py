@@ -22,8 +22,9 @@ from grpo_cli.jobs.verify.scorer import ScoredLines, parse
 from grpo_cli.jobs.verify.summary import VerifyReport
 from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_cli.lines.numbered import NumberedLine
+from grpo_cli.reward.errors import FailureLines
 from grpo_cli.reward.plan import ScoringPlan
-from grpo_cli.text import strict_json
+from grpo_cli.text import strict_json, visible
 from grpo_verifiers.combine import cancelling
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.verdict import Outcome
@@ -83,6 +84,7 @@ class VerifyJob:
         writes_lines = not settings.as_json and settings.out is None
         self._progress = _Progress(settings.quiet, writes_lines)
         self._rows = None if settings.rows is None else GoldRows(settings.rows)
+        self._lines = FailureLines(None if settings.quiet else self._warn)
         self._began = time.monotonic()
 
     def run(self) -> int:
@@ -150,7 +152,8 @@ class VerifyJob:
 
     def _take(self, scored: ScoredLines, name: str) -> None:
         self._report.lines += len(scored.out)
-        self._report.counts.merge(scored.counts)
+        self._report.counts.merge(scored.counts, name)
+        self._lines.see(self._report.counts.failures)
         for group, outcome, reward, told in scored.samples:
             self._tally.add(group, outcome, reward, told)
         problems = iter(scored.problems)
@@ -162,6 +165,10 @@ class VerifyJob:
         if self._settings.stream and self._sink is not None:
             self._sink.flush()
         self._progress.beat(self._report.lines)
+
+    def _warn(self, text: str, hint: str) -> None:
+        self._progress.clear()
+        _say(f"warning: {visible(text)}\nhint: {hint}")
 
     def _write(self, line: bytes) -> None:
         if self._sink is not None:
@@ -200,11 +207,8 @@ class VerifyJob:
             out.append(
                 "more than half of the completions state no answer: does the prompt ask for the form that is looked for?"
             )
-        if outcomes[Outcome.ERROR.value]:
-            why = f": {report.counts.failure}" if report.counts.failure else ""
-            out.append(
-                f"{outcomes[Outcome.ERROR.value]:,} samples have no verdict: the verifier failed on them{why}"
-            )
+        if report.counts.failures.failed:
+            out.append(report.counts.failures.text())
         counted = [item for one in report.counts.reasons.values() for item in one.items()]
         if (untrusted := untrusted_warning(counted)) is not None:
             out.append(untrusted)
@@ -221,7 +225,7 @@ class VerifyJob:
             code = Exit.DATA
         if report.samples and report.totals.outcomes[Outcome.ERROR.value] == report.samples:
             _say("error: no sample got a verdict")
-            code = Exit.SETUP
+            code = Exit.TRAINING
         return int(code)
 
 

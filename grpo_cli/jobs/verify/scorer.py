@@ -25,6 +25,7 @@ from grpo_cli.jobs.verify.fields import (
 from grpo_cli.jobs.verify.golds import GoldCache
 from grpo_cli.lines.numbered import BrokenText, NumberedLine
 from grpo_cli.reward.plan import ScoringPlan
+from grpo_cli.statistics.failures import Failures
 from grpo_verifiers.combine import (
     NoVerifier,
     PairSums,
@@ -54,8 +55,7 @@ class VerdictCounts:
     score_sum: dict[str, float] = field(default_factory=dict)
     score_n: dict[str, int] = field(default_factory=dict)
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    failure: str = ""
-    """Why the first sample without a verdict has none."""
+    failures: Failures = field(default_factory=Failures)
     episodes: int = 0
     """Lines with the turns of an episode."""
 
@@ -65,14 +65,13 @@ class VerdictCounts:
         reasons = self.reasons.setdefault(name, Counter())
         known = verdict.reason in reasons or len(reasons) < MOST_REASONS
         reasons[verdict.reason if known else "other"] += 1
-        if verdict.score is None and not self.failure:
-            self.failure = f"`{name}`: {verdict.detail or verdict.reason}"
         if verdict.score is not None:
             self.score_sum[name] = self.score_sum.get(name, 0.0) + verdict.score
             self.score_n[name] = self.score_n.get(name, 0) + 1
 
-    def merge(self, other: VerdictCounts) -> None:
-        """Add another's counts."""
+    def merge(self, other: VerdictCounts, file: str = "") -> None:
+        """Add another's counts, of lines of `file`."""
+        self.failures.merge(other.failures, file)
         for name, counter in other.outcomes.items():
             self.outcomes.setdefault(name, Counter()).update(counter)
         for name, counter in other.reasons.items():
@@ -82,7 +81,6 @@ class VerdictCounts:
         for name, total in other.score_sum.items():
             self.score_sum[name] = self.score_sum.get(name, 0.0) + total
             self.score_n[name] = self.score_n.get(name, 0) + other.score_n[name]
-        self.failure = self.failure or other.failure
         self.episodes += other.episodes
         for names, sums in other.pairs.items():
             self.pairs.setdefault(names, PairSums()).merge(sums)
@@ -208,6 +206,7 @@ class Scorer:
             if self._outcome is not None and told is not None:
                 told = self._outcome.pays(verdicts, told - math.fsum(shaping.values()), _invalid(read.value))
             scored.samples.append((read.group, one["outcome"], one["reward"], told))
+            scored.counts.failures.add(verdicts, str(read.line.number), read.value)
             for name, verdict in verdicts.items():
                 scored.counts.add(name, verdict)
             if len(verdicts) > 1:

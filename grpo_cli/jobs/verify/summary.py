@@ -139,6 +139,7 @@ class VerifyReport:
             "n": self.samples,
             **({"episodes": self.episodes.as_json()} if self.episodes.n else {}),
             "outcomes": outcomes,
+            **self.counts.failures.as_json(),
             "mean_score": self.mean_score,
             "mean_reward": self.mean_reward,
             "primary": self.primary,

@@ -260,7 +260,8 @@ class PythonVerifier(Verifier):
         what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
         if ours is None:
             return wrong(None, "verifier_raised", answer.seconds, detail=what)
-        reason = "unanswered" if is_away(answer.bases, answer.message) else "verifier_raised"
+        is_unanswered = self._caller.shape == "waiting" and is_away(answer.bases, answer.message)
+        reason = "unanswered" if is_unanswered else "verifier_raised"
         return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
 
     def _log_once(self, traceback: str) -> None:
