@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from grpo_verifiers.kinds.functions.value import LARGEST, BadReturn, number_of, shown
+from grpo_verifiers.kinds.functions.value import BadReturn, number_of, shown
 from grpo_verifiers.names import near_or_known, nearest
+from grpo_verifiers.verdict import LARGEST
 
 LONGEST = 65_536
 """Characters of one observation or state. Longer ones would never fit into an episode and are the environment's mistake."""

@@ -188,15 +188,22 @@ def repetition(completion: str, most: int = 512) -> float:
 
 def mean(values: Sequence[float]) -> float | None:
     """The mean, exact to the last bit in any order; None of nothing."""
-    return math.fsum(values) / len(values) if values else None
+    try:
+        return math.fsum(values) / len(values) if values else None
+    except OverflowError:  # of files of others: rewards of a run are bounded
+        return math.fsum(value / len(values) for value in values)
 
 
 def std(values: Sequence[float]) -> float | None:
     """The standard deviation with n - 1; None of fewer than two."""
     if len(values) < 2:
         return None
-    centre = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    try:
+        centre = math.fsum(values) / len(values)
+        return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    except OverflowError:
+        most = max(map(abs, values))
+        return most * (std([value / most for value in values]) or 0.0)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_cli.errors import DataError
+from grpo_cli.text import spell_plainly
 from tests.builders.report_runs import make_run
 
 
@@ -37,6 +40,19 @@ def test_a_stream_that_is_not_utf_8_gets_plain_signs(
     assert (found.returncode, found.stderr) == (1 if words[0] == "doctor" else 0, b"")
     text = found.stdout.decode(encoding)
     assert not set(text) & set("→—▁█")
+
+
+def test_an_error_steers_no_terminal_and_reaches_any_stream() -> None:
+    told = DataError("bad \udcff \x1b[31mred", place="rows\x07.jsonl:1", hint="look\x1b]0;title").render()
+    assert told == "error: rows␇.jsonl:1: bad � ␛[31mred\n\nhint: look␛]0;title"
+    told.encode()
+
+
+def test_half_a_surrogate_pair_does_not_end_what_prints_it() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    spell_plainly(stream)
+    stream.write("half \udcff → whole")
+    assert stream.buffer.getvalue().decode() == "half \\udcff → whole"  # type: ignore[attr-defined]
 
 
 def test_a_width_that_is_named_holds_in_a_pipe_too(folder: Path) -> None:

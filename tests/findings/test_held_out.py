@@ -57,3 +57,15 @@ def test_it_is_found_again_in_the_lines_of_a_run() -> None:
     lines = [line(0, 0.77), line(10, 0.76), line(20, 0.4)]
     assert [(f.code, f.step) for f in alarms_over_run([], lines, {})] == [("W53", 20)]
     assert rules()["W53"] is held_out_fell
+
+
+def test_verifiers_that_fail_on_held_out_samples_are_found_once() -> None:
+    """W40: the scores beside it may look as if nothing was."""
+    fall = HeldOutFall()
+    lines = [
+        line(step, 0.5, **{"eval/samples": 200, "eval/without_verdict": failed})
+        for step, failed in ((0, 0), (10, 2), (20, 50), (30, 50))
+    ]
+    assert [[(f.code, f.step) for f in fall.evaluated(one)] for one in lines] == [[], [], [("W40", 20)], []]
+    assert [(f.code, f.step) for f in alarms_over_run([], lines, {})] == [("W40", 20)]
+    assert alarms_over_run([], [line(0, 0.5)], {}) == [], "a run of an earlier version did not count them"

@@ -188,3 +188,15 @@ def test_the_object_is_plain_json() -> None:
 def test_a_forecast_names_its_signal() -> None:
     (found,) = forecast([(4, 2), (4, 0)], [4])
     assert isinstance(found, DeadGroupForecast) and found.signal == pytest.approx(0.5)
+
+
+def test_samples_on_which_another_verifier_than_the_primary_fails_are_errors_too() -> None:
+    verdicts = {"math": Verdict(Outcome.RIGHT, 1.0), "f": Verdict(Outcome.ERROR, None, None, "timeout")}
+    records = [
+        SampleRecord(0, "a", "a", "Q", "x", {}, verdicts if n else {"math": verdicts["math"]}, Outcome.RIGHT)
+        for n in range(4)
+    ]
+    found = summarise(records, samples=4, group=4, max_tokens=8)
+    assert (found.pass_1.mean, found.outcomes["error"].mean) == (1.0, 0.75)
+    said = found.as_json()
+    assert said["without_verdict"] == 3 and said["failures"][0]["verifier"] == "f"

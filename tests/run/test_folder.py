@@ -197,6 +197,12 @@ def test_a_sync_asks_the_disk_for_each_file_once(tmp_path: Path, monkeypatch: py
     assert sorted(synced) == ["first", "metrics.jsonl", "samples", "step-000001.jsonl"]
 
 
+def test_a_log_entry_steers_no_terminal_and_is_utf_8_whatever_it_holds(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    folder.log("warn", "bad \udcff \x1b[31mred\nnext")
+    assert "bad � ␛[31mred\n    next" in folder.log_path.read_bytes().decode()
+
+
 def test_a_log_entry_of_several_lines_is_indented(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.log("warn", "first\nsecond")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from grpo_verifiers.verdict import SKIPPED, Outcome, Verdict
+from grpo_verifiers.verdict import LARGEST, SKIPPED, Outcome, Verdict
 
 Method = Literal["sum", "gate", "first", "min", "by", "normalise_then_sum"]
 
@@ -229,8 +229,8 @@ def check_rule(rule: CombineRule, specs: Mapping[str, RewardSpec]) -> list[str]:
     if rule.method == "by" and not rule.by:
         out.append("`by` names no column")
     weights = [spec.weight for spec in specs.values()]
-    if not all(math.isfinite(weight) for weight in weights):
-        out.append("a weight is not finite")
+    if not all(abs(weight) <= LARGEST for weight in weights):
+        out.append(f"a weight is not finite, or beyond {LARGEST:g}")
     elif all(weight == 0.0 for weight in weights):
         out.append("all weights are 0: every reward would be 0")
     elif abs(sum(weights)) < 1e-12:

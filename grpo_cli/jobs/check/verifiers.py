@@ -220,8 +220,10 @@ def varied(rows: Sequence[Row], most: int) -> list[int]:
         kinds = firsts if len(firsts) <= VALUES else types
         if 1 < len(kinds) <= VALUES:
             chosen |= dict.fromkeys(kinds.values())
-    chosen |= dict.fromkeys(range(0, len(rows), len(rows) // most))
-    return sorted(list(chosen)[:most])
+    kept = list(chosen)[:most]
+    others = [at for at in range(len(rows)) if at not in chosen]
+    left = most - len(kept)
+    return sorted(kept + [others[n * len(others) // left] for n in range(left)])
 
 
 class _Absent:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
+from grpo_verifiers.verdict import LARGEST
+
 ONE, MANY = "[one]", "[many]"
 """Tags of a key that takes one of a kind or a list; they stand in pydantic's places of errors and are taken out there."""
 MOST = 2**31 - 1
@@ -18,7 +20,7 @@ Count = Annotated[int, Field(ge=0, le=MOST)]
 """A whole number of at least 0."""
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Words = Annotated[str, Field(min_length=1)]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.verdict import Verdict, error, right, wrong
+from grpo_verifiers.verdict import LARGEST, Verdict, error, right, wrong
 from grpo_verifiers.verifier import Played, Sample, Verifier
 
 NAME = "environment"
@@ -49,6 +49,8 @@ class EnvironmentVerifier(Verifier):
             return error("no_episode", "this text was not made in an environment")
         if played.outcome is None:
             return error(played.reason or "no_score", played.problem)
+        if abs(played.outcome) > LARGEST:
+            return error("too_large", f"an outcome of {played.outcome:g}, beyond {LARGEST:g}")
         is_right = played.outcome >= self.options.right_at
         return right(score=played.outcome) if is_right else wrong(score=played.outcome)
 

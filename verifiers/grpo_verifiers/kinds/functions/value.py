@@ -8,7 +8,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any
 
-from grpo_verifiers.verdict import Outcome, Verdict
+from grpo_verifiers.verdict import LARGEST, Outcome, Verdict
 
 RETURNED_NONE = "returned_none"
 """Reason of a None: the host decides whether the completion or the function is to blame."""
@@ -16,8 +16,6 @@ RETURNED_NONE = "returned_none"
 Plain = tuple[str, float | None, str | None, str, str]
 """outcome, score, answer, reason, detail: a verdict as JSON can say it."""
 
-LARGEST = 1e50
-"""Rewards and weights up to here can be weighed, squared and summed in double precision."""
 MOST_REASON, MOST_DETAIL = 80, 2000
 """Characters kept of a verdict's words. Reasons name metrics."""
 
