@@ -33,7 +33,7 @@ from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
 from grpo_cli.errors import Exit, UserError
-from grpo_cli.text import spell_plainly
+from grpo_cli.text import spell_plainly, visible_lines
 
 ORDER = (
     "init", "check", "verify", "audit", "probe", "train", "watch", "sweep", "runs", "report", "doctor", "eval", "chat", "pairs",
@@ -107,7 +107,7 @@ def name_resume(args: list[str]) -> list[str]:
 def main() -> None:
     """Run the command line; a user's mistake becomes its message and exit code, a closed pipe is silent."""
     if not is_rank():
-        sys.exit(_run(lambda err: print(err.render(), file=sys.stderr)))
+        sys.exit(_run(lambda err: print(visible_lines(err.render()), file=sys.stderr)))
     enter_rank()
     told: list[str] = []
     try:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from grpo_cli.text import visible
-
 _QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
 """Not the line of `file.py:12`."""
@@ -93,7 +91,7 @@ class UserError(Exception):
         super().__init__("; ".join(m.message for m in message))
 
     def render(self, most: int = 10) -> str:
-        """The text for stderr, which steers no terminal; no trailing newline. At most `most` mistakes are shown in full."""
+        """The text for stderr, no colour, no trailing newline; at most `most` mistakes are shown in full."""
         lines = []
         kinds = alike(self.mistakes)
         for same in kinds[:most]:
@@ -107,7 +105,7 @@ class UserError(Exception):
             lines += ["", f"hint: {self.hint}"]
         if len(self.mistakes) > 1:
             lines.append(f"{len(self.mistakes)} errors, nothing was started")
-        return "\n".join(map(visible, "\n".join(lines).split("\n")))
+        return "\n".join(lines)
 
 
 class UsageError(UserError):

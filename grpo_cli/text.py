@@ -52,6 +52,11 @@ def visible(text: str, most: int | None = None) -> str:
     return "".join(out)
 
 
+def visible_lines(text: str) -> str:
+    """The same for a text of several lines, such as an error."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def as_ascii(text: str) -> str:
     """The same with our glyphs swapped for plain ones and everything else outside ASCII as `?`, one for one."""
     return text.translate(_GLYPHS).encode("ascii", "replace").decode("ascii")

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NoReturn
 from grpo_cli.distributed.network import check_port_free, interface_settings, is_own, own_address
 from grpo_cli.distributed.signals import StopRequests, stop_signals
 from grpo_cli.errors import Exit, SetupError
+from grpo_cli.text import visible_lines
 
 if TYPE_CHECKING:
     from grpo_cli.recipe.sections.recipe import Launch
@@ -234,6 +235,7 @@ def end_rank(text: str, code: int) -> NoReturn:
 
     A process that has no parent of ours tells it itself.
     """
+    text = visible_lines(text)
     if CONTROL in os.environ:
         rank = os.environ["RANK"]
         word = {"rank": int(rank), "code": code, "text": text, "at": time.time()}

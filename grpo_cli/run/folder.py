@@ -21,7 +21,7 @@ from typing import Any, Literal
 from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.run import lines
 from grpo_cli.run.records import NON_FINITE, SampleRecord, dump_line
-from grpo_cli.text import visible
+from grpo_cli.text import visible_lines
 from grpo_verifiers.names import nearest
 
 Split = Literal["train", "eval", "canary"]
@@ -148,7 +148,7 @@ class RunFolder:
 
     def log(self, level: str, text: str) -> None:
         """A line of `train.log`; a text of several lines is indented under its first."""
-        indented = "\n    ".join(map(visible, text.rstrip("\n").split("\n")))
+        indented = visible_lines(text.rstrip("\n")).replace("\n", "\n    ")
         with _writing(self.path):
             lines.append(self.log_path, f"{iso_now()} {level.upper():<5}  {indented}\n")
 

@@ -23,7 +23,7 @@ LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailureKind:
     """One kind of failure: the verifier, its reason code and first message, the first rows, and how many samples it cost."""
 
     verifier: str
@@ -35,7 +35,7 @@ class Failure:
     def __str__(self) -> str:
         return f"`{self.verifier}`: {self.reason}: {self.message} ({self.rows[0]})"
 
-    def joined(self, other: Failure) -> Failure:
+    def joined(self, other: FailureKind) -> FailureKind:
         """The same kind with more samples."""
         rows = list(dict.fromkeys([*self.rows, *other.rows]))[:MOST_ROWS]
         return replace(self, rows=rows, samples=self.samples + other.samples)
@@ -47,7 +47,7 @@ class Failures:
 
     samples: int = 0
     failed: int = 0
-    kinds: dict[str, Failure] = field(default_factory=dict)
+    kinds: dict[str, FailureKind] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[SampleRecord], places: Mapping[str, str] | None = None) -> Failures:
@@ -66,7 +66,7 @@ class Failures:
         for name, verdict in failing.items():
             message = (verdict.detail or verdict.reason)[:LONGEST]
             kind = f"{name}: {verdict.reason}: {kind_of(message, fields.values())}"
-            self._count(kind, Failure(name, verdict.reason, message, [row]))
+            self._count(kind, FailureKind(name, verdict.reason, message, [row]))
 
     def merge(self, other: Failures, file: str = "") -> None:
         """Add those of other samples, whose rows are lines of `file` where one is named."""
@@ -75,14 +75,14 @@ class Failures:
             rows = [f"{file}:{row}" for row in failure.rows] if file else failure.rows
             self._count(kind, replace(failure, rows=rows))
 
-    def _count(self, kind: str, failure: Failure) -> None:
+    def _count(self, kind: str, failure: FailureKind) -> None:
         if kind not in self.kinds and len(self.kinds) >= MOST_KINDS:
             kind = f"{failure.verifier}: {failure.reason}"
         known = self.kinds.get(kind)
         self.kinds[kind] = failure if known is None else known.joined(failure)
 
     @property
-    def commonest(self) -> Sequence[Failure]:
+    def commonest(self) -> Sequence[FailureKind]:
         """The kinds, those of most samples first."""
         return sorted(self.kinds.values(), key=lambda failure: -failure.samples)
 
@@ -105,4 +105,4 @@ class Failures:
     def unpacked(cls, packed: Sequence[Any]) -> Failures:
         """What `packed` made a list of."""
         samples, failed, kinds = packed
-        return cls(samples, failed, {kind: Failure(*one) for kind, one in kinds.items()})
+        return cls(samples, failed, {kind: FailureKind(*one) for kind, one in kinds.items()})

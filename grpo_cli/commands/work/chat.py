@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from grpo_cli.commands import options
-from grpo_cli.text import strict_json, visible
+from grpo_cli.text import strict_json, visible, visible_lines
 
 HELP = "/reset forgets what was said, /quit or Ctrl-D ends"
 
@@ -96,7 +96,7 @@ def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, An
                 except (DataError, SetupError) as err:
                     if not typed:
                         raise
-                    print(err.render(), file=sys.stderr)
+                    print(visible_lines(err.render()), file=sys.stderr)
 
 
 def _row(

@@ -52,3 +52,9 @@ def prints(completion: str) -> float:
     for _ in range(250):
         print("x" * 4_000)
     return 1.0
+
+
+def lists_hang(completions: list[str], **columns: object) -> list[float]:
+    print("called", flush=True)
+    time.sleep(3600)
+    return [0.0] * len(completions)

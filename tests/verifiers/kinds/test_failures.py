@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_verifiers import Outcome, Sample, Verdict, build
-from grpo_verifiers.kinds.functions.asking import Prints
+from grpo_verifiers.kinds.functions.asking import FORM_KILLS, Prints
 from grpo_verifiers.kinds.python_function import PythonVerifier
 from tests.verifiers.kinds.failing_rewards import CALLS
 
@@ -209,3 +209,12 @@ def test_what_is_printed_steers_no_terminal(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.INFO, "grpo_verifiers.printed"):
         Prints("f")("\x1b[31mred \x07\u202e \udcff")
     assert caplog.records[0].getMessage() == "f printed: \\x1b[31mred \\x07\\u202e \\udcff"
+
+
+def test_a_function_over_lists_that_hangs_is_given_up_while_its_form_is_looked_for(make: Make) -> None:
+    one = make("lists_hang", "content_rewards", timeout_s=0.2)
+    one.start()
+    for n in range(20):
+        one.compile({"answer": "4", "n": n})
+    one.close()
+    assert one.printed == FORM_KILLS

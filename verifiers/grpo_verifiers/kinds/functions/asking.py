@@ -16,7 +16,8 @@ from grpo_verifiers.processes.pool import Done, Killed, Pool, Raised, Result
 from grpo_verifiers.processes.results import raised
 from grpo_verifiers.text import printable
 
-FORM_TRIES = 8
+FORM_TRIES, FORM_KILLS = 8, 4
+"""Rows on which the form is looked for, and workers that may be ended meanwhile."""
 PROBE_FORMS = ("\\boxed{{{0}}}", "{0}", "<think>ok</think>\n<answer>{0}</answer>", "#### {0}", "")
 """Harmless completions around a gold."""
 
@@ -93,7 +94,7 @@ class FunctionCaller:
         self.pool, self.messages, self._waits_s = pool, messages, waits_s
         self._batch, self._concurrency, self._retries = batch, concurrency or 32, retries
         self._info: Mapping[str, Any] = {}
-        self._tries = 0
+        self._tries = self._kills = 0
         self._is_told = messages is not None
         self._lock = threading.Lock()
 
@@ -126,10 +127,15 @@ class FunctionCaller:
             self._tries += 1
             first = bool(self._info["prefers_messages"])
             for messages in (first, not first):
-                tried = (self._alone([call], messages)[0] for call in probes(row, "1"))
-                if any(isinstance(found, Done) for found in tried):
-                    self.messages = messages
-                    return
+                for call in probes(row, "1"):
+                    (found,) = self._alone([call], messages)
+                    if isinstance(found, Done):
+                        self.messages = messages
+                        return
+                    self._kills += isinstance(found, Killed)
+                    if self._kills >= FORM_KILLS:  # each takes as long as the limit
+                        self._tries = FORM_TRIES
+                        return
 
     def ask(self, calls: Sequence[FunctionCall]) -> list[Answer]:
         """What comes of each call, in order."""
