@@ -1,7 +1,7 @@
 """The host's side: episodes spread over killable workers, each under limits of its own, and what became of them in words.
 
 An episode stays with the worker that began it. Where that one had to be ended for another episode's fault, it is made anew
-in the next; a fault of its own ends the episode without a verdict. One fault of a kind is told, further ones are counted.
+in the next; a fault of its own ends the episode without a verdict. The traceback of each kind of fault is logged once.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class Worlds:
         fault = self._fault(result, what)
         if fault.text not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(fault.text)
-            log.warning("environment: %s; further ones like it are only counted", fault.text)
+            if not self.scores:  # else the sample has no verdict, and that is written where verdicts are counted
+                log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)
         return fault
@@ -210,7 +211,7 @@ class Worlds:
         assert not isinstance(result, Done)
         said = {
             "timeout": ("timeout", f"{name} took longer than `environment.timeout_s`"),
-            "no_reply": ("timeout", f"{name} waited longer than `environment.timeout_s` allows"),
+            "no_reply": ("timeout", f"{name} took longer than `environment.timeout_s`"),
             "memory": ("memory", f"{name} took more than `environment.memory_mb`"),
             "died": ("worker_died", f"{name} ended its process"),
         }
