@@ -27,6 +27,22 @@ Sets = Annotated[
         autocompletion=completing.settings,
     ),
 ]
+
+
+def _trust(wanted: bool) -> bool:
+    if wanted:
+        from grpo_cli.recipe.trust import trust
+
+        trust(wanted)
+    return wanted
+
+
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", callback=_trust, help="Run code of a recipe that came with a model; read it first."
+    ),
+]
 Face = Annotated[str, typer.Option(help="auto, live, plain, json or none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one object on stdout.")]
 

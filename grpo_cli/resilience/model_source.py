@@ -69,7 +69,8 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     base = None
     if (folder / STATE).is_file():
         base = json.loads((folder / STATE).read_text()).get("base")
-    return ModelSource(named, load(str(folder / RECIPE), sets), Path(base) if base else None, folder)
+    where = Path(base) if base else None
+    return ModelSource(named, load(str(folder / RECIPE), sets, base=where), where, folder)
 
 
 def find_model_to_talk(named: str, recipe: str | None, sets: Sequence[str]) -> ModelSource | None:

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 
@@ -41,11 +40,6 @@ JOBS_FLOORS = (
 )
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 
-ONE_LAUNCH = {
-    "grpo_cli.rollout.fused.kernels attend_kernel": "a Triton kernel is compiled whole: the streaming softmax keeps its",
-    "grpo_cli.rollout.fused.kernels accept_kernel": "running values in registers, and a second kernel is a second launch",
-}
-"""Functions that may be long, and why."""
 MANY_HOMES = {
     "Sample": "the recipe's section `sample`, and what a verifier of a user's own is handed: both names are promises",
 }
@@ -136,23 +130,10 @@ def test_every_room_is_named_on_the_page_of_the_architecture() -> None:
     none("rooms that docs/architecture.md does not name", sorted(rooms - named))
 
 
-def test_a_folder_holds_at_most_16_modules() -> None:
-    count: dict[str, int] = defaultdict(int)
-    for path in modules().values():
-        count[str(path.parent.relative_to(ROOT))] += path.name != "__init__.py"
-    assert {folder: n for folder, n in count.items() if n > 16} == {}
-
-
-def test_no_class_is_longer_than_200_lines() -> None:
-    none("classes over 200 lines", list(_long(ast.ClassDef, 200)))
-
-
-def test_no_function_is_longer_than_60_lines() -> None:
-    long = _long((ast.FunctionDef, ast.AsyncFunctionDef), 60)
-    none(
-        "functions over 60 lines",
-        [one for one in long if one.partition(":")[0] + " " + one.split()[1] not in ONE_LAUNCH],
-    )
+def test_no_module_is_longer_than_500_lines() -> None:
+    """One idea a file: what has grown beyond that holds two."""
+    long = {module: len(path.read_text().splitlines()) for module, path in modules().items()}
+    none("modules over 500 lines", [f"{module} {lines}" for module, lines in long.items() if lines > 500])
 
 
 def test_few_parameters_are_any() -> None:
@@ -198,13 +179,3 @@ def test_quick_commands_import_no_torch(words: str) -> None:
         [sys.executable, "-c", code, *words.split()], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-def _long(kind: type[ast.AST] | tuple[type[ast.AST], ...], most: int) -> Iterator[str]:
-    for module in modules():
-        for node in ast.walk(tree(module)):
-            if isinstance(node, kind):
-                assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-                lines = (node.end_lineno or 0) - node.lineno + 1
-                if lines > most:
-                    yield f"{module}:{node.lineno} {node.name} {lines}"

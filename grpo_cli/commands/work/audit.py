@@ -26,6 +26,7 @@ def verifier(
         str | None, typer.Option("--recipe", help="Audit this recipe's verifiers on its own rows.")
     ] = None,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of the recipe to audit on.")] = 50,
     gold: Annotated[
         str | None,
@@ -70,6 +71,7 @@ def verifier(
 def data(
     recipe: options.RecipePlace,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     rows: Annotated[
         int, typer.Option("--rows", min=0, help="Rows that the model is asked about; 0: the data alone.")
     ] = 256,

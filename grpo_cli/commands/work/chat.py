@@ -17,6 +17,7 @@ def chat(
     model: options.ModelPlace,
     recipe: options.MeasuringRecipe = None,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     row: Annotated[
         str | None,
         typer.Option(

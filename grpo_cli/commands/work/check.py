@@ -14,6 +14,7 @@ from grpo_cli.commands.checking import run_check
 def check(
     recipe: options.RecipePlace,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     full: Annotated[
         bool, typer.Option("--full", help="Run every gold, and load the tokenizer through transformers.")
     ] = False,

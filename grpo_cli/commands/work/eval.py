@@ -20,6 +20,7 @@ def evaluate(
     checkpoint: options.ModelPlace,
     recipe: options.MeasuringRecipe = None,
     sets: options.EvalSets = None,
+    trust: options.Trust = False,
     against: options.Against = None,
     out: options.EvalOut = None,
     by: options.EvalBy = None,

@@ -20,6 +20,7 @@ def pairs(
     sources: options.PairSources,
     recipe: options.PairRecipe = None,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     a_row: options.PairsARow = 4,
     length_gap: options.LengthGap = 0.2,
     since: options.Since = 0,
@@ -129,8 +130,9 @@ def _recipe_of_run(run: RunFolder, named: str | None, sets: list[str]) -> KnownR
 
     if named is not None:
         return _named(named, sets)
-    base = run.manifest().get("base")
-    return KnownRecipe(load(str(run.path / "recipe.yaml"), sets), Path(base) if base else None)
+    named_base = run.manifest().get("base")
+    base = Path(named_base) if named_base else None
+    return KnownRecipe(load(str(run.path / "recipe.yaml"), sets, base=base), base)
 
 
 def _named(name: str, sets: list[str]) -> KnownRecipe:

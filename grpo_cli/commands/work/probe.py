@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def probe(
     recipe: options.RecipePlace,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     prompts: options.Prompts = None,
     samples: options.Samples = None,
     seed: options.ProbeSeed = None,

@@ -34,6 +34,7 @@ def sweep(
             autocompletion=completing.settings,
         ),
     ] = None,
+    trust: options.Trust = False,
     seeds: Annotated[
         int, typer.Option(min=1, max=100, help="Runs of each combination, seeds counted up.")
     ] = 1,

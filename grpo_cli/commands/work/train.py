@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def train(
     recipe: options.RecipeOrOwn = None,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     resume: options.Resume = None,
     resume_anyway: options.ResumeAnyway = False,
     display: options.Face = "auto",

@@ -18,6 +18,7 @@ def verify(
     files: options.Files,
     recipe: options.VerifyRecipe = None,
     sets: options.Sets = None,
+    trust: options.Trust = False,
     math: options.Math = False,
     code: options.Code = False,
     regex: options.Regex = None,

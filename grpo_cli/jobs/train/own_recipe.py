@@ -16,9 +16,10 @@ def recipe_of_run(named: str, sets: list[str]) -> tuple[Recipe, Path, str, str]:
     """
     run = find_run(named)
     manifest = run.manifest()
+    base = Path(manifest.get("base") or ".")
     return (
-        load(str(run.path / "recipe.yaml"), sets),
-        Path(manifest.get("base") or "."),
+        load(str(run.path / "recipe.yaml"), sets, base=base),
+        base,
         manifest.get("recipe", run.name),
         str(run.path),
     )

@@ -22,17 +22,20 @@ from grpo_cli.recipe.reading.layers import Layers, stack
 from grpo_cli.recipe.reading.source import Document, parse
 from grpo_cli.recipe.reading.stages import stage_data
 from grpo_cli.recipe.sections.recipe import Recipe, complete
+from grpo_cli.recipe.trust import refuse_foreign_code
 from grpo_verifiers.names import nearest
 
 STDIN = "<stdin>"
 MOST_BYTES = 256_000  # pure Python reads about 100 kB of YAML a second
 
 
-def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
+def load(source: str | FilePath, sets: Sequence[str] = (), *, base: FilePath | None = None) -> Recipe:
     """The recipe of a path, a shipped name or `-` (stdin), under `--set` flags.
 
+    `base` is the folder that its relative paths are taken from, where that is not the folder of the file.
+
     Raises:
-        RecipeError: with every mistake of the files and flags, each with its place.
+        RecipeError: with every mistake of the files and flags, each with its place; or it names code that came with a model.
     """
     documents = [d for d in _documents(source) if d is not None]
     layers = stack(documents, sets)
@@ -48,6 +51,7 @@ def load(source: str | FilePath, sets: Sequence[str] = ()) -> Recipe:
     recipe, found = check(layers)
     if recipe is None or found or layers.mistakes:
         raise _error(layers, found, top.name)
+    refuse_foreign_code(recipe, None if str(source) == "-" else find(str(source)), base)
     return recipe
 
 

@@ -1,0 +1,146 @@
+"""Whose code a recipe may run: what lies in a folder that came with a model runs in no command without `--trust`.
+
+How this works: a recipe is asked as it is loaded, before anything that it names is imported or called. A folder came with a
+model where it, or one of the three folders above it, holds weights, a `manifest.json` or a `run.json`. Refused are code inside such a folder,
+any code of a recipe that lies in one and would be imported from there, the standard library's functions (`os:system`) as such
+a recipe's code, and a judge of such a recipe, which would be sent completions and a key. A reward beside one's own recipe,
+and installed packages, run as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from grpo_cli.errors import RecipeError
+from grpo_cli.recipe.named import NamedThing, named_by
+from grpo_cli.recipe.reading.stages import stage_data
+from grpo_cli.recipe.sections.fields import Names
+from grpo_cli.recipe.sections.recipe import Recipe
+
+TRUSTS = "GRPO_TRUST"
+"""Set to 1 by `--trust`, for this process and those it starts."""
+WEIGHTS = (
+    ".safetensors",
+    ".safetensors.index.json",
+    ".gguf",
+    "_model.bin",
+    "model.bin.index.json",
+    ".pt",
+    ".pth",
+)
+"""How files of weights end."""
+MARKS = ("manifest.json", "run.json")
+LEVELS = 3
+"""Folders above one that are looked at."""
+HINT = "read it, then say `--trust`"
+
+
+def trust(wanted: bool) -> bool:
+    """What `--trust` does: lets code run that came with a model. Gives the wish back."""
+    if wanted:
+        os.environ[TRUSTS] = "1"
+    return wanted
+
+
+def refuse_foreign_code(recipe: Recipe, file: Path | None, base: Path | None = None) -> None:
+    """Refuse a recipe whose code came with a model.
+
+    Args:
+        recipe: as it was loaded.
+        file: where it was read from; None for stdin.
+        base: the folder that its relative paths are taken from; None: the file's.
+
+    Raises:
+        RecipeError: it names such code, and `--trust` was not said.
+    """
+    if os.environ.get(TRUSTS) == "1":
+        return
+    base = base or (file.parent if file is not None else Path())
+    came_with = _model_folder(file.parent) if file is not None else None
+    for one in recipes_of(recipe):
+        for named in named_by(one):
+            if named.what is Names.CODE:
+                _refuse_code(named, base, came_with)
+        if came_with is not None:
+            _refuse_judges(one, came_with)
+
+
+def recipes_of(recipe: Recipe) -> Iterator[Recipe]:
+    """The recipe, and that of each of its stages."""
+    yield recipe
+    for at in range(len(recipe.stages or ())):
+        yield Recipe.model_validate(stage_data(recipe, at))
+
+
+def _refuse_code(named: NamedThing, base: Path, came_with: Path | None) -> None:
+    where = named.text.rpartition(":")[0] or named.text
+    folders = [base, *(base / folder for folder in named.folders)]
+    for path in _files(where, [*folders, Path()]):
+        if holder := _model_folder(path.parent) or _model_folder(path.resolve().parent):
+            raise RecipeError(
+                f"`{named.key}` names `{named.text}`, code inside `{holder}`, a folder that came with a model: it is not run",
+                hint=HINT,
+            )
+    holder = next((found for folder in folders if (found := _model_folder(folder))), None)
+    top = where.partition(".")[0]
+    if came_with is not None and not where.endswith(".py") and top in sys.stdlib_module_names:
+        raise RecipeError(
+            f"`{named.key}` of a recipe that came with a model (`{came_with}`) names `{named.text}`, a function of Python's own"
+            " library: it is not called",
+            hint=HINT,
+        )
+    if holder is not None:
+        raise RecipeError(
+            f"`{named.key}` names `{named.text}`, which would import from `{holder}`, a folder that came with a model: it is"
+            " not run",
+            hint=HINT,
+        )
+
+
+def _files(where: str, folders: Sequence[Path]) -> Iterator[Path]:
+    """The files that the code's name may mean in these folders."""
+    for folder in folders:
+        if where.endswith(".py"):
+            paths = [folder / Path(where).expanduser()]
+        else:
+            inner = folder.joinpath(*where.split("."))
+            paths = [inner.with_name(f"{inner.name}.py"), inner / "__init__.py"]
+        yield from (path for path in paths if path.is_file())
+
+
+def _model_folder(folder: Path) -> Path | None:
+    """The nearest folder that came with a model: this one or one of the `LEVELS` above it, also where links lead."""
+    for start in dict.fromkeys([Path(os.path.abspath(folder)), folder.resolve()]):
+        for one in (start, *start.parents[:LEVELS]):
+            if one not in _shared_folders() and _holds_model(one):
+                return one
+    return None
+
+
+def _holds_model(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(one.name in MARKS or one.name.endswith(WEIGHTS) for one in entries)
+    except OSError:
+        return False
+
+
+def _shared_folders() -> tuple[Path, ...]:
+    """Folders in which everything lies: what stands in them says nothing of the folders below."""
+    return Path("/"), Path(tempfile.gettempdir()), Path(os.path.expanduser("~"))
+
+
+def _refuse_judges(recipe: Recipe, came_with: Path) -> None:
+    for name, spec in recipe.verify.items():
+        url = spec.options.get("base_url")
+        if not isinstance(url, str) or urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
+            continue
+        raise RecipeError(
+            f"`verify.{name}` of a recipe that came with a model (`{came_with}`) would send completions to `{url}`",
+            hint=HINT,
+        )
