@@ -68,9 +68,10 @@ class Worlds:
         timeout_s: float = 5.0,
         memory_mb: int = 1024,
         workers: int | None = None,
+        env: Sequence[str] = (),
     ) -> None:
         """`name` is what the recipe says under `kind`, of which only tools may be several; `path`: more folders to import
-        from; the limits are those of one step, memory that of a worker."""
+        from; the limits are those of one step, memory that of a worker; `env`: variables with a secret that it may read."""
         specs = [name] if isinstance(name, str) else list(name)
         self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
         self._prints, self._calls = Prints(self.name), 0
@@ -78,7 +79,14 @@ class Worlds:
         config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path)}
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
         self._pools = [
-            Pool("grpo_cli.environments.worker:load", config, workers=1, limits=limits, on_print=self._prints)
+            Pool(
+                "grpo_cli.environments.worker:load",
+                config,
+                workers=1,
+                limits=limits,
+                on_print=self._prints,
+                secrets=env,
+            )
             for _ in range(self.workers)
         ]
         self.info: Mapping[str, Any] = {}
@@ -195,7 +203,9 @@ class Worlds:
         fault = self._fault(result, what)
         if fault.text not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(fault.text)
-            if not self.scores:  # else the sample has no verdict, and that is written where verdicts are counted
+            if (
+                not self.scores
+            ):  # else the sample has no verdict, and that is written where verdicts are counted
                 log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)

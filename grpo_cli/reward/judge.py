@@ -68,6 +68,7 @@ def worlds_of(spec: Environment, base: Path | None) -> Worlds:
         timeout_s=spec.timeout_s,
         memory_mb=spec.memory_mb,
         workers=spec.workers,
+        env=spec.env,
     )
 
 

@@ -27,6 +27,8 @@ class Environment(Section):
     `MODULE:FUNCTION` that loads one."""
     options: dict[str, Any] = Field(default_factory=dict)
     """What the class, or the environment, is made with."""
+    env: list[str] = Field(default_factory=list)
+    """Environment variables with a secret, such as an API key, that it may read; others it does not see."""
     max_turns: Whole = 16
     """Turns after which an episode ends. Raising it lets longer ways be found and costs time in proportion."""
     turn_tokens: Whole | None = None

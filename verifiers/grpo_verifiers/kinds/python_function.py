@@ -67,6 +67,8 @@ class PythonOptions:
     """Worker processes; default one a core."""
     gold: str | None = None
     """Template over columns of a completion that must be right, such as `"\\boxed{{{answer}}}"`: the gold audit."""
+    env: list[str] = field(default_factory=list)
+    """Environment variables with a secret, such as `OPENAI_API_KEY`, that the function may read; others it does not see."""
     path: list[str] = field(default_factory=list, metadata={"names": "folders"})
     """More folders to import from."""
 
@@ -105,6 +107,7 @@ class PythonVerifier(Verifier):
                 memory_mb=options.memory_mb + _THREAD_MB * (options.concurrency or 0),
             ),
             on_print=self._prints,
+            secrets=options.env,
         )
         self._caller = FunctionCaller(
             pool,

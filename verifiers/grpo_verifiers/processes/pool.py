@@ -26,7 +26,8 @@ class Pool:
 
     `work(item)` runs in the worker and returns plain data (what JSON can say) or bytes; `info` comes back from
     `start()`. Items and config are pickled; results are not. Lines that the work prints go to `on_print`, called from
-    threads of the pool; without it to this process's stderr.
+    threads of the pool; without it to this process's stderr. `secrets` names the environment variables with a secret
+    that workers may read; None: all.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Pool:
         path: Sequence[str] = (),
         chunk: int = 32,
         on_print: Callable[[str], None] | None = None,
+        secrets: Sequence[str] | None = None,
     ) -> None:
         self._on_print = on_print
         self.limits = limits or ProcessLimits()
@@ -46,6 +48,7 @@ class Pool:
         self._chunk = chunk
         self._setup = {"task": task, "config": config, "limits": self.limits}
         self._path = list(path)
+        self._secrets = secrets
         self._forget()
         _pools.add(self)
 
@@ -79,7 +82,7 @@ class Pool:
                 raise
 
     def _adopt(self) -> None:
-        slot = Slot(self._setup, self._path, self.limits, self._on_print)
+        slot = Slot(self._setup, self._path, self.limits, self._on_print, self._secrets)
         self._slots.append(slot)
         threading.Thread(target=slot.serve, args=(self._jobs,), name="grpo-pool", daemon=True).start()
 

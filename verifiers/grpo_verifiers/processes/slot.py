@@ -10,10 +10,11 @@ import json
 import os
 import pickle
 import queue
+import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,20 @@ _END_S = 2.0
 _SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
+_SECRET = re.compile(
+    r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|credentials?)($|_)|(password|apikey|token)$"
+)
+
+
+def without_secrets(environment: Mapping[str, str], readable: Sequence[str]) -> dict[str, str]:
+    """The variables that are no secret by their name (`HF_TOKEN`, `WANDB_API_KEY`, …), and those of `readable`."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in readable or not _SECRET.search(name) or name == "TOKENIZERS_PARALLELISM"
+    }
+
+
 class SlotJob:
     """Items for one worker; `units` are how many times the limits of one item each of them may use."""
 
@@ -56,10 +71,12 @@ class Slot:
         path: list[str],
         limits: ProcessLimits,
         on_print: Callable[[str], None] | None = None,
+        secrets: Sequence[str] | None = None,
     ) -> None:
         self.info: Future[Any] = Future()
         """What the task says when it is loaded, or why it could not be."""
         self._setup, self._path, self._limits, self._on_print = setup, path, limits, on_print
+        self._secrets = secrets
         self._keeper: LinkedProcess | None = None
         self._worker: wire.Channel | None = None
         self._pid = 0
@@ -78,7 +95,8 @@ class Slot:
         env = {"TOKENIZERS_PARALLELISM": "false"}
         if self._on_print is not None:
             env["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
-        env = {**os.environ, **PLAIN_ENVIRONMENT, **env}
+        ours = dict(os.environ) if self._secrets is None else without_secrets(os.environ, self._secrets)
+        env = {**ours, **PLAIN_ENVIRONMENT, **env}
         try:
             self._keeper = keeper = LinkedProcess(self._command, env, on_print=self._on_print)
         except OSError as err:
