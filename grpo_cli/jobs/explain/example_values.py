@@ -70,6 +70,7 @@ VALUES: dict[str, Value] = {
     "environment.trl": "game.py:Game",
     "environment.verifiers": "wordle",
     "environment.options": {"most": 100},
+    "environment.env": ["SEARCH_API_KEY"],
     "environment.turn_tokens": 16,
     "environment.workers": 4,
     "sample": {"prompts": 16, "group": 8, "max_tokens": 256},

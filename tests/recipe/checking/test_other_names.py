@@ -87,7 +87,6 @@ METHODS = {
     "train.algorithm=sft": "say `train.method: sft`",
     "train.algorithm=dpo": "`dpo` belongs under `prefer.loss`",
     "train.algorithm=bnpo": "`bnpo` belongs under `train.loss`",
-    "train.algorithm=gigpo": "`gigpo` belongs under `train.credit.method`",
     "train.algorithm=greso": "`greso` belongs under `train.select`",
     "train.loss=gspo": "`gspo` belongs under `train.algorithm`",
     "train.loss=gmpo": "`gmpo` is not here by name",
