@@ -173,3 +173,47 @@ def test_a_megabyte_of_one_mark_is_read_in_linear_time(unit: str) -> None:
 def test_more_digits_than_python_reads_are_a_wrong_answer_and_no_fault(answer: str) -> None:
     verdict = build("math", max_chars=100_000).verify("\\boxed{" + answer + "}", {"answer": "5"})
     assert (verdict.outcome, verdict.score) == (Outcome.WRONG, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        ("\\frac{12}{5}", "\\frac12 5", False),
+        ("\\frac{5}{2}", "\\frac12 5", True),
+        ("\\frac12 5", "\\frac{12}{5}", False),
+        ("\\binom{10}{3}", "\\binom10 3", False),
+        ("\\frac{1}{23}", "\\frac1 2 3", False),
+        ("\\frac{3}{2}", "\\frac1 2 3", True),
+        ("\\frac{12}{5}x", "\\frac12 5x", False),
+        ("\\sqrt{\\frac{12}{5}}", "\\sqrt{\\frac12 5}", False),
+        ("(\\frac{12}{5}, 1)", "(\\frac12 5, 1)", False),
+        ("\\sum_{k=1}^{n}\\frac{12}{5}", "\\sum_{k=1}^n \\frac12 5", False),
+        ("\\sum_{k=1}^{n} k", "\\sum_{k=1}^n k", True),
+        ("2 3/4", "{2}{3}/4", False),
+        ("x^{2345}", "x^2 345", False),
+        ("50", "\\sqrt2 500", False),
+        ("12345", "12 345", True),
+    ],
+)
+def test_one_string_of_tokens_read_in_two_ways_is_compared_by_its_trees(
+    gold: str, answer: str, expected: bool
+) -> None:
+    assert is_right(gold, answer) is expected
+
+
+SQUARES = ["square units", "units}^2", "sq. units", "units squared"]
+CUBES = ["cubic units", "units}^3", "cu units", "units cubed"]
+
+
+@pytest.mark.parametrize("gold", [*SQUARES, *CUBES])
+def test_square_units_without_a_name_are_no_cubic_ones(gold: str) -> None:
+    def written(unit: str) -> str:
+        return f"30\\text{{ {unit}" + ("" if "}" in unit else "}")
+
+    for answer in [*SQUARES, *CUBES]:
+        assert is_right(written(gold), written(answer)) is ((gold in SQUARES) == (answer in SQUARES)), answer
+    power = 2 if gold in SQUARES else 3
+    assert is_right(written(gold), "30")
+    assert is_right(written(gold), f"30\\text{{ cm}}^{power}")
+    assert not is_right(written(gold), "30\\text{ cm}")
+    assert not is_right(written(gold), f"30\\text{{ cm}}^{5 - power}")

@@ -22,7 +22,7 @@ from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholde
 from grpo_verifiers.maths.reading.forms.labels import labels_differ
 from grpo_verifiers.maths.reading.forms.letters import repeated_capitals, written_capitals
 from grpo_verifiers.maths.reading.tokens.token import TooBig
-from grpo_verifiers.maths.reading.tree import Node
+from grpo_verifiers.maths.reading.tree import SCALARS, Node
 from grpo_verifiers.maths.reading.words import same_words
 
 _INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
@@ -84,7 +84,7 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
         return Match(False, "empty")
     if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
         return Match(False, "unread")
-    if answer.tokens == wanted.tokens:
+    if answer.tokens == wanted.tokens and not _read_apart(wanted.tree, answer.tree):
         return Match(True, "equal:string")
     # capitals alone are a sequence, which a product would reorder
     if wanted.capitals:
@@ -104,6 +104,11 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
             return Match(False, "hedge" if is_hedge(answer.words) else "words")
         return Match(False, "too_big" if "too" in answer.fault else "unread")
     return _trees(wanted, answer, options)
+
+
+def _read_apart(gold: Node | None, answer: Node | None) -> bool:
+    """Whether one string of tokens was read as two values: their trees decide then, not their text."""
+    return gold != answer and gold is not None and answer is not None and {gold[0], answer[0]} <= SCALARS
 
 
 _NO_LETTER = MathGold((), ())

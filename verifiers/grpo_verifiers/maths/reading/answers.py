@@ -229,7 +229,7 @@ def _plain_number(text: str) -> Answer | None:
         shown = whole if digits is None else f"{whole}.{digits}"
         tree = number(int(whole)) if digits is None else ("n", Fraction(shown), len(digits))
     else:
-        shown = f"frac {top} {bottom}"
+        shown = " ".join(("frac", *(part if len(part) == 1 else f"{{ {part} }}" for part in (top, bottom))))
         tree = ("/", number(int(top)), number(int(bottom)))
     return Answer(text.strip(), f"- {shown}", ("neg", tree)) if sign else Answer(text.strip(), shown, tree)
 

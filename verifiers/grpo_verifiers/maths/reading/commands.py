@@ -22,9 +22,10 @@ def read_command(cursor: Cursor, name: str) -> Node:
     """A LaTeX command after its token, with its arguments."""
     if name == "pi":
         return ("c", "pi")
-    if name == "frac":
-        top = _short_argument(cursor)
-        return ("/", top, _short_argument(cursor))
+    if name in ("frac", "binom"):
+        top, bottom = _short_argument(cursor), _short_argument(cursor)
+        cursor.closed = cursor.at
+        return ("/" if name == "frac" else name, top, bottom)
     if name == "sqrt":
         return _root(cursor)
     if name == "cbrt":
@@ -37,9 +38,6 @@ def read_command(cursor: Cursor, name: str) -> Node:
         return ("all", NUMBER_SETS[name])
     if name == "emptyset":
         return ("set", ())
-    if name == "binom":
-        top = _short_argument(cursor)
-        return ("binom", top, _short_argument(cursor))
     if name in ("lfloor", "lceil"):
         inner = read_sum(cursor)
         cursor.need("r" + name[1:])

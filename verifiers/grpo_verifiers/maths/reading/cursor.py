@@ -48,9 +48,12 @@ class Grammar:
 
 
 class Cursor:
-    """One pass over a token list. `bars` and `in_set` say what a stroke and a comma mean here, `currency` waits for its number."""
+    """One pass over a token list. `bars` and `in_set` say what a stroke and a comma mean here, `currency` waits for its number.
 
-    __slots__ = ("at", "bars", "currency", "depth", "grammar", "in_set", "tokens")
+    `closed` is the place behind the last fraction: a digit before it belongs to that, whatever number follows.
+    """
+
+    __slots__ = ("at", "bars", "closed", "currency", "depth", "grammar", "in_set", "tokens")
 
     def __init__(self, tokens: list[Token], grammar: Grammar) -> None:
         self.tokens = tokens
@@ -59,6 +62,7 @@ class Cursor:
         self.depth = 0
         self.bars = 0
         self.in_set = 0
+        self.closed = 0
         self.currency: str | None = None
 
     def peek(self, ahead: int = 0) -> Token:

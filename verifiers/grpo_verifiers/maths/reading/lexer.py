@@ -315,8 +315,14 @@ def canonical(tokens: list[Token]) -> str:
     """One string for a token list, the same for every layout of one answer."""
     values: list[str] = []
     for token in tokens:
-        # braces around one token change nothing: `x^{2}` is `x^2`
-        if token.value == "}" and token.kind == "o" and len(values) > 1 and values[-2] == "{":
+        # braces around one character or macro change nothing: `x^{2}` is `x^2`, but `\frac12 5` is no `\frac{12}{5}`
+        if (
+            token.value == "}"
+            and token.kind == "o"
+            and len(values) > 1
+            and values[-2] == "{"
+            and not values[-1][1:].isdigit()
+        ):
             values[-2:] = values[-1:]
         else:
             values.append("\\{" if token.value == "{" and token.kind == "c" else token.value)

@@ -121,8 +121,11 @@ def respell(text: str) -> str:
     return text
 
 
-# `1{,}234`, `1\,234` and `1 234`, in groups of three only; before a stroke the gap may be that of a mixed number
-_MERGED = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)")
+# `1{,}234`, `1\,234` and `1 234`, in groups of three only; before a stroke the gap may be that of a mixed number, and
+# an exponent, an index or a bare radicand ends at it
+_MERGED = re.compile(
+    r"(?<![\d.,^_])(?<!\\sqrt)\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)"
+)
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
 _COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")

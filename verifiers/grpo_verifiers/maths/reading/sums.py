@@ -73,7 +73,7 @@ def _read_product(cursor: Cursor) -> Node:
             if token.kind == "n":
                 before = cursor.tokens[cursor.at - 1]
                 # two numbers in a row are a mixed number or a slip, never a product
-                if before.kind == "n":
+                if before.kind == "n" and cursor.closed != cursor.at:
                     left = read_mixed(cursor, left)
                     continue
                 if before.value == "}" and token.spaced is False and left[0] == "n":

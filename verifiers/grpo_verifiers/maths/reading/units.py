@@ -212,6 +212,8 @@ def canonical_unit(words: tuple[str, ...]) -> str:
     power = 1
     for i, word in enumerate(words):
         low = word.lower()
+        # a power keeps its unit, however nameless: square units are no cubic ones
+        is_generic = low in GENERIC and not (low in _NAMELESS and (power > 1 or _is_raised(words, i)))
         if word.startswith("^"):
             if out and out[-1] != "/":
                 # `m s^-1` is `m / s`
@@ -227,7 +229,7 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             out.append("/")
         elif low in DIRECTIONS:
             out.append(low)
-        elif low in GENERIC or (
+        elif is_generic or (
             low in ("of", "the", "in", "or", "are", "is") and not (low == "in" and _is_inch(words, i))
         ):
             continue
@@ -238,6 +240,15 @@ def canonical_unit(words: tuple[str, ...]) -> str:
             power = 1
     text = " ".join(out).rstrip(" /")  # a stroke in front stays: `per hour` is no hour
     return {"mi / h": "mph", "km / h": "kmh"}.get(text, text)
+
+
+_NAMELESS = frozenset(("unit", "units"))
+
+
+def _is_raised(words: tuple[str, ...], i: int) -> bool:
+    """Whether a power other than one stands behind a word of a unit."""
+    after = words[i + 1].lower() if i + 1 < len(words) else ""
+    return after in ("squared", "cubed") or (after.startswith("^") and after != "^1")
 
 
 DIRECTIONS = frozenset(("more", "less"))
@@ -298,6 +309,20 @@ def _composed_agree(a: str, b: str) -> bool:
     return left <= right or right <= left
 
 
+_DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
+"""Powers of length that dimensions measure without saying so."""
+
+
+def _nameless_agree(a: str, b: str) -> bool:
+    """Square or cubic units beside another unit: one of the same power, or a noun that only counts."""
+    nameless, other = (a, b) if a.startswith("unit^") else (b, a)
+    base, _, power = other.partition("^")
+    unit = UNITS.get(base)
+    if unit is None and not power:
+        return " " not in other
+    return (power or _DEGREES.get(unit.dimension if unit else "", "1")) == nameless.partition("^")[2]
+
+
 def split_unit(name: str) -> tuple[Unit, int] | None:
     """`ft^2` -> (foot, 2); None if it is not one known unit to a power."""
     base, _, power = name.partition("^")
@@ -316,6 +341,8 @@ def units_agree(a: str, b: str) -> bool:
         return False
     if not a or not b or a == b:
         return True
+    if a.startswith("unit^") or b.startswith("unit^"):
+        return _nameless_agree(a, b)
     known_a, known_b = split_unit(a), split_unit(b)
     if "/" in a or "/" in b or a in _COMPOSED or b in _COMPOSED or (" " in a and " " in b):
         # by their powers: `N m` and `J` are one unit, though no word of them is
