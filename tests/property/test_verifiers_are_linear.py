@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from grpo_verifiers import build
+from grpo_verifiers.program.command import source_of
+from grpo_verifiers.proof.metamath import proof_text
+from grpo_verifiers.sandbox.inside.fences import blocks, python_blocks
+from grpo_verifiers.thinking import after_thinking, answer_text
 
 SIZE = 190_000
 BOUND_S = 2.0
@@ -26,6 +31,9 @@ ALL_CHECKS = [
     ]
 ]  # fmt: skip
 SETUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "math": ({"max_chars": 200_000}, {"answer": "5"}),
+    "math, a formula": ({"max_chars": 200_000}, {"answer": "x^2+\\frac{1}{2}"}),
+    "math, words": ({"max_chars": 200_000}, {"answer": "\\text{no solution}"}),
     "exact": ({}, {"answer": "Paris"}),
     "set": ({"partial": "f1"}, {"answer": ["red", "green"]}),
     "choice": ({}, {"answer": "B", "choices": ["Paris", "Rome", "Berlin"]}),
@@ -50,13 +58,18 @@ WRAPPERS = [
     ("option", "B"),
     ("* ", "x"),
     ("{", "}"),
+    ("\\boxed{5", "6}"),
+    ("5 or \\boxed{", "}"),
+    ("$\\boxed{5}", "x$"),
+    ("\\boxed{5}\n", "The answer is 6."),
+    ("$x=", "\\boxed{5}$"),
 ]
 
 
 @pytest.mark.parametrize("kind", SETUPS)
 def test_no_repeating_text_takes_long(kind: str) -> None:
     options, row = SETUPS[kind]
-    verifier = build(kind, **options)
+    verifier = build(kind.partition(",")[0], **options)
     gold = verifier.compile(row)
     slow = []
     for unit in UNITS:
@@ -70,6 +83,27 @@ def test_no_repeating_text_takes_long(kind: str) -> None:
                 if len(slow) > 3:
                     break
     assert not slow
+
+
+@pytest.mark.parametrize(
+    "find",
+    [after_thinking, answer_text, blocks, python_blocks, proof_text, lambda text: source_of(text, ("rust",))],
+    ids=["thinking", "answer", "fences", "python", "proof", "source"],
+)
+def test_no_repeating_text_takes_a_reader_of_programs_long(find: Callable[[str], Any]) -> None:
+    for unit in UNITS:
+        for head, tail in [*WRAPPERS, ("```python\n", "\n```"), ("```", "x"), ("<think>", "</think>x")]:
+            text = head + unit * (SIZE // 4 // len(unit)) + tail
+            began = time.process_time()
+            find(text)
+            assert time.process_time() - began < BOUND_S / 4, (head, unit, tail)
+
+
+def test_blanks_between_two_digits_of_a_box_are_looked_through_once() -> None:
+    maths = build("math")
+    gold = maths.compile({"answer": "5"})
+    assert _cpu_s(maths, gold, "\\boxed{5" + " " * 100_000 + "6}") < 0.05
+    assert maths.verify("\\boxed{5" + " " * 3_000 + "}", {"answer": "5"}).score == 1.0
 
 
 def _cpu_s(verifier: Any, gold: Any, text: str) -> float:

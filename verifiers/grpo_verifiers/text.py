@@ -37,6 +37,14 @@ def unwrapped(text: str) -> str:
     return _WRAPPER.sub(r"\1", text) if "\\" in text else text
 
 
+def without_end(text: str, runs: re.Pattern[str]) -> str:
+    """The text without the last of these runs, where it ends the text. A pattern that ends in `$` would try every place of a run."""
+    last = None
+    for last in runs.finditer(text):  # noqa: B007 - the last one counts
+        pass
+    return text[: last.start()] if last is not None and last.end() == len(text) else text
+
+
 def _trimmed(text: str) -> str:
     sign = "-" if text[:1] == "-" else ""
     for _ in range(8):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 _NAMES = r"think|thinking|thought|thoughts|reason|reasoning|reflection|analysis|scratchpad|seed:think"
 _TAG = re.compile(
-    rf"(?:<|&lt;)\s*(?P<end>/?)\s*(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
+    rf"(?:<|&lt;)\s*+(?P<end>/?)\s*+(?:{_NAMES})(?:\s[^<>&\n]{{0,40}})?(?:>|&gt;)|<\|(?P<end4>/|END_)?(?:START_)?THINK(?:ING)?\|>|[◁](?P<end2>/?)(?:think|thinking)[▷]|\[(?P<end3>/?)THINK\]"
     r"|<\|(?P<word>begin_of_thought|end_of_thought|begin_of_solution)\|>"
     r"|<\|channel\|>(?P<channel>\w+)(?:<\|message\|>)?",
     re.IGNORECASE,

@@ -19,23 +19,24 @@ from grpo_verifiers.verifier import BadGold, Sample
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTER = re.compile(
-    r"[\s*_$\"'`]*(?:(?:option|choice|answer)\s*:?\s*)?[(\[{]?\s*([A-Za-z])\s*[)\]}]?[\s*_$\"'`.:)]*", re.I
+    r"\A[\s*_$\"'`]*+(?:(?:option|choice|answer)\s*+:?\s*+)?[(\[{]?\s*+([A-Za-z])\s*+[)\]}]?[\s*_$\"'`.:)]*+",
+    re.I,
 )
 _LABELLED = re.compile(
-    r"[\s*_$\"'`]*(?:(?:option|choice)\s+)?(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])\s*[).:\-–—])[\s*_$\"'`.:]*(\S.*)",
+    r"\A[\s*_$\"'`]*+(?:(?:option|choice)\s++)?(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])\s*[).:\-–—])[\s*_$\"'`.:]*(\S.*)",
     re.I | re.S,
 )
 _DOUBT = re.compile(
     r"(?:^|[\s(\[])[A-Za-z][).:]|^\(?[A-Z]\)?$|\b(?:not|or|isn't|never|neither|either|maybe|wrong)\b", re.I
 )
-_MANY = re.compile(r"\s*(?:,|;|/|&|\band\b|\bor\b)\s*", re.I)
+_MANY = re.compile(r"(?:(?<!\s)\s++)?(?:,|;|/|&|\band\b|\bor\b)\s*+", re.I)
 _OPTION_LIKE = re.compile(
-    r"^\W*(?:\\text\w*\s*\{)?\s*(?:(?:option|choice)\b|[(\[]?[A-Za-z]\s*(?:[)\].:,;/–—}]|\W*$))|\b(?:or|and)\b",
+    r"^\W*+(?:(?<=\\)text\w*+\s*+\{[\s(\[]*+)?(?:(?:option|choice)\b|[A-Za-z](?:\s*+[)\].:,;/–—}]|\W*+$))|\b(?:or|and)\b",
     re.I,
 )
 """A box that speaks of options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
 _SAID = re.compile(
-    r"\b(?:the\s+)?(?:correct\s+|right\s+|best\s+|final\s+)*(?:answer|option|choice)\b\s*(?:is|:|=)*\s*(.{1,400})",
+    r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})",
     re.I,
 )
 
@@ -197,7 +198,7 @@ def _choices(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _unlabelled(words: str, letter: str) -> str:
-    match = re.match(rf"\s*[(\[]?{re.escape(letter)}\s*[)\].:]\s*(?=\S)", words, re.I)
+    match = re.match(rf"\A\s*+[(\[]?{re.escape(letter)}\s*+[)\].:]\s*+(?=\S)", words, re.I)
     return words[match.end() :] if match else words
 
 

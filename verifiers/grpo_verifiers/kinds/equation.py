@@ -17,7 +17,7 @@ from grpo_verifiers.answers import Example, StatedAnswer, Where
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold
 
-_TOKEN = re.compile(r"\s*(?:(\d{1,15}(?:\.\d{1,15})?)|([-+*/()]))")
+_TOKEN = re.compile(r"(?:(?<!\s)\s++)?(?:(\d{1,15}(?:\.\d{1,15})?)|([-+*/()]))")
 _SPELLINGS = {
     "\\times": "*", "\\cdot": "*", "×": "*", "·": "*", "∙": "*", "\\div": "/", "÷": "/", "∕": "/", "−": "-", "–": "-",
     "\\left": "", "\\right": "", "\\,": "", "$": "", "[": "(", "]": ")", "{": "(", "}": ")",

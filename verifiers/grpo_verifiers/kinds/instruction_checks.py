@@ -85,7 +85,7 @@ def _cased(text: str, other: Callable[[str], bool]) -> bool:
 
 
 def _is_json(text: str) -> bool:
-    inner = re.fullmatch(r"```(?:json)?\s*\n(.*?)\n?```", text.strip(), re.S | re.I)
+    inner = re.fullmatch(r"```(?:json)?[^\S\n]*+\n(.*?)\n?```", text.strip(), re.S | re.I)
     try:
         json.loads(inner[1] if inner else text)
     except (ValueError, RecursionError):

@@ -25,7 +25,7 @@ from grpo_verifiers.maths.reading.words import FRACTION_WORDS
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption
 
-_RANGE = re.compile(r"^(.+?)\s*(?:\.\.\.?|–|—|\bto\b|(?<=[\d\s])-(?=[\s\d]))\s*(.+)$", re.S)
+_RANGE = re.compile(r"^(.+?)(?:(?<!\s)\s++)?(?:\.\.\.?|–|—|\bto\b|(?<=[\d\s])-(?=[\s\d]))\s*+(.+)$", re.S)
 _GAP = r"(?:\s|~|\\[,;: ])*"
 _NAME = r"[^\W\d_]+\.?(?:\^(?:-?\d|\{-?\d\}))?"
 _BARE_UNIT = re.compile(rf"(?<=[\d}}°])(?!(?<=0)x){_GAP}({_NAME}(?:(?:\s|[/*·]|\\cdot)+{_NAME})*){_GAP}$")

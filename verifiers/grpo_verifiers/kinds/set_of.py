@@ -18,7 +18,9 @@ from grpo_verifiers.text import normal
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold
 
-_SEPARATORS = re.compile(r"\s*(?:[,;\n|]|\\\\)\s*(?:(?:and|&)\s+)?|\s+(?:and|&)\s+")
+_SEPARATORS = re.compile(
+    r"(?:(?:(?<!\s)\s++)?(?:[,;|]|\\\\)|(?:(?<!\s)[^\S\n]++)?\n)\s*+(?:(?:and|&)\s++)?|(?<!\s)\s++(?:and|&)\s++"
+)
 _BULLET = re.compile(r"^ ?(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _BLANKS = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n[ \n]*")

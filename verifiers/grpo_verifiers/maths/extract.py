@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from grpo_verifiers.text import without_end
 from grpo_verifiers.thinking import after_thinking
 
 _MOST_UNSEEN = 200
@@ -17,11 +18,11 @@ LOOK_BACK = 20_000
 """How far from the end the fallbacks look, in characters."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![a-zA-Z])")
-_BARE_BOX = re.compile(r"-?[\d.,]*\d|\\[a-zA-Z]+|[A-Za-z0-9]")
+_BARE_BOX = re.compile(r"-?(?<![.,])[.,]*+\d++(?:[.,]++\d++)*+|\\[a-zA-Z]+|[A-Za-z0-9]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FILLER = re.compile(r"(?:\\[()\[\],;:! ]|\\quad|\\qquad|\$|\*\*|\s|~)+")
 _OR = re.compile(
-    r"[,.;:\-–—(]*(?:or|ou|oder|oppure|或者?|или|または|또는|vs\.?|versus|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{(?:or|ou|oder|o)\}|\\lor|\\vee)"
+    r"\A[,.;:\-–—(]*(?:or|ou|oder|oppure|或者?|или|または|또는|vs\.?|versus|maybe|possibly|perhaps|alternatively|otherwise|/|\||\\text\{(?:or|ou|oder|o)\}|\\lor|\\vee)"
     r"(?:[,:\-–—]|else|maybe|possibly|perhaps|even|alternatively|otherwise|it'?s|itis|it(?:could|can|may|might)be)*(?:[a-zA-Z](?:_\{?\w\}?)?=)?",
     re.I,
 )
@@ -31,8 +32,8 @@ _AND = re.compile(
 )
 _OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(
-    r"[\s$)\]\\*,.(]*\b(?:or|alternatively)\b[\s,]*(?:maybe|possibly|perhaps|even|else|it could be|it is)?\s*"
-    r"(\$?\\?\(?\s*(?:-?[\d.]|\\(?:d?frac|sqrt|pi))(?:[^\n.;]|\.(?=\d)){0,80})",
+    r"\A[\s$)\]\\*,.(]*+\b(?:or|alternatively)\b[\s,]*+(?:(?:maybe|possibly|perhaps|even|else|it could be|it is)\s*+)?"
+    r"(\$?\\?\(?\s*+(?:-?[\d.]|\\(?:d?frac|sqrt|pi))(?:[^\n.;]|\.(?=\d)){0,80})",
     re.I,
 )
 _DENIES = (
@@ -40,54 +41,55 @@ _DENIES = (
     r"|an?\s+(?:answer|solution|valid|correct|possible))"
 )
 _DENIED_AFTER = re.compile(
-    r"[\s$)\]\\*,.\"'`]*(?:(?:is|would be|was|are|seems)\s+(?:definitely |clearly |actually |just |also )?(?:not(?="
+    r"\A[\s$)\]\\*,.\"'`]*+(?:(?:is|would be|was|are|seems)\s++(?:definitely |clearly |actually |just |also )?(?:not(?="
     + _DENIES
     + r")|wrong|incorrect|false|n't)"
-    r"|\?\s*(?:no|nope|not)\b|\(?(?:just kidding|jk\b|not really)|or\s+(?:something else|some other|another|not\b|maybe not)"
+    r"|\?\s*+(?:no|nope|not)\b|\(?(?:just kidding|jk\b|not really)|or\s++(?:something else|some other|another|not\b|maybe not)"
     r"|(?:isn't|is n't|wouldn't be)(?=" + _DENIES + r")|cannot be|can't be|must be wrong)\b",
     re.I,
 )
 _RETRACTED = re.compile(
-    r"[\s$)\]\\*,.!\"'`;:\-–—]*(?:(?:but|however|though|wait|hmm|no|actually|oops|sorry)\b[,.!…\s]*)*(?:this|that|it|which|the answer|my answer)"
+    r"\A[\s$)\]\\*,.!\"'`;:\-–—]*+(?:(?:but|however|though|wait|hmm|no|actually|oops|sorry)\b[,.!…\s]*)*(?:this|that|it|which|the answer|my answer)"
     r"(?:\s+(?:is|was|must be|seems|looks)|'s)\s+(?:\w+ly\s+|just\s+)?(?:wrong|incorrect|false|mistaken|not correct|not right|a mistake|an error)\b",
     re.I,
 )
-_OR_NEXT = re.compile(r"[\s$.,*\\)]*\n[\s$*]*or\b", re.I)
+_OR_NEXT = re.compile(r"\A([\s$.,*\\)]*+)or\b", re.I)
 _NOT_FINAL = re.compile(
     r"\b(?:previous|earlier|wrong|incorrect|initial|naive|old|tempting|false|former)\s*$", re.I
 )
 _DENIED_BEFORE = re.compile(
     r"(?:(?:\bnot|n't)\s+(?:think|believe|say|claim|mean)\s+(?:that\s+)?(?:it|this|the answer)(?:'s|\s+is|\s+equals)?"
-    r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)\s*[:$*\\(\[{\s]*$",
+    r"|\b(?:anything|everything) but|\b(?:other|rather) than|\binstead of|\b(?:is|are|was|be) not|\bisn't|\bnot equal to|\bcannot be|\bnot)[:$*\\(\[{\s]*+$",
     re.I,
 )
 _GOES_ON = re.compile(
-    r"\s*(?:\^(?!\s*\{?\s*\\circ)|!(?=\s*\$)|(?:[-+*/]|\\(?:times|cdot|pm|div)(?![a-zA-Z]))(?=\s*(?:\d|\\(?:[dt]?frac|sqrt|pi)(?![a-zA-Z]))))"
+    r"\A\s*+(?:\^(?!\s*+\{?\s*+\\circ)|!(?=\s*+\$)|(?:[-+*/]|\\(?:times|cdot|pm|div)(?![a-zA-Z]))(?=\s*+(?:\d|\\(?:[dt]?frac|sqrt|pi)(?![a-zA-Z]))))"
 )
 """What goes on with the formula behind its box: the box is not all of the answer."""
 _SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|hold on|oops|scratch that|on second thought)\b[^\n]{0,40})"
-    r"\b(?:final |correct |right |real |true )?answer\s+(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})",
+    r"\b(?:final |correct |right |real |true )?answer\s++(?:is|should be|must be)\b[:\s]*((?:[$\d\\(-]|not\b)[^\n]{0,80})",
     re.I,
 )
 _LABEL = re.compile(
-    r"(?:\bfinal\s+|\bcorrect\s+|\bthe\s+)?\b(?:answer|correct (?:option|choice))\b\s*(?:is|was|should be|equals|[:=]|\*\*\s*[:=]|[:=]\s*\*\*|\*\*\s*is)"
-    r"\s*:?\s*(?:\*\*)?"
-    r"|(?:最终|最終)?(?:答案|答え)\s*(?:是|为|為|は)?\s*[:：]?|정답\s*(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*[:：]",
+    r"(?:\bfinal\s++|\bcorrect\s++|\bthe\s++)?\b(?:answer|correct (?:option|choice))\b\s*+(?:is|was|should be|equals|[:=]|\*\*\s*+[:=]|[:=]\s*+\*\*|\*\*\s*+is)"
+    r"\s*+:?\s*+(?:\*\*)?"
+    r"|(?:最终|最終)?(?:答案|答え)\s*+(?:是|为|為|は)?\s*+[:：]?|정답\s*+(?:은|:|：)|(?:Ответ|R[ée]ponse(?: finale)?|Respuesta(?: final)?|Antwort|Resposta|Risposta)\s*+[:：]",
     re.I,
 )
 _SAID = re.compile(
-    r"(?:it|there|the(?:\s+[\w-]+){1,14}?)\s+(?:is|are|equals|was)\s*:?\s*(?=[-−+]?[\d$]|\\[a-z(\[])", re.I
+    r"(?:it|there|the(?:\s++[\w-]+){1,14}?)\s++(?:is|are|equals|was)\s*+:?\s*+(?=[-−+]?[\d$]|\\[a-z(\[])",
+    re.I,
 )
 _UNSAID = re.compile(r"\b(?:not|never|wrong|incorrect|false|if|unless|or|other|first|previous)\b", re.I)
-_HASHES = re.compile(r"####[ \t]*([^\s#].*?)[ \t]*$", re.MULTILINE)
-_VALUE = re.compile(r"[-+−*$\\({\[.\d]|[A-Za-z]?\s*=")
+_HASHES = re.compile(r"####[ \t]*+([^\s#].*)")
+_VALUE = re.compile(r"\A(?:[-+−*$\\({\[.\d]|[A-Za-z]?\s*=)")
 _TAG = re.compile(r"<answer>", re.I)
 _TAG_END = re.compile(r"</answer>", re.I)
 _TAG_OR = re.compile(r"<answer>([^<]*)</answer>[\s,;.]{0,9}\b(?:or|alternatively)\b[\s:,]{0,9}\Z", re.I)
-_BARE = re.compile(r"\$?\\?\(?\s*[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
-_END_TOKENS = re.compile(r"(?:<\|[a-z_]+\|>|</s>|<eos>|<end_of_turn>|<pad>|\[EOS\])+\s*$", re.I)
+_BARE = re.compile(r"\A\$?\\?\(?\s*+[-+−]?\$?\d[\d.,/\s%\\^{}]*\)?\$?\.?")
+_END_TOKENS = re.compile(r"(?:<\|[a-z_]+\|>|</s>|<eos>|<end_of_turn>|<pad>|\[EOS\])++\s*+", re.I)
 
 
 class Extraction(NamedTuple):
@@ -348,7 +350,8 @@ def _line(text: str) -> Extraction | None:
         if said is not None and not _UNSAID.search(said.group()):
             line = line[said.end() :]
         stated = _first_formula(line)
-        if stated and _OR_NEXT.match(rest, rest.find(stated) + len(stated)):
+        hedge = _OR_NEXT.match(rest[rest.find(stated) + len(stated) :])
+        if stated and hedge is not None and "\n" in hedge[1]:
             return Extraction((), "hedge", "line")
         if stated and _RETRACTED.match(rest[rest.find(stated) + len(stated) :][:120]):
             return Extraction((), "denied", "line")
@@ -357,7 +360,7 @@ def _line(text: str) -> Extraction | None:
     marked = _hashes(text, 0, values_only=False) if "####" in text else None
     if marked is not None:
         return Extraction((marked,), "", "hashes")
-    whole = _END_TOKENS.sub("", text).strip()
+    whole = without_end(text, _END_TOKENS).strip()
     if len(whole) <= 60 and _BARE.fullmatch(whole):
         return Extraction((whole,), "", "line")
     return None
@@ -390,7 +393,7 @@ def _other_tag(text: str) -> str | None:
 
 
 def _clean_line(line: str) -> str:
-    return _END_TOKENS.sub("", line).strip().strip("*").strip()
+    return without_end(line, _END_TOKENS).strip().strip("*").strip()
 
 
 def _first_formula(line: str) -> str:
@@ -399,9 +402,11 @@ def _first_formula(line: str) -> str:
     if line.startswith("$"):
         mark = "$$" if line.startswith("$$") else "$"
         end = line.find(mark, len(mark))
-        if end > 0 and not re.match(r"\s*(?:or\b|and\b|,)", line[end + len(mark) :], re.I):
+        if end > 0 and not re.match(r"\A\s*+(?:or\b|and\b|,)", line[end + len(mark) :], re.I):
             return line[len(mark) : end].strip()
     if line.startswith("\\(") and "\\)" in line:
         return line[2 : line.find("\\)")].strip()
-    sentence = re.split(r"(?<=[^.\s])\.(?=\s+[A-Z(]|\s*$)|\s+because\b|\s+since\b", line, maxsplit=1)[0]
+    sentence = re.split(
+        r"(?<=[^.\s])\.(?=\s++[A-Z(]|\s*+$)|(?<!\s)\s++(?:because|since)\b", line, maxsplit=1
+    )[0]
     return sentence.strip().strip("*").strip()

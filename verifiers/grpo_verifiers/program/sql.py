@@ -31,7 +31,8 @@ MOST_BYTES = 8 << 20
 TOLERANCE = 1e-9
 ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 TERM = re.compile(r"(?P<name>[\w.]+)(\s+(asc|desc))?(\s+nulls\s+(first|last))?", re.IGNORECASE)
-QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/")
+QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)")
+"""Strings, names in quotes and comments; SQLite ends a comment that is never closed with the text."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ CLOSED = "Closed under the global context"
 THEOREM = "goal"
 RESTATED = re.compile(rf"\b(?:Theorem|Lemma|Definition|Fact|Corollary|Proposition|Example)\s+{THEOREM}\b")
 ENDED = re.compile(r"\b(?:Qed|Defined|Admitted|Abort|Save)\s*\.\s*$")
-AXIOM = re.compile(r"([A-Za-z_][\w'.]*)\s*:")
+AXIOM = re.compile(r"\A([A-Za-z_][\w'.]*)\s*:")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from grpo_verifiers.maths.reading.tokens.token import TooBig
 from grpo_verifiers.maths.reading.tree import SCALARS, Node
 from grpo_verifiers.maths.reading.words import same_words
 
-_INTEGER = re.compile(r"\s*\$?\s*([-+]?\d{1,15})\s*\.?\s*\$?\s*")
+_INTEGER = re.compile(r"\A\s*+\$?\s*+([-+]?\d{1,15})\s*+\.?\s*+\$?\s*+")
 
 
 _DECIMAL_COMMA = re.compile(r"-?0,\d+")

@@ -6,22 +6,24 @@ import re
 
 from grpo_verifiers.maths.reading.answers import plain
 
-_WORD = r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:answer|option|choice)\s*(?:is)?\s*:?\s*)?"
-_ALONE = re.compile(rf"{_WORD}[(\[]?\s*([A-Ja-j])\s*[)\].:]*", re.I)
-_WITH_TEXT = re.compile(rf"{_WORD}(?:[(\[]\s*([A-J])\s*[)\]]\s*:?|([A-J])\s*[).:])\s*(\S.*)", re.S)
+_WORD = r"(?:(?:the\s++)?(?:correct\s++|right\s++)?(?:answer|option|choice)\s*+(?:is)?\s*+:?\s*+)?"
+_ALONE = re.compile(rf"\A{_WORD}[(\[]?\s*+([A-Ja-j])\s*+[)\].:]*", re.I)
+_WITH_TEXT = re.compile(rf"\A{_WORD}(?:[(\[]\s*+([A-J])\s*+[)\]]\s*+:?|([A-J])\s*+[).:])\s*+(\S.*)", re.S)
 _IS_RIGHT = re.compile(
-    r"[(\[]?\s*([A-J])\s*[)\]]?\s+is\s+(?:the\s+)?(?:correct|right)(?:\s+(?:answer|option|choice))?\.?"
+    r"\A[(\[]?\s*+([A-J])(?:\s*+[)\]])?\s++is\s++(?:the\s++)?(?:correct|right)(?:\s++(?:answer|option|choice))?\.?"
 )
 _OTHER = re.compile(
     r"[(\[]\s*[A-J]\s*[)\]]|^\s*(?:or|and|,|/|;|&|to|-)\s*[(\[]?[A-J]\b|^[A-J][).:]|\bor\b|\b(?:not|wrong|incorrect)\b"
 )
-_LETTERS = re.compile(r"[(\[{]?\s*[A-J]\s*[)\]}]?(?:\s*(?:,\s*and|,|;|and|&)\s*[(\[]?\s*[A-J]\s*[)\]}]?)+")
+_LETTERS = re.compile(
+    r"\A[(\[{]?\s*+[A-J]\s*+[)\]}]?(?:\s*+(?:,\s*+and|,|;|and|&)\s*+[(\[]?\s*+[A-J]\s*+[)\]}]?)+"
+)
 
 
 def option_of(text: str) -> str:
     """The one option letter (upper case) this answer names, or ``."""
     bold = re.fullmatch(
-        r"\s*\\(?:textbf|mathbf|text|mathrm)\s*\{\s*\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)+(\S.*)",
+        r"\A\s*+\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+\(?\s*+([A-J])\s*+\)?\s*+[.:]?\s*+\}(?:\s|\\[ ,;:!]|~|\\q?quad|:)++(\S.*)",
         text,
         re.S,
     )
@@ -39,7 +41,7 @@ def option_of(text: str) -> str:
 
 
 _GOLD_OPTION = re.compile(
-    r"\s*(?:\\(?:textbf|mathbf|text|mathrm)\s*\{\s*)?\(\s*([A-J])\s*\)\s*(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*(\S.*)",
+    r"\A\s*+(?:\\(?:textbf|mathbf|text|mathrm)\s*+\{\s*+)?\(\s*+([A-J])\s*+\)\s*+(\})?(?:\s|\\[ ,;:!]|~|\\q?quad|:)*+(?(2)|(?:(?<!\})\}(?=.))?)(?:\s|~|\\ )*+(\S.*)",
     re.S,
 )
 

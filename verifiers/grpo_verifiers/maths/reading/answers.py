@@ -45,31 +45,31 @@ _STYLE = re.compile(r"^\\(?:display|text)style(?![a-zA-Z])\s*")
 _BRACED = re.compile(r"(\\(?:mathbf|boldsymbol)\s*)?\{")
 _BRACE = re.compile(r"\\.|[{}]", re.S)
 _BASE = re.compile(
-    r"\(?\s*(?:\\(?:text|mathrm|mbox|texttt)\s*\{)?\s*([0-9A-Za-z]+)\s*\}?\s*\)?\s*_\s*(?:\{\s*)?\(?(?:\\(?:text|mathrm)\s*\{)?\s*(\d+|[a-z]+)\s*\)?\}*"
+    r"\A\(?\s*+(?:\\(?:text|mathrm|mbox|texttt)\s*+\{)?\s*+([0-9A-Za-z]+)\s*+\}?\s*+\)?\s*+_\s*+(?:\{\s*+)?\(?(?:\\(?:text|mathrm)\s*+\{)?\s*+(\d+|[a-z]+)\s*+\)?\}*"
 )
-_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*\{\s*([0-9A-Za-z]+)\s*\}")
-_MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*\\(?:text|mathrm)\s*\{\s*([msgLFCA])\s*\}")
+_UPRIGHT_DIGITS = re.compile(r"\\(?:text|mathrm|mathtt|texttt)\s*+\{\s*+([0-9A-Za-z]+)\s*+\}")
+_MICRO = re.compile(r"\\mu(?:\s|\\[ ,;!])*+\\(?:text|mathrm)\s*+\{\s*+([msgLFCA])\s*+\}")
 _CONDITION = re.compile(
-    r"(?:,\s*)?\\text\s*\{\s*,?\s*(?:for|where|when)\s*\}(?=(?:\s|\\[ ,;])*[a-z]\s*(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
+    r"(?:,\s*+)?\\text\s*+\{\s*+,?\s*+(?:for|where|when)\s*+\}(?=(?:\s|\\[ ,;])*+[a-z]\s*+(?:[<>=]|\\(?:[gl]eq?|in|ne)\b))"
 )
 _EXCEPT = re.compile(
-    r"^\\text\s*\{\s*all\s+reals?(?:\s+numbers?)?(?:\s+x)?\s+except(?:\s+for)?\s*(?:x\s*=\s*)?\}(?:\s|\\[ ,;])*(?:x\s*=\s*)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
+    r"^\\text\s*+\{\s*+all\s++reals?(?:\s++numbers?)?(?:\s++x)?\s++except(?:\s++for)?\s*+(?:x\s*+=\s*+)?\}(?:\s|\\[ ,;])*+(?:x\s*+=\s*+)?(-?[^{}\\]+|-?\\d?frac\{\d+\}\{\d+\})$",
     re.I,
 )
 _IN_WORDS = re.compile(
-    r"^(?:\\text\s*\{)?\s*(\d{1,15})(?:\s|\\[ ,])*(?:\\text\s*\{)?\s*\(\s*([a-zA-Z][a-zA-Z -]{0,80}?)\s*\)\s*\}?$"
+    r"^(?:\\text\s*+\{)?\s*+(\d{1,15})(?:\s|\\[ ,])*+(?:\\text\s*+\{)?\s*+\(\s*+([a-zA-Z]++(?:[ -]++[a-zA-Z]++){0,20}+)\s*+\)\s*+\}?$"
 )
-_CLOCK = re.compile(r"(\d)\s*([apAP])\.?\s?[mM]\b\.?")
-_UNIT_NAME = r"\{\s*\\(?:text|mathrm|mbox)\s*\{\s*([a-zA-Z ]+?)\s*\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?\s*\}"
-_UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*{_UNIT_NAME}\s*{_UNIT_NAME}")
-_OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*(?:\\(?:mathrm|text)\s*\{\s*)?\\Omega\s*\}?$")
+_CLOCK = re.compile(r"(\d)\s*+([apAP])\.?\s?[mM]\b\.?")
+_UNIT_NAME = r"\{\s*+\\(?:text|mathrm|mbox)\s*+\{\s*+([a-zA-Z]++(?: ++[a-zA-Z]++)*+)\s*+\}\s*+(?:\^\s*+\{?\s*+(\d)\s*+\}?)?\s*+\}"
+_UNIT_FRACTION = re.compile(rf"\\[dt]?frac\s*+{_UNIT_NAME}\s*+{_UNIT_NAME}")
+_OHMS = re.compile(r"(?<=[\d}])(?:\s|~|\\[ ,;])*+(?:\\(?:mathrm|text)\s*+\{\s*+)?\\Omega\s*+\}?$")
 _MONEY = re.compile(
-    r"^(-?)(?:\\(?:text|mathrm)\s*\{)?\s*(US\s*\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*\}?(?:\s|~|\\[ ,])*(-?\d[\d.,{}\\!]*)$"
+    r"^(-?)(?:\\(?:text|mathrm)\s*+\{)?\s*+(US\s*+\\?\$|USD|Rs\.?|INR|EUR|GBP)\s*+\}?(?:\s|~|\\[ ,])*+(-?\d[\d.,{}\\!]*)$"
 )
 _COINS = {"R": "rupees", "I": "rupees", "E": "euros", "G": "gbp", "U": "dollars"}
 _SENTENCE = re.compile(
-    r"^\\(?:text|mbox|textbf|mathrm)\s*\{\s*(it|the(?:\s+[a-z-]+){1,8}?)\s+(?:is|are|equals|was)\s*:?\s*"
-    r"(?:(\})(?:\s|~|\\[ ,;]|\$)*(?=[-\d$(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?=-?[\d$]))",
+    r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(it|the(?:\s++[a-z-]+){1,8}?)\s++(?:is|are|equals|was)\s*+:?\s*+"
+    r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))",
     re.I,
 )
 NOT_STATED = frozenset(
@@ -89,36 +89,36 @@ NOT_STATED = frozenset(
     )
 )
 _KIND_WORD = re.compile(
-    r"^\\(?:text|mbox|textbf|mathrm)\s*\{\s*(?:the\s+)?(?:ordered\s+|open\s+|closed\s+)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
-    r"\s*(?:is|are)?\s*:?\s*\}(?:\s|~|\\[ ,;])*(?=[(\[]|\\(?:left|\{|begin|langle))",
+    r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:ordered\s++|open\s++|closed\s++)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
+    r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))",
     re.I,
 )
 _WORD_SENTENCE = re.compile(
-    r"^(\\(?:text|mbox|textbf|mathrm)\s*\{\s*|)(?:it\s+is|it'?s)\s+(?=[A-Za-z]+\s*[.}]*$)(?!not\b)", re.I
+    r"^(\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+|)(?:it\s++is|it'?s)\s++(?=[A-Za-z]+\s*+[.}]*$)(?!not\b)", re.I
 )
 _STATED = re.compile(
-    r"^(?:\\(?:text|mbox|textbf)\s*\{\s*)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is\s*:?\s*\}?\s*(?=[\d$\\({-])",
+    r"^(?:\\(?:text|mbox|textbf)\s*+\{\s*+)?(?:the\s++)?(?:final\s++|correct\s++)?answer\s++is\s*+:?\s*+\}?\s*+(?=[\d$\\({-])",
     re.I,
 )
-_ARROW = re.compile(r"^\s*\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*")
+_ARROW = re.compile(r"^\s*+\\(?:Rightarrow|implies|therefore|Longrightarrow)(?![a-zA-Z])\s*+")
 _DECORATION = re.compile(
-    r"(?<=[\w})$])(?:\s|\\q?quad|\\[ ,;])*\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*$"
+    r"(?<=[\w})$])(?<!quad)(?:\s|\\q?quad|\\[ ,;])*+\\(?:checkmark|blacksquare|qed|square|Box|blacktriangle)\s*+$"
 )
 _PRIMES = re.compile(r"\^\s*(?:\{\s*)?((?:\\prime(?![a-zA-Z])\s*){1,4})\}?")
 _DOLLAR_MACRO = re.compile(r"\\(?:text|math)?dollar(?![a-zA-Z])\s*")
 _BRACKETED_UNIT = re.compile(
-    r"(?<=[\d}])(?:\s|\\[ ,;])*(?:\\(?:text|mathrm)\s*\{\s*\(\s*([a-z]{2,}[a-z ]*)\s*\)\s*\}|\(\s*\\(?:text|mathrm)\s*\{\s*([a-z]{2,}[a-z ]*)\s*\}\s*\))$"
+    r"(?<=[\d}])(?:\s|\\[ ,;])*+(?:\\(?:text|mathrm)\s*+\{\s*+\(\s*+([a-z]{2}[a-z ]*+)\s*+\)\s*+\}|\(\s*+\\(?:text|mathrm)\s*+\{\s*+([a-z]{2}[a-z ]*+)\s*+\}\s*+\))$"
 )
 _COUNTED = re.compile(
-    r"^(?:\{\})?[_^]\s*\{?(?P<a>\d+)\}?\s*(?P<how>[CP])\s*_\s*\{?(?P<b>\d+)\}?$|^C\s*_\s*\{?(?P<c>\d+)\}?\s*\^\s*\{?(?P<d>\d+)\}?$"
-    r"|^C\s*\(\s*(?P<e>\d+)\s*,\s*(?P<f>\d+)\s*\)$"
+    r"^(?:\{\})?[_^]\s*+\{?(?P<a>\d+)\}?\s*+(?P<how>[CP])\s*+_\s*+\{?(?P<b>\d+)\}?$|^C\s*+_\s*+\{?(?P<c>\d+)\}?\s*+\^\s*+\{?(?P<d>\d+)\}?$"
+    r"|^C\s*+\(\s*+(?P<e>\d+)\s*+,\s*+(?P<f>\d+)\s*+\)$"
 )
-_WRAPPED = re.compile(r"(\(+)([^()]*)(\)+)")
+_WRAPPED = re.compile(r"\A(\(+)([^()]*)(\)+)")
 _MACRO = re.compile(
     r"\\(?:text|mbox|textrm|mathrm|textbf|textit|mathbf|operatorname|textsf|emph|underline|boldsymbol)\s*\{"
 )
 _ASIDE = re.compile(
-    r"(?:\\text\s*\{)?\s*\(\s*(?:\\text\s*\{)?\s*(?:approximately|approx\.?|about|roughly|or about|which is about|i\.?e\.?,?|that is,?|in simplest form|simplified|exact value|exactly)\b[^()]*\)\s*\}?\s*$",
+    r"(?:\\text\s*+\{\s*+|(?<!\s)\s++)?\(\s*+(?:\\text\s*+\{)?\s*+(?:approximately|approx\.?|about|roughly|or about|which is about|i\.?e\.?,?|that is,?|in simplest form|simplified|exact value|exactly)\b[^()]*\)\s*+\}?\s*+$",
     re.I,
 )
 _PHRASE_TREES: dict[str, Node] = {
@@ -172,7 +172,7 @@ def tidy(text: str) -> str:
         if text == before:
             break
     # behind a word it is an exclamation mark, behind a value a factorial
-    if "!" in text and re.search(r"[A-Za-z]{3,}!+$", text):
+    if "!" in text and re.search(r"(?<=[A-Za-z]{3})!++$", text):
         text = text.rstrip("!")
     return text
 
@@ -213,7 +213,7 @@ def plain(text: str) -> str:
 
 
 _PLAIN = re.compile(
-    r"\s*(?P<sign>-?)(?:(?P<whole>[0-9]{1,15})(?:\.(?P<digits>[0-9]{1,15}))?"
+    r"\A\s*+(?P<sign>-?)(?:(?P<whole>[0-9]{1,15})(?:\.(?P<digits>[0-9]{1,15}))?"
     r"|\\[dt]?frac\{(?P<top>[0-9]{1,15})\}\{(?P<bottom>[0-9]{1,15})\})\s*"
 )
 

@@ -36,15 +36,15 @@ DEPTH = 60
 
 
 _LEX = re.compile(
-    r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|,|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))+)"
+    r"(?P<space>(?:\s|~|\\[,;:!>\ ]|\\(?:quad|qquad|thinspace|enspace|hfill|displaystyle|textstyle|limits|nolimits|big|Big|bigg|Bigg|bigl|bigr|Bigl|Bigr|biggl|biggr|Biggl|Biggr|noindent|centering|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|sffamily|scriptscriptstyle|scriptstyle|rm|bf|it|strut|allowbreak|null|relax|mathstrut)(?![a-zA-Z]))++)"
     r"|(?P<side>\\(?:left|right|middle)(?![a-zA-Z])\s*\.?)"
     r"|(?P<env>\\(?P<which>begin|end)\s*\{\s*(?P<envname>[a-zA-Z]+)\*?\s*\})"
     r"|(?P<cmd>\\[a-zA-Z]+)"
     r"|(?P<esc>\\.)"
-    r"|(?P<num>\d+\.?\d*(?:[eE][+-]?\d+(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
+    r"|(?P<num>\d++\.?\d*+(?:[eE][+-]?\d++(?![.\d]))?|\.\d+(?:[eE][+-]?\d+)?)"
     r"|(?P<word>[A-Za-z]+)"
     r"|(?P<foreign>[^\W\d_]+)"
-    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,}>|.)",
+    r"|(?P<op><=|>=|!=|==|\*\*|=>|->|\.\.\.+|-{2,20}>|.)",
     re.DOTALL,
 )
 # what was printed as JSON or as a Python string has each backslash twice; `\\` is a line break in environments only
@@ -52,6 +52,10 @@ _ESCAPED = re.compile(
     r"\\\\(d?frac|pi|sqrt|left|right|text|cdot|times|infty|circ|pm|le|ge|ldots|cup|in)(?![a-zA-Z])"
 )
 _CLOCK = re.compile(r"\b([ap])\.?\s?m\b\.?", re.I)
+_SHORT_ARGUMENT = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL)
+_NEGATED = re.compile(r"(?:(?<!\s)\s++)?(?:=|\\(?:in|subset|equiv|eq)\b)")
+_ROW_SPACE = re.compile(r"(?:(?<!\s)\s++)?\[\s*+-?[\d.]+\s*+[a-z]{2}\s*+\]")
+_COLUMNS = re.compile(r"(?:(?<!\s)\s++)?(?:\[[a-z]\]\s*+)?\{[^{}]*\}")
 
 
 def matching(text: str, start: int) -> int:
@@ -90,7 +94,7 @@ def _argument(text: str, at: int) -> tuple[str, int]:
         end = text.find("]", at)
         if end > 0:
             return _argument(text, end + 1)
-    match = re.compile(r"\\[a-zA-Z]+|\d+|.", re.DOTALL).match(text, at)
+    match = _SHORT_ARGUMENT.match(text, at)
     return (match.group(), match.end()) if match else ("", n)
 
 
@@ -196,7 +200,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         is_set = len(letter) != 1 or letter in "RZNQC"
         out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
     elif name in ("not",):
-        rest = re.compile(r"\s*(?:=|\\(?:in|subset|equiv|eq)\b)").match(text, pos)
+        rest = _NEGATED.match(text, pos)
         if rest is None:
             # a stroke that were dropped in silence would turn the answer round
             raise Unreadable("a negation")
@@ -222,7 +226,7 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
         out.append(Token("w", "$", spaced))
     elif mark == "\\":
         # `\\[2pt]`: the space that a line break asks for is layout
-        row = re.compile(r"\s*\[\s*-?[\d.]+\s*[a-z]{2}\s*\]").match(text, pos)
+        row = _ROW_SPACE.match(text, pos)
         pos = row.end() if row else pos
         out.append(Token("c", "newline", spaced))
     elif mark in "()[]":
@@ -246,7 +250,7 @@ def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -
         raise Unreadable(f"an environment {name[:20]}")
     if which == "begin" and name == "array":
         # the columns of `{c|c}` are layout
-        option = re.compile(r"\s*(?:\[[a-z]\])?\s*\{[^{}]*\}").match(text, pos)
+        option = _COLUMNS.match(text, pos)
         pos = option.end() if option else pos
     # a determinant would have to be computed: no reader knows `begin:det`, so that it is refused and not compared
     # by cells

@@ -301,7 +301,7 @@ def same_words(gold: str, answer: str) -> bool:
     if len(parts := _listed(gold)) > 1 and parts == _listed(answer):
         return True
     if a in ("yes", "no", "true", "false"):
-        head = re.match(r"\s*(yes|no|true|false)\s*[,.;:]\s*(.*)", answer, re.I | re.S)
+        head = re.match(r"\A\s*+(yes|no|true|false)\s*+[,.;:]\s*(.*)", answer, re.I | re.S)
         if head and head[1].lower() == a:
             # the reason behind a verdict must not take it back
             contrary = "yes|true" if a in ("no", "false") else "no|not|false|yes|true"

@@ -10,7 +10,7 @@ from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import plain_words, same_words
 
 _DRESS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|textrm|emph)\s*\{|\\[ ,;:!]|\\q?quad|[{}$~]")
-_SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z]*\d|\d\s*[):!]|\d:\d")
+_SIGN = re.compile(r"[+/<>=|^*_\\%\[\]≤≥]|(?<![A-Za-z])-|-(?![A-Za-z])|[(][^a-zA-Z(]*\d|\d\s*[):!]|\d:\d")
 VERDICTS = frozenset(("yes", "no", "true", "false"))
 _VERBS = names(
     """
@@ -31,7 +31,8 @@ _HEADINGS = names(
 """Nouns that say nothing beside the number or letter behind them."""
 
 _SUBJECT = re.compile(
-    r"\s*(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)", re.I
+    r"\A\s*+(?:it|(?:the|this)\s+(?!answer|opposite|converse|other|not|no)[a-z]+)\s+(?P<predicate>[a-z].*)",
+    re.I,
 )
 
 

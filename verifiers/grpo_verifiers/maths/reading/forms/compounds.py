@@ -8,8 +8,8 @@ from fractions import Fraction
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.units import Unit, find_unit
 
-_PIECE = r"(\d{1,9}(?:\.\d{1,9})?)\s*([A-Za-z]{1,12})\.?"
-_COMPOUND = re.compile(rf"{_PIECE}\s*(?:,|and)?\s*{_PIECE}(?:\s*(?:,|and)?\s*{_PIECE})?")
+_PIECE = r"(\d{1,9}(?:\.\d{1,9})?)\s*+([A-Za-z]{1,12})\.?"
+_COMPOUND = re.compile(rf"{_PIECE}\s*+(?:,|and)?\s*+{_PIECE}(?:\s*+(?:,|and)?\s*+{_PIECE})?")
 _DIMENSIONS = frozenset(("time", "length", "mass"))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+from grpo_verifiers.text import without_end
+
 _LABEL = re.compile(
     r"(?P<opened>\\(?:text|mathrm|textbf|mathbf)\s*\{[\s,;]*(?:and\s+)?)?(?:[Pp]art\s*)?"
     r"(?:(?P<open>\()\s*)?(?P<name>i{1,3}|iv|v|[a-h]|[1-8])\s*\)(?:\s*[:.=])?\s*(?(opened)(?P<closed>\})?)"
 )
 _ORDERS = (("i", "ii", "iii", "iv", "v"), tuple("abcdefgh"), tuple("12345678"))
 _ONE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_BETWEEN = re.compile(r"(?:\s|[,;.&]|\\q?quad|\\\\|\\[ ,;:!]|\band\b|\\text\s*\{\s*(?:and)?[\s,;]*\})+\Z")
+_BETWEEN = re.compile(r"(?:\s|[,;.&]|\\q?quad|\\\\|\\[ ,;:!]|\band\b|\\text\s*+\{\s*+(?:and)?[\s,;]*+\})++")
 
 
 def split_parts(text: str) -> list[str] | None:
@@ -54,5 +56,5 @@ def _is_label(found: re.Match[str], text: str) -> bool:
 
 def _part(text: str, label: re.Match[str]) -> str:
     """One part without what parts it from the next; a text macro that its label opened stays open."""
-    text = _BETWEEN.sub("", text).strip()
+    text = without_end(text, _BETWEEN).strip()
     return f"\\text{{{text}" if label["opened"] is not None and label["closed"] is None and text else text

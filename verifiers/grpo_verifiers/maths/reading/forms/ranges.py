@@ -20,7 +20,7 @@ _COMPARED = re.compile(
 )
 _SIGNED = re.compile(r"(?:(?:strictly|always)\s+)?(?P<non>non\s*)?(?P<sign>positive|negative)")
 _WORDY = re.compile(
-    r"[a-z ]*\b(?:than|least|most|above|below|exceeding|between|positive|negative|nonpositive|nonnegative)\b[a-z ]*",
+    r"\b(?:than|least|most|above|below|exceeding|between|positive|negative|nonpositive|nonnegative)\b",
     re.I,
 )
 _BETWEEN = re.compile(_LEAD + r"between")

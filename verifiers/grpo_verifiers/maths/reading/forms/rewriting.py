@@ -6,19 +6,21 @@ import re
 from fractions import Fraction
 
 _GLUED = re.compile(r"\\(q?quad)(?=[a-zA-Z])")
-_APART = re.compile(r"(?<=[\w})])\s*(?:\\q?quad\s*)+(?=[a-zA-Z](?:_\{?\w{1,9}\}?)?\s*=)")
+_APART = re.compile(r"(?<=[\w})])(?<!quad)\s*+(?:\\q?quad\s*+)++(?=[a-zA-Z](?:_\{?\w{1,9}\}?)?\s*+=)")
 _PREFIXED = re.compile(r"0([box])([0-9A-Fa-f]{1,300})")
 _BASES = {"b": 2, "o": 8, "x": 16}
 _ANGLE = re.compile(
-    r"(-?)(\d{1,4})\s*(?:\^\s*\{?\s*)?\\circ\s*\}?\s*(\d{1,2}(?:\.\d{1,9})?)\s*'(?:\s*(\d{1,2}(?:\.\d{1,9})?)\s*(?:''|\")?)?"
+    r"(-?)(\d{1,4})\s*+(?:\^\s*+\{?\s*+)?\\circ\s*+\}?\s*+(\d{1,2}(?:\.\d{1,9})?)\s*+'(?:\s*+(\d{1,2}(?:\.\d{1,9})?)\s*+(?:''|\")?)?"
 )
 _QUOTIENT_RING = re.compile(
-    r"\(?\\mathbb\s*\{?\s*Z\s*\}?\s*/\s*\{?\s*(\d{1,9})\s*\\mathbb\s*\{?\s*Z\s*\}?\s*\}?\)?"
+    r"\(?\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+/\s*+\{?\s*+(\d{1,9})\s*+\\mathbb\s*+\{?\s*+Z\s*+\}?\s*+\}?\)?"
 )
 _SCRIPT = r"(\{[^{}]{1,80}\}|\\[a-zA-Z]+|[0-9A-Za-z])"
-_POWER_FIRST = re.compile(rf"\^\s*{_SCRIPT}\s*_\s*{_SCRIPT}")
+_POWER_FIRST = re.compile(rf"\^\s*+{_SCRIPT}\s*+_\s*+{_SCRIPT}")
 _ARRAY = re.compile(
-    r"(?:\\left)?\s*\\\{\s*\\begin\s*\{array\}\s*(?:\{[^{}]*\})?(.*?)\\end\s*\{array\}\s*\\right\s*\.?", re.S
+    r"(?:\\left\s*+|(?<!\s)\s++)?\\\{\s*+\\begin\s*+\{array\}\s*+(?:\{[^{}]*+\})?((?:(?!\\begin\b).)*?)"
+    r"\\end\s*+\{array\}\s*+\\right\s*+\.?",
+    re.S,
 )
 _PROSE = re.compile(r"[A-Za-z]{2,}")
 

@@ -12,7 +12,7 @@ from grpo_verifiers.maths.reading.words import SHORT_WORDS
 
 _UNITS = frozenset(LETTERS)
 PRODUCTS = frozenset(("by", "an", "at", "be", "it", "on", "of", "st", "nd", "is", "in", "as"))
-_AFTER_PRODUCT = re.compile(r"\s*(?:[-+=^*/_)}]|\\cdot|$)")
+_AFTER_PRODUCT = re.compile(r"(?:(?<!\s)\s++)?(?:[-+=^*/_)}]|\\cdot|$)")
 
 
 def is_product(text: str, pos: int, out: list[Token], spaced: bool) -> bool:
