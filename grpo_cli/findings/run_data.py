@@ -14,6 +14,7 @@ from grpo_cli.findings.trends import trends
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_evaluation, is_step
 from grpo_cli.run.info import Metrics, RunInfo, info_of
+from grpo_cli.run.typed import recipe_of_text
 from grpo_cli.text import Json
 
 NOT_AN_ARM = ("train.seed", "run.", "eval.every", "eval.between", "launch.", "stop.", "gate")
@@ -145,16 +146,12 @@ def differing_keys(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def flat_recipe(text: str) -> dict[str, Any]:
     """Leaves of a resolved recipe by dotted key, those of keys that came later too; empty where it cannot be read."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     from grpo_cli.recipe.reading.dump import filled_up
 
     try:
-        found = YAML(typ="safe").load(text)
-    except YAMLError:
+        return dict(_leaves(filled_up(recipe_of_text(text)), ""))
+    except ValueError:
         return {}
-    return dict(_leaves(filled_up(found), "")) if isinstance(found, dict) else {}
 
 
 def _leaves(value: Json, path: str) -> list[tuple[str, Any]]:

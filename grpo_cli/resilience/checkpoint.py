@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from safetensors import SafetensorError
 
-from grpo_cli.errors import SetupError
+from grpo_cli.errors import DataError, SetupError
 from grpo_cli.run.lines import open_as, replace, sync
+from grpo_cli.run.typed import checkpoint_files, state_of
 
 if TYPE_CHECKING:
     from torch import nn
 
 MANIFEST, STATE, RECIPE, PAST = "manifest.json", "grpo.json", "recipe.yaml", "past.safetensors"
 NAME = re.compile(r"step-(\d{6,})$")
+LOADED = (".safetensors", ".pt", ".pth", ".bin")
+"""Endings of weights and states."""
 PARTIAL, BROKEN, ABANDONED = ".partial", "broken-", ".abandoned"
 """The folder in which a checkpoint is written, what goes before the name of one that cannot be trusted, and behind that of
 one that a roll-back left."""
@@ -105,8 +108,9 @@ def restore(checkpoint: Path, strategy: str, processes: int, drafts: Drafts | No
 
     Raises:
         SetupError: DeepSpeed's share of an optimizer state, and another number of processes.
+        DataError: it is not what a run writes.
     """
-    state = TrainState.from_json(json.loads((checkpoint / STATE).read_text()))
+    state = TrainState.from_json(read_state(checkpoint))
     if strategy.startswith("zero") and state.processes not in (None, processes):
         wrote = state.processes
         raise SetupError(
@@ -116,6 +120,18 @@ def restore(checkpoint: Path, strategy: str, processes: int, drafts: Drafts | No
     if drafts is not None:
         drafts.load(checkpoint / PAST)
     return state
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The object in `grpo.json` of a checkpoint.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        return state_of((checkpoint / STATE).read_bytes())
+    except (OSError, ValueError) as err:
+        raise DataError(f"cannot be read: {err}", place=str(checkpoint / STATE)) from err
 
 
 @contextmanager
@@ -190,12 +206,16 @@ def clear_partial(folder: Path) -> None:
 
 
 def find_fault(path: Path) -> str | None:
-    """Why a checkpoint cannot be trusted, or None: every file of the manifest must be there with its size and hash."""
+    """Why a checkpoint cannot be trusted, or None: every file of the manifest must be there with its size and hash, and the
+    state of the run among them."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
-        files = manifest["files"]
-    except (OSError, ValueError, KeyError):
+        files = checkpoint_files((path / MANIFEST).read_bytes())
+    except (OSError, ValueError):
         return "no readable manifest"
+    # the state, without which nothing goes on, and whatever would be loaded
+    loaded = {STATE, *(file.name for file in path.iterdir() if file.suffix in LOADED)}
+    if unnamed := sorted(loaded - files.keys()):
+        return f"the manifest does not name `{unnamed[0]}`"
     for name, (size, digest) in files.items():
         file = path / name
         if not file.is_file():

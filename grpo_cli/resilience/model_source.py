@@ -5,14 +5,13 @@ Finding it imports no torch, and a recipe only where there is one: a wrong name 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import DataError, RecipeError, SetupError
-from grpo_cli.resilience.checkpoint import RECIPE, STATE
+from grpo_cli.resilience.checkpoint import RECIPE, STATE, read_state
 from grpo_cli.resilience.starts import newest_checkpoint
 from grpo_cli.run.find import LAST, find_run, near_run
 
@@ -43,7 +42,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
     Raises:
         RecipeError: no recipe in the folder and none given.
         SetupError: a folder without a model.
-        DataError: a run without a whole checkpoint; neither a run nor a model that is here, and nearly a run's name.
+        DataError: a run without a whole checkpoint; a checkpoint whose state cannot be read; neither a run nor a model that is here, and nearly a run's name.
     """
     folder: Path | None = Path(named).expanduser()
     assert folder is not None
@@ -68,7 +67,7 @@ def find_model_source(named: str, recipe: str | None, sets: Sequence[str]) -> Mo
 
     base = None
     if (folder / STATE).is_file():
-        base = json.loads((folder / STATE).read_text()).get("base")
+        base = read_state(folder).get("base")
     where = Path(base) if base else None
     return ModelSource(named, load(str(folder / RECIPE), sets, base=where), where, folder)
 

@@ -72,13 +72,11 @@ def changed_keys(run: RunFolder, recipe: Recipe) -> list[str]:
     Raises:
         DataError: the run's recipe cannot be read.
     """
-    from ruamel.yaml.error import YAMLError
-
     try:
         # keys that came after the run was made stand in it at their defaults
         before = as_written_now(run.recipe_text)
         return [key for key in differing_keys(before, to_yaml(recipe)) if not _is_new_path(key, before)]
-    except (OSError, ValueError, YAMLError) as err:
+    except (OSError, ValueError) as err:
         message = str(err).partition("\n")[0]
         raise DataError(f"cannot be read: {message}", place=str(run.path / "recipe.yaml")) from err
 

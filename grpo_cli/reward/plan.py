@@ -13,6 +13,7 @@ from grpo_cli.recipe.kinds import KINDS, kind_class
 from grpo_cli.reward.judge import own_options, proxy_warnings, rule_of
 from grpo_cli.reward.pay import OutcomeRule
 from grpo_cli.reward.shaping import ShapingEntry, Terms, build_terms, shaping_entries
+from grpo_cli.run.typed import manifest_of
 from grpo_verifiers import BadOption, Unavailable, Verifier, build
 from grpo_verifiers.combine import SUM, CombineRule, RewardTerm, check_rule, primary_of
 
@@ -249,11 +250,10 @@ def import_folders(folder: Path) -> list[str]:
     manifest = folder / "run.json"
     if manifest.is_file():
         try:
-            base = json.loads(manifest.read_text()).get("base")
-        except (OSError, ValueError, AttributeError):
+            base = manifest_of(manifest.read_bytes()).get("base")
+        except (OSError, ValueError):
             base = None
-        if isinstance(base, str):
-            out.append(base)
+        out += [base] if base else []
     return out
 
 

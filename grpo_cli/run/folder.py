@@ -12,18 +12,20 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.run import lines
-from grpo_cli.run.records import NON_FINITE, SampleRecord, dump_line
+from grpo_cli.run.records import SampleRecord, dump_line
+from grpo_cli.run.typed import manifest_of, metrics_of
 from grpo_cli.text import visible_lines
 from grpo_verifiers.names import nearest
 
+T = TypeVar("T")
 Split = Literal["train", "eval", "canary"]
 FOLDERS: dict[Split, str] = {"train": "samples", "eval": "eval", "canary": "canary"}
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -160,12 +162,9 @@ class RunFolder:
         """
         path = self.path / "run.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            return manifest_of(path.read_bytes())
         except (OSError, ValueError) as err:
             raise DataError(f"cannot be read: {err}", place=str(path)) from err
-        if not isinstance(found, dict):
-            raise DataError("must be one JSON object", place=str(path))
-        return found
 
     def update_manifest(self, **values: object) -> None:
         """Change keys of `run.json`; readers see the old file or the new one."""
@@ -178,18 +177,15 @@ class RunFolder:
         Raises:
             DataError: a line before the last is broken.
         """
-        return [
-            {
-                key: NON_FINITE.get(value, value) if isinstance(value, str) else value
-                for key, value in line.items()
-            }
-            for line in _read(self.path / "metrics.jsonl")
-        ]
+        return list(_read(self.path / "metrics.jsonl", metrics_of))
 
     def samples(self, step: int, split: Split = "train") -> Iterator[SampleRecord]:
-        """The samples of a step, in order; none if nothing was written."""
-        for line in _read(self.sample_path(step, split)):
-            yield SampleRecord.from_json(line)
+        """The samples of a step, in order; none if nothing was written.
+
+        Raises:
+            DataError: a line before the last is broken.
+        """
+        return _read(self.sample_path(step, split), SampleRecord.from_json)
 
     def steps(self, split: Split = "train") -> list[int]:
         """The steps that have samples."""
@@ -352,9 +348,11 @@ def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     lines.replace(folder / "run.json", text + "\n")
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def _read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
     try:
-        yield from lines.read(path)
+        yield from lines.read(path, made)
+    except OSError as err:
+        raise DataError(f"cannot be read: {(err.strerror or 'error').lower()}", place=str(path)) from err
     except ValueError as err:
         place, _, message = str(err).partition(": ")
         raise DataError(f"broken line: {message}", place=place) from err

@@ -11,7 +11,8 @@ from typing import Any
 from grpo_cli.errors import DataError
 from grpo_cli.lines.numbered import whole
 from grpo_cli.run.folder import RunFolder
-from grpo_cli.run.records import NON_FINITE, parse_line
+from grpo_cli.run.records import parse_line
+from grpo_cli.run.typed import metrics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,11 @@ class Follower:
         Raises:
             DataError: a metrics line is broken, or the folder is gone.
         """
-        news = NewLines(status=str(self.folder.manifest().get("status", "")))
+        news = NewLines(status=str(self.folder.manifest().get("status") or ""))
         lines, news.restarted = self._metrics.read()
         for line in lines:
             try:
-                metrics = {
-                    k: NON_FINITE.get(v, v) if isinstance(v, str) else v for k, v in parse_line(line).items()
-                }
+                metrics = metrics_of(parse_line(line))
             except ValueError as err:
                 raise DataError(f"broken line: {err}", place=str(self._metrics.path)) from err
             if is_shown_step(metrics):

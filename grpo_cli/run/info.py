@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from grpo_cli.errors import DataError
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.typed import recipe_of_text
 
 Metrics = Mapping[str, Any]
 M = TypeVar("M", bound=Metrics)
@@ -82,7 +83,11 @@ class Card:
 
 
 def info_of(folder: RunFolder) -> RunInfo:
-    """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable."""
+    """What the saved recipe and the manifest say, without checking the recipe: old runs stay readable.
+
+    Raises:
+        DataError: a manifest that cannot be read.
+    """
     recipe, manifest = recipe_of(folder), folder.manifest()
     sample, train, model = (_section(recipe, key) for key in ("sample", "train", "model"))
     sources = [
@@ -94,11 +99,11 @@ def info_of(folder: RunFolder) -> RunInfo:
     return RunInfo(
         run=folder.name,
         recipe=_label(manifest),
-        sha=str(manifest.get("recipe_sha", ""))[:8],
+        sha=str(manifest.get("recipe_sha") or "")[:8],
         model=str(model.get("path", "")),
         folder=str(folder.path),
         log=str(folder.log_path),
-        device=str(manifest.get("device", "")),
+        device=str(manifest.get("device") or ""),
         steps=int(train.get("steps") or manifest.get("epoch_steps") or 0),
         prompts=int(sample.get("prompts") or 0),
         group=int(sample.get("group") or 0),
@@ -110,15 +115,11 @@ def info_of(folder: RunFolder) -> RunInfo:
 
 
 def recipe_of(folder: RunFolder) -> dict[str, Any]:
-    """The saved recipe, unchecked; empty where it cannot be read."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
+    """The saved recipe, unchecked but for the types of what readers need; empty where it cannot be read."""
     try:
-        found = YAML(typ="safe").load(folder.recipe_text)
-    except (DataError, YAMLError):
+        return recipe_of_text(folder.recipe_text)
+    except (DataError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _section(recipe: dict[str, Any], key: str) -> dict[str, Any]:

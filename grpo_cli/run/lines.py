@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo_cli.errors import SetupError
 from grpo_cli.lines.numbered import whole
 from grpo_cli.run.records import SampleRecord, dump_line, parse_line
+
+T = TypeVar("T")
 
 
 def append(path: Path, text: str) -> None:
@@ -50,11 +52,11 @@ def _cut_torn_tail(fd: int) -> None:
     os.ftruncate(fd, 0)
 
 
-def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file of ours, in order; nothing if it is missing, and a torn last line is skipped.
+def read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+    """What is made of the objects of a file of ours, in order; nothing if it is missing, and a torn last line is skipped.
 
     Raises:
-        ValueError: a line before the last is not a JSON object.
+        ValueError: a line before the last is not a JSON object, or nothing can be made of it.
     """
     try:
         file = path.open("rb")
@@ -63,7 +65,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     with file:
         for number, raw in enumerate(whole(file), 1):
             try:
-                yield parse_line(raw.decode("utf-8", "surrogatepass"))
+                yield made(parse_line(raw.decode("utf-8", "surrogatepass")))
             except ValueError as err:
                 raise ValueError(f"{path}:{number}: {err}") from err
 

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo_verifiers.thinking import opening_at_end
 from grpo_verifiers.verdict import Outcome, Verdict
@@ -40,6 +40,13 @@ LATER_KEYS = frozenset(["values", "outcome_reward"])
 """Ours on lines that have `fields`, if they hold what we write: a number for the answer or for each turn, and a number."""
 
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+
+MOST = 2**53
+"""The largest whole number in our files: what a float counts exactly."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+WORDS: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
 
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """How numbers that are not finite are spelled in our files, since JSON has no word for them."""
@@ -142,10 +149,15 @@ class SampleRecord:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> SampleRecord:
-        """The record of a line; every key that is not ours is a column of the row."""
+        """The record of a line; every key that is not ours is a column of the row.
+
+        Raises:
+            ValueError: a key of ours that holds something else than it should.
+        """
         episode = "turns" in line and "env_tokens" in line
         is_later = "fields" in line
-        values = _values(line.get("values"), len(line["turns"]) if episode else 1) if is_later else ()
+        turns = [_turn(turn) for turn in _of(line, "turns", list, [])] if episode else ()
+        values = _values(line.get("values"), len(turns) if episode else 1) if is_later else ()
         outcome_reward = line.get("outcome_reward") if is_later else None
         own = OWN_KEYS
         if episode:
@@ -155,27 +167,65 @@ class SampleRecord:
         if type(outcome_reward) is float:
             own |= {"outcome_reward"}
         fields = {name: value for name, value in line.items() if name not in own}
-        fields.update(line.get("fields") or {})
-        outcome = line.get("outcome")
+        fields.update(_of(line, "fields", dict, {}))
+        outcome = _of(line, "outcome", str, None)
+        group = line.get("group", line.get("row", ""))
         return cls(
-            step=int(line.get("step") or 0),
+            step=_whole(line, "step"),
             row=str(line.get("row", "")),
-            group=line.get("group", line.get("row", "")),
-            prompt=line.get("prompt", ""),
-            completion=line.get("completion", ""),
+            group=group if isinstance(group, str | int) else str(group),
+            prompt=_of(line, "prompt", str, ""),
+            completion=_of(line, "completion", str, ""),
             fields=fields,
-            verdicts={name: read_verdict(verdict) for name, verdict in (line.get("verdicts") or {}).items()},
+            verdicts={name: read_verdict(one) for name, one in _of(line, "verdicts", dict, {}).items()},
             outcome=read_outcome(outcome) if outcome is not None else None,
             reward=read_number(line.get("reward")),
             outcome_reward=outcome_reward if type(outcome_reward) is float else None,
             advantage=read_number(line.get("advantage")),
-            tokens=int(line.get("tokens") or 0),
+            tokens=_whole(line, "tokens"),
             truncated=bool(line.get("truncated", False)),
-            assistant_prefix=line.get("begun") or "",
-            turns=list(line["turns"]) if episode else (),
+            assistant_prefix=_of(line, "begun", str, ""),
+            turns=turns,
             values=values,
-            env_tokens=int(line["env_tokens"]) if episode else 0,
+            env_tokens=_whole(line, "env_tokens") if episode else 0,
         )
+
+
+def _of(line: Mapping[str, Any], key: str, kind: type[T], missing: D) -> T | D:
+    """What stands under a key; `missing` where nothing or null does.
+
+    Raises:
+        ValueError: a value of another type.
+    """
+    value = line.get(key)
+    if value is None:
+        return missing
+    if not isinstance(value, kind):
+        raise ValueError(f"`{key}` must be {WORDS[kind]}")
+    return value
+
+
+def _whole(line: Mapping[str, Any], key: str) -> int:
+    value = line.get(key) or 0
+    if not isinstance(value, int | float) or not 0 <= value <= MOST or value != int(value):
+        raise ValueError(f"`{key}` must be a whole number of at least 0")
+    return int(value)
+
+
+def _turn(turn: object) -> Mapping[str, Any]:
+    """One turn of an episode, as it stands.
+
+    Raises:
+        ValueError: no object, or a key that holds something else than it should.
+    """
+    if not isinstance(turn, dict):
+        raise ValueError("`turns` must be a list of objects")
+    for key in ("text", "observation"):
+        _of(turn, key, str, "")
+    for key in ("reward", "advantage"):
+        read_number(turn.get(key))
+    _whole(turn, "tokens")
+    return turn
 
 
 def _values(said: object, n: int) -> Sequence[float]:
@@ -184,15 +234,21 @@ def _values(said: object, n: int) -> Sequence[float]:
     return numbers if isinstance(said, list) and len(numbers) == len(said) == n else ()
 
 
-def read_verdict(line: Mapping[str, Any]) -> Verdict:
-    """A verdict from the shape that `Verdict.as_json` writes."""
+def read_verdict(line: object) -> Verdict:
+    """A verdict from the shape that `Verdict.as_json` writes.
+
+    Raises:
+        ValueError: another shape.
+    """
+    if not isinstance(line, dict):
+        raise ValueError("a verdict must be an object")
     return Verdict(
-        outcome=read_outcome(line["outcome"]),
+        outcome=read_outcome(_of(line, "outcome", str, "")),
         score=read_number(line.get("score")),
-        answer=line.get("extracted"),
-        reason=line.get("reason", ""),
-        seconds=float(line.get("seconds") or 0.0),
-        detail=line.get("detail", ""),
+        answer=_of(line, "extracted", str, None),
+        reason=_of(line, "reason", str, ""),
+        seconds=read_number(line.get("seconds")) or 0.0,
+        detail=_of(line, "detail", str, ""),
     )
 
 
@@ -205,9 +261,19 @@ def read_outcome(word: str) -> Outcome:
     return OUTCOMES.get(word) or Outcome(word)  # a call of the enum takes four times as long as the table
 
 
-def read_number(value: float | str | None) -> float | None:
-    """A number, None, or one of the strings that stand for a number that is not finite."""
-    return None if value is None else float(value)
+def read_number(value: object) -> float | None:
+    """A number, None, or one of the strings that stand for a number that is not finite.
+
+    Raises:
+        ValueError: something else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value in NON_FINITE:
+        return NON_FINITE[value]
+    if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) > MOST):
+        raise ValueError(f"{json.dumps(value)[:40]} is no number")
+    return float(value)
 
 
 def dump_line(value: Mapping[str, Any]) -> str:
@@ -218,15 +284,18 @@ def dump_line(value: Mapping[str, Any]) -> str:
         return json.dumps(_spelled(value), ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
 
 
-def parse_line(text: str) -> dict[str, Any]:
-    """The dict of one line.
+def parse_line(text: str | bytes) -> dict[str, Any]:
+    """The dict of one line, or of a whole file.
 
     Raises:
         ValueError: not a JSON object.
     """
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
-        raise ValueError("a line must be a JSON object")
+        raise ValueError("must be a JSON object")
     return value
 
 

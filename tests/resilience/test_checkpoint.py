@@ -12,6 +12,7 @@ def make(folder: Path, step: int) -> Path:
     path.mkdir(parents=True)
     (path / "model.safetensors").write_bytes(b"w" * 100 + bytes([step]))
     (path / "optimizer.pt").write_bytes(b"o" * 50)
+    (path / "grpo.json").write_text("{}")
     checkpoint._write_manifest(path, step)
     return path
 
@@ -57,6 +58,35 @@ def test_a_folder_without_a_manifest_is_passed_over(tmp_path: Path) -> None:
     assert newest(tmp_path / "nowhere") is None
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("[]", "5", "null", '"x"', "", "{", "{}", '{"files":[]}', '{"files":{}}', '{"files":5}', '{"files":null}'),
+        *('{"files":{"grpo.json":5}}', '{"files":{"grpo.json":[]}}', '{"files":{"grpo.json":[2]}}'),
+        *('{"files":{"grpo.json":["2","x"]}}', '{"files":{"grpo.json":[2,5]}}', '{"files":{"grpo.json":[2,"x","y"]}}'),
+        *('{"files":{"grpo.json":[true,"x"]}}', "[" * 100_000, "\x00\xff", '{"files":{"grpo.json":[1e999,"x"]}}'),
+    ],
+    ids=lambda content: content[:40],
+)  # fmt: skip
+def test_a_manifest_that_is_none_makes_the_one_before_the_newest(tmp_path: Path, content: str) -> None:
+    make(tmp_path, 1)
+    (make(tmp_path, 2) / "manifest.json").write_bytes(content.encode("latin-1"))
+    found, broken = checkpoint.newest_valid(tmp_path)
+    assert found is not None and found.step == 1
+    assert [one.step for one, _ in broken] == [2]
+
+
+@pytest.mark.parametrize("unnamed", ["grpo.json", "model.safetensors", "optimizer.pt"])
+def test_a_manifest_names_the_state_and_all_that_is_loaded(tmp_path: Path, unnamed: str) -> None:
+    path = make(tmp_path, 1)
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["files"][unnamed]
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    assert checkpoint.find_fault(path) == f"the manifest does not name `{unnamed}`"
+    (path / unnamed).unlink()
+    assert (checkpoint.find_fault(path) is None) == (unnamed != "grpo.json")
+
+
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3, 10):
         make(tmp_path, step)
@@ -82,6 +112,7 @@ def test_too_little_space_is_said_before_training(tmp_path: Path) -> None:
 def test_the_manifest_lists_every_file(tmp_path: Path) -> None:
     path = make(tmp_path, 4)
     assert set(json.loads((path / "manifest.json").read_text())["files"]) == {
+        "grpo.json",
         "model.safetensors",
         "optimizer.pt",
     }

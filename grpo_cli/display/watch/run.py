@@ -115,7 +115,7 @@ def card_of(folder: RunFolder) -> Card:
         wall_s=max(times) - min(times) if times else 0.0,
         history=history,
         evaluations=evaluations,
-        device=str(manifest.get("device", "")),
+        device=str(manifest.get("device") or ""),
         best=str(best_path) if best_path and best_path.exists() else "",
         report=str(folder.path / "report.html") if (folder.path / "report.html").exists() else "",
         reason=str(manifest.get("reason") or ""),

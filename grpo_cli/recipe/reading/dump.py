@@ -12,6 +12,7 @@ from ruamel.yaml.representer import SafeRepresenter
 
 from grpo_cli.recipe.reading.escapes import eaten_commands, spelled_out
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.run.typed import recipe_of_text
 
 
 class _Representer(SafeRepresenter):
@@ -47,8 +48,12 @@ def _text_of(data: dict[str, Any]) -> str:
 
 
 def as_written_now(text: str) -> str:
-    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads."""
-    data = YAML(typ="safe").load(text)
+    """A resolved recipe with the keys that came after it was written, at their defaults; unchanged if it no longer loads.
+
+    Raises:
+        ValueError: it is no recipe at all.
+    """
+    data = recipe_of_text(text)
     filled = filled_up(data)
     return text if filled is data else _text_of(filled)
 

@@ -15,6 +15,7 @@ from grpo_cli.jobs.runs.summary import summarise
 from grpo_cli.jobs.train.stages import best_weights
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Card, Metrics, RunInfo, of_all_rows
+from tests.builders.checkpoints import empty_checkpoint
 from tests.builders.report_runs import make_run
 
 FEW = {"eval/between": 1, "eval/n": 4}
@@ -36,9 +37,7 @@ def run(tmp_path: Path) -> RunFolder:
     text = "".join(json.dumps(m) + "\n" for m in [*kept, *lines()])
     (folder.path / "metrics.jsonl").write_text(text)
     for step in (5, 10, 15, 20):
-        path = folder.checkpoint_path(step)
-        path.mkdir(parents=True)
-        (path / "manifest.json").write_text(json.dumps({"step": step, "files": {}}))
+        empty_checkpoint(folder.checkpoint_path(step), step)
     return folder
 
 

@@ -18,6 +18,7 @@ from grpo_cli.jobs.train.alarm_actions import (
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import keep_newest
 from grpo_cli.run.folder import RunFolder
+from tests.builders.checkpoints import empty_checkpoint
 from tests.builders.report_runs import make_run
 
 EVALUATIONS = [
@@ -26,11 +27,9 @@ EVALUATIONS = [
 
 
 def checkpoints(folder: Path, *steps: int) -> Path:
-    """Whole ones: an empty manifest has nothing that could be missing."""
+    """Whole ones."""
     for step in steps:
-        path = folder / "checkpoints" / f"step-{step:06d}"
-        path.mkdir(parents=True)
-        (path / "manifest.json").write_text(json.dumps({"step": step, "files": {}}))
+        empty_checkpoint(folder / "checkpoints" / f"step-{step:06d}", step)
     return folder / "checkpoints"
 
 

@@ -14,6 +14,7 @@ from grpo_cli.jobs.train.over import result_of
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.run.folder import RunFolder
+from tests.builders.checkpoints import empty_checkpoint
 from tests.builders.display_state import step_metrics
 
 EVAL = {"eval/pass@1": 0.25, "eval/pass@1/low": 0.2, "eval/pass@1/high": 0.3, "eval/n": 8, "eval/think": 0.0}
@@ -22,9 +23,7 @@ EVAL = {"eval/pass@1": 0.25, "eval/pass@1/low": 0.2, "eval/pass@1/high": 0.3, "e
 def finished(folder: Path, **manifest: object) -> RunFolder:
     """The quickstart as two steps, done and measured."""
     run = folder / "run"
-    last = run / "checkpoints" / "step-000002"
-    last.mkdir(parents=True)
-    (last / "manifest.json").write_text(json.dumps({"step": 2, "files": {}}))
+    empty_checkpoint(run / "checkpoints" / "step-000002", 2)
     recipe = load("quickstart", ["train.steps=2", f"run.dir={folder}"])
     (run / "recipe.yaml").write_text(to_yaml(recipe))
     (run / "run.json").write_text(json.dumps({"status": "done", "steps": 2, **manifest}))

@@ -1,0 +1,227 @@
+"""What the JSON files of a run may hold, looked at once, where they are read.
+
+How this works: a run folder may be cut off, edited by hand or somebody else's. Whoever reads one of its files gets it through
+here, with the types that are declared below, or a ValueError that names the key; nothing behind a reader has to ask again. Keys
+that are missing are those of older versions, keys that are unknown those of newer ones: both are let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grpo_cli.run.records import MOST, NON_FINITE, parse_line
+
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, le=MOST)]
+TEXTS = ("at", "stage")
+"""Keys of `metrics.jsonl` whose values are texts."""
+
+
+class _Read(BaseModel):
+    """Strict, and open to keys of other versions."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class _Spent(_Read):
+    wall_s: Seconds
+    cpu_s: Seconds
+
+
+class _Alarm(_Read):
+    code: str
+    step: Count
+    text: str
+
+
+class _Act(_Read):
+    action: str
+    evidence: str
+    alarms: list[_Alarm]
+
+
+class _Sandbox(_Read):
+    tier: str
+    warnings: list[str]
+
+
+class _Manifest(_Read):
+    """`run.json`."""
+
+    run: str | None = None
+    started: str | None = None
+    status: str | None = None
+    recipe: str | None = None
+    argv: list[str] = []
+    recipe_sha: str | None = None
+    versions: dict[str, str] = {}
+    device: str | None = None
+    seed: Count | None = None
+    git: str | None = None
+    sandbox: dict[str, _Sandbox] = {}
+    warnings: list[str] = []
+    base: str | None = None
+    steps: Count | None = None
+    epoch_steps: Count | None = None
+    reason: str | None = None
+    phases: dict[str, _Spent] = {}
+    acted: list[_Act] = []
+    pace: list[dict[str, Any]] = []
+    stages: list[dict[str, Any]] = []
+    contents: dict[str, dict[str, dict[str, str]]] = {}
+    changed: list[str] = []
+    rolling_back_to: Count | None = None
+    cpu_bfloat16: bool | None = None
+
+
+class _CheckpointManifest(_Read):
+    """`manifest.json`: size and digest of every file."""
+
+    files: dict[str, Annotated[tuple[Count, str], Field(strict=False)]] = Field(min_length=1)
+
+
+class _State(_Read):
+    """`grpo.json`."""
+
+    base: str | None = None
+    processes: Count | None = None
+    generation: Count = 0
+    select: dict[str, Any] = {}
+    samples_seen: Count = 0
+    skipped_steps: Count = 0
+    errors_seen: Count = 0
+    stop_rules: dict[str, Any] = {}
+
+
+class _Section(_Read):
+    """What is read of a recipe without checking it: a run of an older version may say keys that are gone."""
+
+    path: str = ""
+    steps: Count | None = None
+    prompts: Count | None = None
+    group: Count | None = None
+    max_tokens: Count | None = None
+    seed: Count | None = None
+    inner_epochs: Count = 0
+    mini_batches: Count = 0
+    control: str | None = None
+
+
+class _Term(_Read):
+    kind: str = ""
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    primary: bool = False
+
+
+class _Recipe(_Read):
+    """`recipe.yaml`."""
+
+    model: _Section = _Section()
+    sample: _Section = _Section()
+    train: _Section = _Section()
+    verify: dict[str, _Term] = {}
+    shaping: dict[str, _Term] = {}
+
+
+def manifest_of(text: str | bytes) -> dict[str, Any]:
+    """`run.json`.
+
+    Raises:
+        ValueError: no object, or a key that holds something else than it should.
+    """
+    return _typed(_Manifest, parse_line(text))
+
+
+def checkpoint_files(text: str | bytes) -> Mapping[str, tuple[int, str]]:
+    """Size and SHA-256 of each file of a checkpoint, by its path inside.
+
+    Raises:
+        ValueError: as `manifest_of`.
+    """
+    found: Mapping[str, tuple[int, str]] = _typed(_CheckpointManifest, parse_line(text))["files"]
+    return found
+
+
+def state_of(text: str | bytes) -> dict[str, Any]:
+    """`grpo.json` of a checkpoint.
+
+    Raises:
+        ValueError: as `manifest_of`.
+    """
+    return _typed(_State, parse_line(text))
+
+
+def recipe_of_text(text: str) -> dict[str, Any]:
+    """A resolved recipe, checked for the types of what readers need and no more: old ones stay readable.
+
+    Raises:
+        ValueError: no mapping in YAML, a key that holds something else than it should, or aliases that blow it up.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = YAML(typ="safe").load(text)
+    except (
+        YAMLError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as err:  # the parser raises the last three bare
+        raise ValueError(str(err).partition("\n")[0] or type(err).__name__) from None
+    if not isinstance(found, dict):
+        raise ValueError("must be a mapping")
+    _measure(found, [MOST_VALUES], 0)
+    return _typed(_Recipe, found)
+
+
+MOST_VALUES, MOST_DEEP = 50_000, 60
+
+
+def _measure(value: object, left: list[int], depth: int) -> None:
+    left[0] -= 1
+    if left[0] < 0 or depth > MOST_DEEP:
+        raise ValueError("too many values, or nested too deeply")
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError("a key must be a word")
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        _measure(inner, left, depth + 1)
+
+
+def metrics_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of `metrics.jsonl`, numbers that are not finite as such.
+
+    Raises:
+        ValueError: it has no `step`, or a key that holds no number.
+    """
+    found: dict[str, Any] = {}
+    for key, value in line.items():
+        kind = type(value)
+        if kind is str and key not in TEXTS:
+            if value not in NON_FINITE:
+                raise ValueError(f"`{key}` must be a number")
+            value = NON_FINITE[value]
+        elif kind is int and abs(value) > MOST:
+            raise ValueError(f"`{key}` is too large a number")
+        elif kind not in (int, float, bool, str, type(None)):
+            raise ValueError(f"`{key}` must be a number")
+        found[key] = value
+    step = found.get("step")
+    if type(step) is not int or step < 0:
+        raise ValueError("`step` must be a whole number of at least 0")
+    return found
+
+
+def _typed(kind: type[_Read], found: dict[str, Any]) -> dict[str, Any]:
+    try:
+        kind.model_validate(found)
+    except ValidationError as err:
+        first = err.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"`{place}`: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    return found
