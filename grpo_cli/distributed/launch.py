@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.distributed.network import check_port_free, interface_settings, is_own, own_address
 from grpo_cli.distributed.signals import StopRequests, stop_signals
-from grpo_cli.errors import Exit, SetupError
+from grpo_cli.errors import Exit, SetupError, UsageError
 from grpo_cli.text import visible_lines
 
 if TYPE_CHECKING:
-    from grpo_cli.recipe.sections.recipe import Launch
+    from grpo_cli.recipe.sections.recipe import Launch, Recipe
 
 CONTROL, TALK = "GRPO_CONTROL", "GRPO_TALK"
 DRIVERS = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
@@ -114,13 +114,35 @@ class Nodes:
         return [f"--nnodes={self.count}", f"--node-rank={self.rank}", *place, each]
 
 
-def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
+def choose_processes(recipe: Recipe, gpus: int | None = None) -> tuple[Nodes, int]:
+    """The machines of a run, and how many processes it has on this one; `gpus` there are, counted here where None.
+
+    Raises:
+        UsageError, SetupError: what the recipe asks for cannot be shared out, or is not here.
+    """
+    from grpo_cli.recipe.checking.strategy import check_processes  # every command imports this module
+
+    wanted, nodes = recipe.launch, Nodes.of(recipe.launch)
+    completions = recipe.sample.prompts * recipe.sample.group
+    if completions % nodes.count:
+        raise UsageError(
+            f"{completions} completions a step do not divide over {nodes.count} machines",
+            hint="change `sample.prompts` or `sample.group`",
+        )
+    if recipe.train.method != "rl" or recipe.stages is not None:
+        return nodes, 1  # whatever this machine has
+    world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count, gpus)
+    check_processes(wanted.strategy, world * nodes.count)
+    return nodes, world
+
+
+def choose_world(asked: int | str, cpu_ranks: int, completions: int, gpus: int | None = None) -> int:
     """How many processes here, for this machine's share of the completions: with `auto` every GPU it divides over.
 
     Raises:
         SetupError: more GPUs asked than there are, or a batch that does not divide.
     """
-    there = gpu_count()
+    there = gpu_count() if gpus is None else gpus
     if there == 0:
         if isinstance(asked, int) and asked > 1:
             raise SetupError(f"`launch.gpus` asks for {asked} GPUs, there are none here")
@@ -140,6 +162,20 @@ def choose_world(asked: int | str, cpu_ranks: int, completions: int) -> int:
     return world
 
 
+def meeting_settings(nodes: Nodes, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What to add to the environment so that several machines find each other.
+
+    Raises:
+        SetupError: they cannot meet at `launch.rendezvous`.
+    """
+    if nodes.count == 1:
+        return {}
+    found = interface_settings(nodes.rendezvous, environ)
+    if nodes.rank == 0:
+        check_port_free(nodes.rendezvous)
+    return found
+
+
 def launch(
     world: int,
     argv: Sequence[str],
@@ -155,10 +191,7 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
         control = Path(folder)
         environ = os.environ | {CONTROL: folder, TALK: str(os.getpid()), "LOGLEVEL": "CRITICAL"}
-        if nodes.count > 1:
-            environ |= interface_settings(nodes.rendezvous, environ)
-            if nodes.rank == 0:
-                check_port_free(nodes.rendezvous)
+        environ |= meeting_settings(nodes, environ)
         environ.setdefault("OMP_NUM_THREADS", str(max(1, allowed_cores() // world)))
         # this interpreter, not a `torchrun` on the path, which may belong to another environment
         command = [sys.executable, "-m", "torch.distributed.run", *nodes.torchrun(world), UNSIGNALLED]

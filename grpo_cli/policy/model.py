@@ -16,10 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
-from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of, check_lora
+from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
-from grpo_cli.policy.loading.inspection import refuse_flaws
+from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
@@ -60,11 +60,9 @@ def load_model(
     """
     exclude_cudnn_attention()
     folder, (whole, seed) = adapter_folder(spec), base_of(spec, seed)
-    if folder is not None and training:
-        check_lora(spec.lora, folder)
     dtype = _dtype(spec.dtype, device, training, lora=spec.lora is not None or folder is not None)
     _ask_hub(whole)
-    refuse_flaws(spec)
+    refuse_flaws(spec, trains=training)
     with loading_failures(f"cannot load the model `{spec.path}`", HUB_HINT if _is_hub(spec) else ""):
         tokenizer = load_tokenizer(spec)
         prepare_tokenizer(tokenizer)
@@ -242,8 +240,7 @@ def _load_weights(spec: Model, dtype: torch.dtype, device: torch.device) -> Caus
     if spec.attention:
         extra["attn_implementation"] = spec.attention
     if spec.load_in_4bit:
-        if device.type != "cuda":
-            raise SetupError("`model.load_in_4bit` needs a CUDA device")
+        refuse_4bit(spec, on_gpu=device.type == "cuda")
         from transformers import BitsAndBytesConfig
 
         extra["quantization_config"] = BitsAndBytesConfig(

@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_cli.errors import DataError
+from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe.checking.ads import check_rows
 from grpo_cli.recipe.checking.critic import never_moves
 from grpo_cli.recipe.sections.course import KlMonitor
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.shaping import TERMS
+
+GPU_TOKENS_A_FORWARD = 32_768
+"""Prompt and completion tokens of one micro-batch where the recipe leaves it open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,39 @@ def _beyond(recipe: Recipe, context: int | None) -> list[str]:
                 f"`shaping.{name}` begins at {start:g} tokens and `sample.max_tokens` is {most}: it never acts"
             )
     return said
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """Completions a forward pass, forward passes an optimizer step, and the mini-batches that a batch is used up in."""
+
+    micro: int
+    accumulate: int
+    parts: int = 1
+
+
+def batching(recipe: Recipe, longest_prompt: int, world: int = 1, *, on_gpu: bool = False) -> Batching:
+    """The micro-batch: the recipe's, else everything at once on a CPU, else what fits a token budget on a GPU.
+
+    Raises:
+        RecipeError: the completions of a process do not divide into the mini-batches and micro-batches of the recipe.
+    """
+    own, parts = recipe.sample.prompts * recipe.sample.group // world, recipe.train.mini_batches
+    micro = recipe.sample.micro_batch
+    if parts > 1 and own % (parts * (micro or 1)):
+        raise RecipeError(
+            f"{own} completions on each of {world} processes do not divide into {parts} mini-batches"
+            + (f" of micro-batches of {micro}" if micro else ""),
+            hint="change `train.mini_batches`, `sample.micro_batch`, `sample.prompts` or `sample.group`",
+        )
+    total = own // parts
+    if micro is None:
+        most = total
+        if on_gpu:
+            most = max(1, GPU_TOKENS_A_FORWARD // (longest_prompt + recipe.sample.max_tokens))
+        # a divisor: TRL deals a batch into micro-batches of one size
+        micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
+    return Batching(micro, total // micro, parts)
 
 
 IDLE_HINT = "it starts with a row's second visit: give fewer rows or more steps, or leave `sample.reuse` out"

@@ -6,7 +6,13 @@ Such a term forbids leaving rows out, and where it is a mean or a quantile over 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from grpo_cli.errors import RecipeError
+
+if TYPE_CHECKING:
+    from grpo_cli.recipe.arithmetic import Batching
+    from grpo_cli.recipe.sections.recipe import Recipe
 
 ROUTER = "router_aux_loss_coef"
 
@@ -32,6 +38,21 @@ def acts_on_every_row(trl: Mapping[str, Any]) -> list[str]:
 def whole_only(trl: Mapping[str, Any]) -> list[str]:
     """Those that do something there and want a step in one micro-batch."""
     return [name for name in acts_on_every_row(trl) if name in WHOLE_ONLY]
+
+
+def refuse_parts(recipe: Recipe, batch: Batching, world: int) -> None:
+    """What is exact only over a whole step is refused where that is in parts.
+
+    Raises:
+        RecipeError: a term that would be another one.
+    """
+    for name in whole_only(recipe.train.trl):
+        if batch.accumulate > 1 or (world > 1 and recipe.train.trl.get("entropy_coef")):
+            raise RecipeError(
+                f"`train.trl.{name}` is taken over one micro-batch at a time, and a step is {batch.accumulate} of them on"
+                f" each of {world} processes: it would train on something else than one",
+                hint=f"leave `{name}` out, or run in one process with `sample.micro_batch` as large as a step",
+            )
 
 
 def _acts(name: str, said: Any, neutral: Any) -> bool:

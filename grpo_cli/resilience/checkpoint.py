@@ -261,11 +261,3 @@ def _hash(file: Path) -> str:
         while block := stream.read(1 << 22):
             digest.update(block)
     return digest.hexdigest()
-
-
-def check_writable(folder: Path) -> None:
-    """Raises SetupError where a run folder could not be made: nearest existing parent not writable."""
-    # nothing is made here: a recipe that is refused later must leave no folder behind
-    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise SetupError(f"cannot write to `{folder}`", hint="set `run.dir` to a folder you may write to")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,11 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from grpo_cli.distributed.sharding import set_precision, trainer_fields
-from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.errors import SetupError
+from grpo_cli.recipe.arithmetic import Batching
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.calls import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
-
-GPU_TOKENS_A_FORWARD = (
-    32_768  # prompt and completion tokens of one micro-batch where the recipe leaves it open
-)
 
 # the hooks of TRL 1.16 that trainer.py overrides or calls, with the parameters it relies on
 HOOKED = {
@@ -58,15 +54,6 @@ HOOKED = {
 }
 
 
-@dataclass(frozen=True)
-class Batching:
-    """Completions a forward pass, forward passes an optimizer step, and the mini-batches that a batch is used up in."""
-
-    micro: int
-    accumulate: int
-    parts: int = 1
-
-
 def check_hooks() -> None:
     """Raises SetupError if the installed TRL does not have the methods this project hooks into."""
     import trl
@@ -79,30 +66,6 @@ def check_hooks() -> None:
                 f"trl {trl.__version__} is not the one this was built for: `{name}` takes ({', '.join(got)})",
                 hint="pip install 'trl>=1.16,<1.17'",
             )
-
-
-def batching(recipe: Recipe, device: torch.device, longest_prompt: int, world: int = 1) -> Batching:
-    """The micro-batch: the recipe's, else everything at once on a CPU, else what fits a token budget on a GPU.
-
-    Raises:
-        RecipeError: the completions of a process do not divide into the mini-batches and micro-batches of the recipe.
-    """
-    own, parts = recipe.sample.prompts * recipe.sample.group // world, recipe.train.mini_batches
-    micro = recipe.sample.micro_batch
-    if parts > 1 and own % (parts * (micro or 1)):
-        raise RecipeError(
-            f"{own} completions on each of {world} processes do not divide into {parts} mini-batches"
-            + (f" of micro-batches of {micro}" if micro else ""),
-            hint="change `train.mini_batches`, `sample.micro_batch`, `sample.prompts` or `sample.group`",
-        )
-    total = own // parts
-    if micro is None:
-        most = total
-        if device.type == "cuda":
-            most = max(1, GPU_TOKENS_A_FORWARD // (longest_prompt + recipe.sample.max_tokens))
-        # a divisor: TRL deals a batch into micro-batches of one size
-        micro = max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
-    return Batching(micro, total // micro, parts)
 
 
 def grpo_config(

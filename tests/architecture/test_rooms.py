@@ -36,7 +36,7 @@ JOBS_FLOORS = (
     "train probe pairs verify check audit runs doctor explain evaluate export init chat",
     "report",
     "workplace",
-    "rows",
+    "rows refusals",
 )
 JOBS_FLOOR = {room: n for n, rooms in enumerate(JOBS_FLOORS) for room in rooms.split()}
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from grpo_cli.errors import RecipeError
+from grpo_cli.recipe.arithmetic import Batching, batching
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.train.micro_batches import MiniBatches, reshuffled
-from grpo_cli.train.trl_config import Batching, batching
 from tests.builders.loss_bench import recipe, table_loss, trainer
 
 NAN = float("nan")
@@ -95,9 +95,9 @@ def test_rows_are_dealt_out_anew_by_a_chance_of_their_own() -> None:
 
 def test_the_micro_batch_divides_a_mini_batch() -> None:
     made = recipe(mini_batches=2)
-    assert batching(made, torch.device("cpu"), 4) == Batching(2, 1, 2)
+    assert batching(made, 4) == Batching(2, 1, 2)
     with pytest.raises(RecipeError, match="2 completions on each of 2 processes do not divide into 4"):
-        batching(recipe(mini_batches=4), torch.device("cpu"), 4, world=2)
+        batching(recipe(mini_batches=4), 4, world=2)
 
 
 @pytest.mark.parametrize(

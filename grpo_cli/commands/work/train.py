@@ -12,7 +12,7 @@ from grpo_cli.commands import options
 from grpo_cli.commands.checking import show_plan
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.opening import loading, wipe
-from grpo_cli.distributed.launch import Nodes, choose_world, is_main_rank, is_rank, launch
+from grpo_cli.distributed.launch import choose_processes, is_main_rank, is_rank, launch
 from grpo_cli.errors import UsageError
 from grpo_cli.text import strict_json
 
@@ -130,19 +130,7 @@ def _end(outcome: TrainResult, *, as_json: bool) -> None:
 
 def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
     """Leave with the code of the ranks where the recipe runs in several processes; else return."""
-    from grpo_cli.recipe.checking.strategy import check_processes
-
-    wanted, nodes = recipe.launch, Nodes.of(recipe.launch)
-    completions = recipe.sample.prompts * recipe.sample.group
-    if completions % nodes.count:
-        raise UsageError(
-            f"{completions} completions a step do not divide over {nodes.count} machines",
-            hint="change `sample.prompts` or `sample.group`",
-        )
-    if recipe.train.method != "rl" or recipe.stages is not None:
-        return  # one process, whatever this machine has
-    world = choose_world(wanted.gpus, wanted.cpu_ranks, completions // nodes.count)
-    check_processes(wanted.strategy, world * nodes.count)
+    nodes, world = choose_processes(recipe)
     if world * nodes.count > 1:
         wipe()
         if is_stdin:

@@ -1,14 +1,13 @@
-"""Whether the model can be loaded and trained here, as far as its files and the installed packages show."""
+"""Whether the model can be loaded, as far as its files and the installed packages show."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from grpo_cli.errors import Exit
-from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.policy.loading.files import base_files
 from grpo_cli.policy.loading.inspection import flaws
-from grpo_cli.policy.loading.packages import trainer_needs
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -19,13 +18,8 @@ def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
     for name, model in (("model", recipe.model), ("critic", critic)):
         for flaw in flaws(model) if model is not None else ():
             is_sound = False
-            level = Level.FAIL if flaw.is_fatal else Level.WARN
-            yield CheckFinding(name, level, flaw.message, hint=flaw.hint, code=Exit.SETUP)
-    for need in trainer_needs(recipe):
-        if not need.is_met():
-            is_sound = False
-            refusal = need.refusal()
-            yield CheckFinding("packages", Level.FAIL, str(refusal), hint=refusal.hint, code=Exit.SETUP)
+            found = failed(name, flaw.error())
+            yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:
         yield CheckFinding("model", Level.OK, _found(recipe))
 

@@ -20,6 +20,7 @@ from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached
 from grpo_cli.jobs.check.likeness import check_likeness
+from grpo_cli.jobs.check.machine import Machine
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_clock, check_prompts
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
@@ -66,8 +67,14 @@ class RecipeCheck:
     _audit: GoldAudit | None = field(default=None, init=False)
     _begun: Beginnings = field(default_factory=Beginnings, init=False)
 
+    @cached_property
+    def machine(self) -> Machine:
+        """Where the recipe would run."""
+        return Machine(self.recipe, self.ask)
+
     def findings(self) -> Iterator[CheckFinding]:
         """Every check's answer."""
+        yield from self.machine.findings()
         yield from self._rows()
         yield from check_model(self.recipe)
         sizes = self._sizes()

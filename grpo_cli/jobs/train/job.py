@@ -89,7 +89,7 @@ class Job:
     def _open(self, resume: RunFolder | None, seen: Seen) -> TrainResult:
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
-                connect(self.recipe, self.ranks)
+                connect(self.recipe, self.ranks, resumes=resume is not None)
                 agree_on_cpu_bf16(resume, self.ranks, self.display)
                 opening = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
                 rows = opened.enter_context(opening)

@@ -12,38 +12,36 @@ from transformers import TrainerCallback
 
 from grpo_cli.curriculum.clusters import Clusters
 from grpo_cli.display.protocol import Display
-from grpo_cli.display.webhook import hook_url
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
-from grpo_cli.errors import RecipeError, UserError
+from grpo_cli.errors import UserError
+from grpo_cli.jobs.refusals import questions
 from grpo_cli.jobs.rows import takes_rows
 from grpo_cli.jobs.train.canary import load_canary
-from grpo_cli.jobs.train.trackers import check_trackers
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.measure.clustering import clusters_of_run
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
 from grpo_cli.policy.loading.failures import loading_failures
-from grpo_cli.policy.loading.packages import require, trainer_needs
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.threads import set_threads
-from grpo_cli.recipe.arithmetic import IDLE_HINT, idle_reuse, plan, with_steps
+from grpo_cli.recipe.arithmetic import IDLE_HINT, Batching, batching, idle_reuse, plan, with_steps
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, whole_only
+from grpo_cli.recipe.whole_batch import ROUTER, acts_on_every_row, refuse_parts
 from grpo_cli.resilience import checkpoint
 from grpo_cli.rollout.engine import Engine
 from grpo_cli.rollout.make import policy_engine
 from grpo_cli.rollout.reuse.engine import PrefixReuse
-from grpo_cli.rollout.vllm.engine import VllmEngine, check_vllm, starting
+from grpo_cli.rollout.vllm.engine import VllmEngine, starting
 from grpo_cli.rollout.vllm.server import Server, ServerWatch, check_model, server_of, watched
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.train.agreement import check_agreement
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
-from grpo_cli.train.trl_config import Batching, batching, check_hooks, grpo_config
+from grpo_cli.train.trl_config import check_hooks, grpo_config
 
 if TYPE_CHECKING:
     from grpo_cli.train.prefer.pair_set import PairSet
@@ -53,20 +51,16 @@ MOST_SEEN = 2000
 """Training rows whose prompts are measured for the size of a micro-batch."""
 
 
-def connect(recipe: Recipe, ranks: Ranks) -> None:
-    """Join the other ranks, after what this machine cannot do was refused.
+def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
+    """Join the other ranks, after what this machine cannot do was refused; `resumes`: the run has a folder already.
 
     Raises:
-        SetupError: another TRL than ours, a package that is missing, or ranks that cannot be reached.
+        SetupError: another TRL than ours, what `questions` asks for is not here, or ranks that cannot be reached.
     """
     check_hooks()
-    if recipe.sample.engine == "vllm":
-        mode = recipe.sample.vllm.get("mode", "colocate")
-        check_vllm(mode, ranks.world, pick_device(ranks.local).type)
-    check_trackers(recipe.run.track)
-    if recipe.run.webhook is not None:
-        hook_url(recipe.run.webhook)
-    require(trainer_needs(recipe))
+    on_gpu = pick_device(ranks.local).type == "cuda"
+    for question in questions(recipe, ranks.world, on_gpu=on_gpu, begins=not resumes):
+        question.ask()
     set_threads(recipe.run.threads)
     ranks.connect()
 
@@ -81,7 +75,6 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     recipe, display = rows.recipe, rows.display
     # refused before a model is loaded, which may take minutes
     plan(recipe, len(rows.train.rows))
-    checkpoint.check_writable(Path(recipe.run.dir))
     server = server_of(recipe.sample, display.progress)
     display.progress("load model", 0, 1)
     policy = load_model(
@@ -232,13 +225,7 @@ def check_whole(recipe: Recipe, batch: Batching, world: int, display: Display) -
             f" {batch.micro * batch.accumulate * world} a step; with another `sample.micro_batch` or number of processes"
             " the run trains on another one",
         )
-    for name in whole_only(recipe.train.trl):
-        if batch.accumulate > 1 or (world > 1 and recipe.train.trl.get("entropy_coef")):
-            raise RecipeError(
-                f"`train.trl.{name}` is taken over one micro-batch at a time, and a step is {batch.accumulate} of them on"
-                f" each of {world} processes: it would train on something else than one",
-                hint=f"leave `{name}` out, or run in one process with `sample.micro_batch` as large as a step",
-            )
+    refuse_parts(recipe, batch, world)
 
 
 def make_trainer(
@@ -294,7 +281,7 @@ def _make_trainer(
         place.train.rows[:MOST_SEEN] if policy.device.type == "cuda" else []
     )  # a CPU takes the batch as a whole
     longest = max((len(policy.encode(row)) for row in seen), default=0)
-    batch = batching(recipe, policy.device, longest, ranks.world)
+    batch = batching(recipe, longest, ranks.world, on_gpu=policy.device.type == "cuda")
     check_whole(recipe, batch, ranks.world, place.display)
     started = starting(policy.model, policy.tokenizer) if parts.vllm else nullcontext()
     with started, watched(parts.server):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib.util
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,26 +19,11 @@ from torch import nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import integration_utils
 
-from grpo_cli.errors import SetupError
+from grpo_cli.policy.loading.packages import TRACKERS
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics
 
 PROJECT = "grpo"
-PACKAGES = {
-    "tensorboard": ("tensorboard", "tensorboardX"),
-    "wandb": ("wandb",),
-    "trackio": ("trackio",),
-    "mlflow": ("mlflow",),
-}
-
-
-def check_trackers(names: Sequence[str]) -> None:
-    """Raises SetupError for a tracker whose package is not installed."""
-    for name in names:
-        if not any(importlib.util.find_spec(package) for package in PACKAGES[name]):
-            raise SetupError(
-                f"`run.track` names {name}, which is not installed", hint=f"pip install 'grpo-cli[{name}]'"
-            )
 
 
 class MlflowNames:
@@ -142,7 +126,7 @@ class Tracker(TrainerCallback):  # type: ignore[misc]
 def take_trackers(trainer: Trainer, run: RunFolder) -> list[Tracker]:
     """Put a `Tracker` around each integration that the trainer made for `report_to`."""
     handler = trainer.callback_handler
-    kinds = tuple(integration_utils.INTEGRATION_TO_CALLBACK[name] for name in PACKAGES)
+    kinds = tuple(integration_utils.INTEGRATION_TO_CALLBACK[name] for name in TRACKERS)
     trainer.args.run_name, trainer.args.project = run.name, PROJECT
     found = []
     for i, callback in enumerate(handler.callbacks):

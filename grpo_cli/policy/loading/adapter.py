@@ -102,11 +102,17 @@ def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
     return adapted
 
 
-def check_lora(lora: Lora | None, folder: Path) -> None:
-    """Raises RecipeError where `model.lora` asks for another adapter than the one that goes on."""
+def refuse_adapter(lora: Lora | None, folder: Path) -> None:
+    """What of an adapter shows without its base.
+
+    Raises:
+        SetupError: its configuration cannot be read, or it has no weights.
+        RecipeError: `model.lora` asks for another adapter than the one that goes on.
+    """
+    there = _config(folder)
+    _weights_file(folder)
     if lora is None:
         return
-    there = _config(folder)
     wanted: dict[str, Any] = {"r": lora.r, "alpha": lora.alpha or 2 * lora.r, "dropout": lora.dropout}
     found = {"r": there.get("r"), "alpha": there.get("lora_alpha"), "dropout": there.get("lora_dropout", 0.0)}
     if lora.targets != "all-linear":
@@ -162,12 +168,17 @@ def _is_here(name: object) -> bool:
     return not looks_local or Path(name).expanduser().exists()
 
 
-def _tensor_names(folder: Path) -> set[str]:
+def _weights_file(folder: Path) -> Path:
     file = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if file is None:
         raise SetupError(
             f"`{folder}` holds no weights of an adapter", hint=f"it needs {' or '.join(WEIGHTS)}"
         )
+    return file
+
+
+def _tensor_names(folder: Path) -> set[str]:
+    file = _weights_file(folder)
     if file.suffix == ".safetensors":
         from safetensors import safe_open
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo_cli.data.hub_access import why_offline
 from grpo_cli.errors import SetupError, UserError
-from grpo_cli.policy.loading.adapter import adapter_folder, base_of
+from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adapter
 from grpo_cli.policy.loading.files import ModelFiles, model_files, smollm2_file, tokenizer_files
 from grpo_cli.policy.loading.packages import model_needs, quantizer_needs
 from grpo_cli.policy.loading.weights import wrong_weights
@@ -34,27 +34,48 @@ class ModelFlaw:
     message: str
     hint: str = ""
     is_fatal: bool = True
+    place: str = ""
+    kind: type[UserError] = SetupError
+
+    def error(self) -> UserError:
+        """As loading raises it."""
+        return self.kind(self.message, place=self.place, hint=self.hint)
+
+    @classmethod
+    def of(cls, err: UserError) -> ModelFlaw:
+        """An error of one mistake."""
+        return cls(str(err), err.hint, place=err.mistakes[0].place, kind=type(err))
 
 
-def refuse_flaws(model: Model) -> None:
-    """Nothing, where the files of a model show no fault.
+def refuse_flaws(model: Model, *, trains: bool = True) -> None:
+    """Nothing, where the files of a model show no fault; `trains`: it is not only measured.
 
     Raises:
-        SetupError: the first fault that loading would meet.
+        SetupError, RecipeError: the first fault that loading would meet.
     """
-    for flaw in flaws(model):
+    for flaw in flaws(model, trains=trains):
         if flaw.is_fatal:
-            raise SetupError(flaw.message, hint=flaw.hint)
+            raise flaw.error()
 
 
-def flaws(model: Model) -> Iterator[ModelFlaw]:
+def refuse_4bit(model: Model, *, on_gpu: bool) -> None:
+    """Raises SetupError for weights in 4 bits where there is no GPU."""
+    if model.load_in_4bit and not on_gpu:
+        raise SetupError(
+            "`model.load_in_4bit` needs a CUDA device", hint="leave it out, or take a machine that has one"
+        )
+
+
+def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
     """All that is known to stand in the way; nothing more is looked at behind what is fatal."""
     try:
         whole = base_of(model, 0).model
+        if (folder := adapter_folder(model)) is not None:
+            refuse_adapter(model.lora if trains else None, folder)
     except UserError as err:
-        yield ModelFlaw(str(err), err.hint)
+        yield ModelFlaw.of(err)
         return
-    if adapter_folder(model) is not None:
+    if folder is not None:
         whole = whole.model_copy(update={"lora": Lora()})
     # each a generator: what comes behind a fatal flaw is not even looked at
     parts = (_place(whole), _needs(whole), _config(whole), _weights(whole), _vocabulary(model, whole))
@@ -73,7 +94,7 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
             try:
                 smollm2_file()
             except SetupError as err:
-                yield ModelFlaw(str(err), err.hint)
+                yield ModelFlaw.of(err)
         return
     folder = Path(path).expanduser()
     file = folder / model.gguf_file if model.gguf_file and folder.is_dir() else folder
@@ -113,9 +134,10 @@ def _folder(folder: Path) -> Iterator[ModelFlaw]:
 
 def _needs(model: Model) -> Iterator[ModelFlaw]:
     for need in model_needs(model):
-        if not need.is_met():
-            refusal = need.refusal()
-            yield ModelFlaw(str(refusal), refusal.hint)
+        try:
+            need.require()
+        except SetupError as err:
+            yield ModelFlaw.of(err)
 
 
 def _config(model: Model) -> Iterator[ModelFlaw]:
@@ -173,11 +195,10 @@ def _quantised(model: Model, config: dict[str, Any]) -> Iterator[ModelFlaw]:
     if method is None and (section.get("load_in_4bit") or section.get("load_in_8bit")):
         method = "bitsandbytes"
     for need in quantizer_needs(str(method)):
-        if not need.is_met():
-            refusal = need.refusal()
-            yield ModelFlaw(
-                str(refusal), f"{refusal.hint}, or take the model as it was before it was quantised"
-            )
+        try:
+            need.require()
+        except SetupError as err:
+            yield ModelFlaw(str(err), f"{err.hint}, or take the model as it was before it was quantised")
             return
     if model.lora is None:
         yield ModelFlaw(

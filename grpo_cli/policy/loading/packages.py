@@ -18,20 +18,23 @@ class PackageNeed:
     module: str
     install: str
     why: str
+    extra: str = ""
+    """The extra of this program that installs it, where there is one."""
+    otherwise: str = ""
+    """What a recipe can say to do without it."""
 
     def is_met(self) -> bool:
         """Whether it is installed."""
-        try:
-            # found and not imported: some of them take seconds, or a GPU
-            return find_spec(self.module) is not None
-        except (ImportError, ValueError):
-            return False
+        return _is_here(self.module)
 
-    def refusal(self) -> SetupError:
-        """What is said where it is not."""
-        return SetupError(
+    def require(self) -> None:
+        """Raises SetupError where it is not installed."""
+        if self.is_met():
+            return
+        install = f"'grpo-cli[{self.extra}]'" if self.extra else self.install
+        raise SetupError(
             f"{self.why} needs the package `{self.install}`, which is not installed",
-            hint=f"pip install {self.install}",
+            hint=f"pip install {install}" + (f", or {self.otherwise}" if self.otherwise else ""),
         )
 
 
@@ -48,6 +51,14 @@ OPTIMIZERS = {
     r".*(bnb|8bit|paged_|lion_32bit|ademamix).*": ("bitsandbytes", "bitsandbytes"),
 }
 """Patterns of `train.trl.optim` to the module and the package behind them; the first that fits, the last two columns."""
+
+TRACKERS = {
+    "tensorboard": ("tensorboard", "tensorboardX"),
+    "wandb": ("wandb",),
+    "trackio": ("trackio",),
+    "mlflow": ("mlflow",),
+}
+"""The trackers of `run.track`, each an extra of that name, with the modules of which one must be there."""
 
 QUANTIZERS = {
     "gptq": (("optimum", "optimum"), ("gptqmodel", "gptqmodel")),
@@ -101,15 +112,16 @@ def trainer_needs(recipe: Recipe) -> Iterator[PackageNeed]:
     if trl.get("use_liger_kernel") or trl.get("use_liger_loss"):
         yield PackageNeed("liger_kernel", "liger-kernel", "the liger kernel")
     if recipe.launch.strategy.startswith("zero"):
-        yield PackageNeed("deepspeed", "deepspeed", f"`launch.strategy: {recipe.launch.strategy}`")
+        strategy, otherwise = f"`launch.strategy: {recipe.launch.strategy}`", "say `launch.strategy: fsdp2`"
+        yield PackageNeed("deepspeed", "deepspeed", strategy, "deepspeed", otherwise)
+    for name in recipe.run.track:
+        module = next(filter(_is_here, TRACKERS[name]), name)
+        yield PackageNeed(module, name, f"`run.track: [{name}]`", name)
 
 
-def require(needs: Iterator[PackageNeed]) -> None:
-    """Nothing, where all are installed.
-
-    Raises:
-        SetupError: one is not.
-    """
-    for need in needs:
-        if not need.is_met():
-            raise need.refusal()
+def _is_here(module: str) -> bool:
+    try:
+        # found and not imported: some of them take seconds, or a GPU
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -5,7 +5,6 @@ Only what was tried is allowed: a combination that would fail in the middle of a
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,18 +80,13 @@ def check_strategy(recipe: Recipe, said: Callable[[Path], bool]) -> Iterator[Rec
 
 
 def check_processes(strategy: str, world: int) -> None:
-    """Raises SetupError where the strategy cannot run with so many processes, or lacks its package."""
+    """Raises SetupError where the strategy cannot run with so many processes."""
     if strategy == "ddp":
         return
     if world == 1:
         raise SetupError(
             f"`launch.strategy: {strategy}` spreads the training over processes, and there is one",
             hint="leave it out, or raise `launch.gpus` (on a CPU `launch.cpu_ranks`)",
-        )
-    if strategy.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
-        raise SetupError(
-            f"`launch.strategy: {strategy}` needs the package `deepspeed`",
-            hint="pip install 'grpo-cli[deepspeed]', or say `launch.strategy: fsdp2`",
         )
 
 

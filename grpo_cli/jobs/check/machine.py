@@ -1,0 +1,66 @@
+"""What `grpo train` would refuse on this machine: processes, packages, the engine, the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings
+from grpo_cli.errors import UserError
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
+from grpo_cli.jobs.refusals import questions
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.vllm.server import NotUp, find_server
+from grpo_cli.sizing.fit import CardQuestion, cards_of
+
+
+@dataclass
+class Machine:
+    """Where a recipe would run: on the cards that a person names, else here."""
+
+    recipe: Recipe
+    ask: CardQuestion | None
+    processes: int = 1
+    """Of all machines together, once `findings` has looked."""
+    on_gpu: bool = False
+
+    def findings(self) -> Iterator[CheckFinding]:
+        """One for each refusal of the run, none where all is well."""
+        yield from self._launch()
+        refused: dict[str, str] = {}
+        for question in questions(self.recipe, self.processes, on_gpu=self.on_gpu):
+            try:
+                question.ask()
+            except UserError as err:
+                if str(err) not in refused:  # of a recipe and of its stages
+                    yield failed(question.check, err)
+                refused[str(err)] = question.check
+        if "engine" not in refused.values():
+            yield from self._server()
+
+    def _launch(self) -> Iterator[CheckFinding]:
+        if self.ask is not None and not self.ask.cards.is_here:
+            self.on_gpu = True
+            with suppress(UserError):  # `fit` says so
+                self.processes = cards_of(self.recipe, self.ask.cards)
+            return
+        self.on_gpu = gpu_count() > 0
+        try:
+            nodes, here = choose_processes(self.recipe)
+            self.processes = here * nodes.count
+            meeting_settings(nodes)
+        except UserError as err:
+            yield failed("launch", err)
+
+    def _server(self) -> Iterator[CheckFinding]:
+        """Whether the vLLM server that the recipe names can feed the run, looked at once: training waits for it."""
+        sample = self.recipe.sample
+        if sample.engine != "vllm" or sample.vllm.get("mode") != "server":
+            return
+        try:
+            find_server({**sample.vllm, "server_timeout": 0}, lambda waited, most: None)
+        except NotUp as err:
+            yield CheckFinding("engine", Level.UNKNOWN, str(err), hint=err.hint)
+        except UserError as err:
+            yield failed("engine", err)

@@ -1,0 +1,54 @@
+"""What stops a run before a weight is loaded, as one list: `grpo train` raises the first of it, `grpo check` reports each.
+
+Every question goes to the part that the run meets later: packages, engine, device, webhook, run folder. No torch in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from grpo_cli.display.webhook import hook_url
+from grpo_cli.policy.loading.inspection import refuse_4bit
+from grpo_cli.policy.loading.packages import trainer_needs
+from grpo_cli.recipe.reading.stages import stage_recipe
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.vllm.needs import check_vllm
+from grpo_cli.run.folder import refuse_place
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that a run needs, under the name that `grpo check` reports it by; `ask` raises a UserError where it is not
+    here."""
+
+    check: str
+    ask: Callable[[], object]
+
+
+def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = True) -> Iterator[Question]:
+    """What a run in so many processes needs of this machine.
+
+    Args:
+        recipe: with `stages`, those are asked for too.
+        processes: of all machines together.
+        on_gpu: whether each process has a GPU.
+        begins: whether the run has no folder yet.
+    """
+    for one in (recipe, *_stages(recipe)):
+        for need in trainer_needs(one):
+            yield Question("packages", need.require)
+        if one.sample.engine == "vllm":
+            mode, device = one.sample.vllm.get("mode", "colocate"), "cuda" if on_gpu else "cpu"
+            yield Question("engine", partial(check_vllm, mode, processes, device))
+        yield Question("model", partial(refuse_4bit, one.model, on_gpu=on_gpu))
+        if one.run.webhook is not None:
+            yield Question("run", partial(hook_url, one.run.webhook))
+    yield Question("run", partial(refuse_place, recipe.run.dir, recipe.run.name if begins else None))
+
+
+def _stages(recipe: Recipe) -> Iterator[Recipe]:
+    for at in range(len(recipe.stages or ())):
+        yield stage_recipe(recipe, at, start=None, folder=Path(recipe.run.dir))
