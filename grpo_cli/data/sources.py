@@ -75,6 +75,16 @@ def load_source(source: SourceLike, which: Which, base: Path | None, key: str) -
     return LoadedSource(records, broken)
 
 
+def refuse_missing(source: SourceLike, base: Path | None, key: str) -> None:
+    """Look for the file of a source, or its procedural task, without reading a row; the hub is not asked.
+
+    Raises:
+        RecipeError, DataError, SetupError: it is not there.
+    """
+    if not source.source.startswith("hub:"):
+        _open(source.source, "train", source.options, base, key)  # rows are read as they are asked for
+
+
 def mix(sources: Sequence[Sequence[Record]], weights: Sequence[float]) -> list[Record]:
     """The sources in one list, by the rule in this module's docstring. One source of weight 1 stays as it is."""
     placed = []

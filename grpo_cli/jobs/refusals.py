@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from grpo_cli.data.rows import named_sources
+from grpo_cli.data.sources import refuse_missing
 from grpo_cli.display.webhook import hook_url
 from grpo_cli.policy.loading.inspection import refuse_4bit
 from grpo_cli.policy.loading.packages import trainer_needs
@@ -47,6 +49,28 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
         if one.run.webhook is not None:
             yield Question("run", partial(hook_url, one.run.webhook))
     yield Question("run", partial(refuse_place, recipe.run.dir, recipe.run.name if begins else None))
+
+
+def refuse_sources(recipe: Recipe, base: Path | None) -> None:
+    """Look for every file that a recipe and its stages take rows from, before anything is loaded to read the first.
+
+    Raises:
+        RecipeError, DataError, SetupError: one is not there.
+    """
+    for one in (recipe, *_stages(recipe)):
+        named = [
+            *named_sources(one.data, "train"),
+            *(named_sources(one.data, "eval") if one.data.eval else ()),
+        ]
+        for section, phases in (("warmup", one.warmup), ("sft", one.sft)):
+            named += [
+                (f"{section}[{i}].data", p.data) for i, p in enumerate(phases or ()) if p.data is not None
+            ]
+        named += [("monitor.canary", one.monitor.canary.rows)] if one.monitor.canary is not None else []
+        named += [("prefer.data", one.prefer.data)] if one.prefer is not None and one.prefer.data else []
+        for key, source in named:
+            if not source.source.startswith("run:"):  # a stage before it writes the run
+                refuse_missing(source, base, key)
 
 
 def _stages(recipe: Recipe) -> Iterator[Recipe]:

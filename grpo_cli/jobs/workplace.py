@@ -1,13 +1,15 @@
 """What a job works with, opened in one way for all of them: judge, rows and golds that fit, policy, engine.
 
 `open_workplace` gives the whole. `grpo train` has more to refuse between rows and model, and an engine of its own kind,
-so it opens the two halves itself. torch is imported where the model is, not with this module.
+so it opens the two halves itself. torch is imported where the model is, not with this module: what rows and judge refuse
+(`open_first`) is said before.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,13 +20,16 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
+from grpo_cli.display.silent import SilentDisplay
 from grpo_cli.jobs.rows import fit_split, load_split, prompt_warnings, takes_rows
+from grpo_cli.policy.loading.inspection import refuse_flaws
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Model, Recipe
 from grpo_cli.reward.judge import Judge, proxy_warnings
 from grpo_cli.rollout.engine import Engine
+from grpo_cli.run.info import Level
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +54,24 @@ class JudgedRows:
     def train(self) -> Split:
         """The training rows."""
         return self.splits["train"]
+
+    def shown_by(self, display: Display) -> JudgedRows:
+        """The same rows, whose notes another display shows from now on; it shows those that were kept first."""
+        for level, text, hint in self.display.notes if isinstance(self.display, Notes) else ():
+            display.note(level, text, hint)
+        return replace(self, display=display)
+
+
+class Notes(SilentDisplay):
+    """Keeps what is noted before there is a display."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self.notes: list[tuple[Level, str, str]] = []
+
+    def note(self, level: Level, text: str, hint: str = "") -> None:
+        """Keep it."""
+        self.notes.append((level, text, hint))
 
 
 @dataclass(frozen=True)
@@ -144,6 +167,22 @@ def open_rows(
         judge.close()
 
 
+@contextmanager
+def open_first(
+    recipe: Recipe, base: Path | None, splits: Sequence[Which], model: Model | None = None
+) -> Iterator[JudgedRows]:
+    """What a command opens before it imports torch, which takes seconds: judge and rows, after a look at the model's files.
+
+    `model`: what is loaded where that is not the recipe's, to be trained.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `open_rows`, and as loading the model would.
+    """
+    refuse_flaws(model or recipe.model, trains=model is None)
+    with open_rows(recipe, base, Notes(), splits) as rows:
+        yield rows
+
+
 def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Workplace:
     """The workplace of these rows with a policy; `served`: the context of a vLLM server that generates for training.
 
@@ -171,6 +210,7 @@ def open_workplace(
     *,
     splits: Sequence[Which] | None = None,
     load: Callable[[torch.device, Accept], Policy] | None = None,
+    first: JudgedRows | None = None,
 ) -> Iterator[Workplace]:
     """Open everything that `recipe` names, for one process; its judge and engine end with the block.
 
@@ -179,14 +219,19 @@ def open_workplace(
         display: hears what was dropped, what is to be warned of, and how loading goes.
         splits: which rows are wanted, by default all that the recipe names.
         load: gives the policy to work with; by default the recipe's model as training loads it.
+        first: what `open_first` has opened already.
 
     Raises:
         RecipeError, DataError, SetupError: as `open_rows`, `load` and `furnish`.
     """
-    from grpo_cli.policy.model import load_model, names_hub, pick_device
+    with (
+        open_rows(recipe, base, display, splits or splits_of(recipe))
+        if first is None
+        else nullcontext(first.shown_by(display)) as rows
+    ):
+        from grpo_cli.policy.model import load_model, names_hub, pick_device  # behind what the rows refuse
 
-    set_threads(recipe.run.threads)
-    with open_rows(recipe, base, display, splits or splits_of(recipe)) as rows:
+        set_threads(recipe.run.threads)
         for text in judge_warnings(rows.judge):
             display.note("warn", text)
         for text in rows.judge.remarks():
@@ -217,22 +262,24 @@ def open_start(
     *,
     splits: Sequence[Which] | None = None,
     trains: bool = False,
+    first: JudgedRows | None = None,
 ) -> Iterator[Workplace]:
     """The workplace whose policy is the one that training would start from, warmed up where the recipe says so.
 
-    `trains`: loaded as for training, whatever the recipe says.
+    `trains`: loaded as for training, whatever the recipe says; `first` as in `open_workplace`.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
     """
-    from grpo_cli.policy.model import load_model
 
     def load(device: torch.device, accept: Accept) -> Policy:
+        from grpo_cli.policy.model import load_model
+
         # one that is warmed up is loaded as for training, so that the cached weights fit and are the same
         loads = trains or bool(recipe.warmup)
         return load_model(recipe.model, device=device, seed=recipe.train.seed, training=loads, accept=accept)
 
-    with open_workplace(recipe, base, display, splits=splits, load=load) as place:
+    with open_workplace(recipe, base, display, splits=splits, load=load, first=first) as place:
         place.warm_up()
         yield place
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from grpo_cli.policy.model import Accept
     from grpo_cli.policy.policy import Policy
-    from grpo_cli.recipe.sections.recipe import Recipe
+    from grpo_cli.recipe.sections.recipe import Model, Recipe
 
 RUNS = "runs"
 
@@ -96,33 +96,26 @@ def _is_model_here(named: str) -> bool:
     return model_files(Model(path=named)).path("config.json") is not None
 
 
+def model_of(source: ModelSource) -> Model:
+    """What is loaded of a source: a full folder, an adapter on the recipe's own base, or a model by name."""
+    spec = source.recipe.model
+    own: dict[str, None] = {"lora": None}
+    if source.folder is not None:
+        # the folder holds weights, tokenizer and configuration of its own: what the recipe says of the start is past
+        own |= dict.fromkeys(("gguf_file", "revision", "tokenizer"))
+    elif source.name != spec.path:
+        # another model: what names files of the recipe's own does not hold for it
+        own |= dict.fromkeys(("gguf_file", "revision", "tokenizer", "base"))
+    return spec.model_copy(update={"path": str(source.folder or source.name), **own})
+
+
 def open_model(source: ModelSource, device: torch.device, accept: Accept | None = None) -> Policy:
-    """The weights of a source: a full folder, an adapter on the recipe's own base, or a model by name.
+    """The weights of a source.
 
     Raises:
-        SetupError: it cannot be loaded.
+        SetupError: they cannot be loaded.
     """
     from grpo_cli.policy.model import load_model
 
-    seed, spec = source.recipe.train.seed, source.recipe.model
-    if source.folder is None:
-        named = spec.model_copy(update={"path": source.name, "lora": None})
-        if (
-            source.name != spec.path
-        ):  # another model: what names files of the recipe's own does not hold for it
-            named = named.model_copy(
-                update={"gguf_file": None, "revision": None, "tokenizer": None, "base": None}
-            )
-        return load_model(named, device=device, seed=seed, training=False, accept=accept)
-    # the folder holds weights, tokenizer and configuration of its own: what the recipe says of the start is
-    # past
-    here = spec.model_copy(
-        update={
-            "path": str(source.folder),
-            "lora": None,
-            "gguf_file": None,
-            "revision": None,
-            "tokenizer": None,
-        }
-    )
-    return load_model(here, device=device, seed=seed, training=False, accept=accept)
+    seed = source.recipe.train.seed
+    return load_model(model_of(source), device=device, seed=seed, training=False, accept=accept)

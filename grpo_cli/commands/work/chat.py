@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import Annotated, Any, Literal
 
 import typer
@@ -70,9 +71,12 @@ def _get_ready() -> None:
 def _talk(model: str, recipe: str | None, sets: list[str], changes: dict[str, Any]) -> None:
     from grpo_cli.commands.opening import loading
     from grpo_cli.errors import DataError, SetupError
-    from grpo_cli.resilience.model_source import find_model_to_talk
+    from grpo_cli.policy.loading.inspection import refuse_flaws
+    from grpo_cli.recipe.sections.inputs import Model
+    from grpo_cli.resilience.model_source import find_model_to_talk, model_of
 
     source = find_model_to_talk(model, recipe, sets)
+    refuse_flaws(model_of(source) if source is not None else Model(path=model), trains=False)
     _get_ready()
     with loading("chat"):
         from grpo_cli.jobs.chat.talk import open_talk
@@ -111,19 +115,17 @@ def _row(
     as_json: bool,
 ) -> None:
     from grpo_cli.commands.opening import loading
-    from grpo_cli.resilience.model_source import find_model_source
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.jobs.workplace import open_first
+    from grpo_cli.resilience.model_source import find_model_source, model_of
 
     source = find_model_source(model, recipe, sets)
     _get_ready()
-    with loading("chat"):
-        from grpo_cli.display.choose import make_display
-        from grpo_cli.jobs.chat.row import lines_of, sample_row
-
-    shown = make_display("auto")
-    try:
-        records = sample_row(source, of, row, samples, seed, shown)
-    finally:
-        shown.close()
+    with open_first(source.recipe, source.base, [of], model_of(source)) as first:
+        with loading("chat"):
+            from grpo_cli.jobs.chat.row import lines_of, sample_row
+        with closing(make_display("auto")) as shown:
+            records = sample_row(source, of, row, samples, seed, shown, first)
     if as_json:
         print(strict_json({"schema": 1, "samples": [record.as_json() for record in records]}))
     else:

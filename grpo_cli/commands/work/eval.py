@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,28 +40,29 @@ def evaluate(
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
-    from grpo_cli.resilience.model_source import find_model_source
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.jobs.workplace import open_first
+    from grpo_cli.policy.loading.inspection import refuse_flaws
+    from grpo_cli.resilience.model_source import find_model_source, model_of
     from grpo_cli.run.lines import refuse_unwritable
 
     source = find_model_source(checkpoint, recipe, sets or [])
     other = find_model_source(against, recipe, sets or []) if against else None
+    if other is not None:
+        refuse_flaws(model_of(other), trains=False)
     path = out or (source.folder / "eval.jsonl" if source.folder else None)
     refuse_unwritable(path)
     quiet_libraries()
     pin_one_gpu()
-    with loading("eval"):
-        from grpo_cli.display.choose import make_display
-        from grpo_cli.jobs.evaluate.compare import compare
-        from grpo_cli.jobs.evaluate.kinds import by_kind
-        from grpo_cli.jobs.evaluate.run import measure_model
-        from grpo_cli.jobs.evaluate.text import as_object, comparison, table
-
-    shown = make_display(display)
-    try:
-        found = measure_model(source, shown, seed, by=by or [])
-        reference = measure_model(other, shown, seed, "evaluate other") if other else None
-    finally:
-        shown.close()
+    with open_first(source.recipe, source.base, ["eval"], model_of(source)) as first:
+        with loading("eval"):
+            from grpo_cli.jobs.evaluate.compare import compare
+            from grpo_cli.jobs.evaluate.kinds import by_kind
+            from grpo_cli.jobs.evaluate.run import measure_model
+            from grpo_cli.jobs.evaluate.text import as_object, comparison, table
+        with closing(make_display(display)) as shown:
+            found = measure_model(source, shown, seed, by=by or [], first=first)
+            reference = measure_model(other, shown, seed, "evaluate other") if other else None
     paired = compare(reference, found) if reference else None
     kinds = by_kind(found.sampled, by or [])
     if as_json:

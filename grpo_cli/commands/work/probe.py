@@ -43,10 +43,13 @@ def probe(
     """
     from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
     from grpo_cli.commands.opening import loading
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.jobs.workplace import open_first
     from grpo_cli.recipe.reading.load import find, load
     from grpo_cli.recipe.sections.recipe import Gate
     from grpo_cli.resilience.starts import pinned
     from grpo_cli.run.lines import refuse_unwritable
+    from grpo_cli.run.records import dump_line
     from grpo_cli.sizing.fit import ask_of
 
     ask = ask_of(gpu, price) if gpu is not None or price is not None else None
@@ -55,18 +58,16 @@ def probe(
     refuse_unwritable(out)
     quiet_libraries()
     pin_one_gpu()
-    with loading("probe"):
-        from grpo_cli.jobs.probe.run import run_probe
-        from grpo_cli.jobs.probe.text import lines_of
-        from grpo_cli.measure.gate import bars, probe_object
-        from grpo_cli.measure.probe import ProbeSize
-    from grpo_cli.display.choose import make_display
-    from grpo_cli.run.records import dump_line
-
-    usual = ProbeSize.of(checked.gate or Gate())
-    size = ProbeSize(prompts or usual.prompts, samples or usual.samples)
-    with closing(make_display(display)) as shown:
-        probed = run_probe(checked, base, shown, size, seed, ask)
+    with open_first(checked, base, ["train"]) as first:
+        with loading("probe"):
+            from grpo_cli.jobs.probe.run import run_probe
+            from grpo_cli.jobs.probe.text import lines_of
+            from grpo_cli.measure.gate import bars, probe_object
+            from grpo_cli.measure.probe import ProbeSize
+        usual = ProbeSize.of(checked.gate or Gate())
+        size = ProbeSize(prompts or usual.prompts, samples or usual.samples)
+        with closing(make_display(display)) as shown:
+            probed = run_probe(checked, base, shown, size, seed, ask, first)
     found = probed.run
     if out is not None:
         _write(out, found.records)

@@ -12,7 +12,7 @@ from grpo_cli.commands import options
 from grpo_cli.commands.checking import show_plan
 from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
 from grpo_cli.commands.opening import loading, wipe
-from grpo_cli.distributed.launch import choose_processes, is_main_rank, is_rank, launch
+from grpo_cli.distributed.launch import choose_processes, gpu_count, is_main_rank, is_rank, launch
 from grpo_cli.errors import UsageError
 from grpo_cli.text import strict_json
 
@@ -41,9 +41,11 @@ def train(
       grpo train my.yaml --resume
       grpo train --resume runs/1127-my-k3f9
     """
+    from grpo_cli.display.choose import make_display
+    from grpo_cli.jobs.workplace import open_first, splits_of
+    from grpo_cli.recipe.arithmetic import plan
     from grpo_cli.recipe.reading.load import find, label_of, load
     from grpo_cli.resilience.starts import pinned
-    from grpo_cli.run.folder import refuse_place
 
     if recipe is None:
         if resume is None:
@@ -59,27 +61,26 @@ def train(
     if dry_run:
         raise typer.Exit(int(show_plan(checked, base, recipe or label, as_json=as_json)))
     run = _resumed(checked, resume, anyway=resume_anyway) if resume else None
-    if run is None and not is_rank():
-        refuse_place(checked.run.dir, checked.run.name)
     if run is not None and not is_rank():
         _answer_if_over(run, checked, display, as_json=as_json)
         if not resume_anyway:
             _refuse_changed(run, checked, base)
     if not is_rank():
-        _launch_ranks(checked, is_stdin=recipe == "-")
+        _launch_ranks(checked, base, begins=run is None, is_stdin=recipe == "-")
         pin_one_gpu()
-    with loading("train"):
-        from grpo_cli.display.choose import make_display
-        from grpo_cli.jobs.train.job import Job
-        from grpo_cli.jobs.train.stages import StageChain
-
     shown = make_display(display if is_main_rank() else "none")
-    if checked.stages is None:
-        outcome = Job(checked, label=label, base=base, display=shown).run(run, anyway=resume_anyway)
-    else:
+    if checked.stages is not None:
+        with loading("train"):
+            from grpo_cli.jobs.train.stages import StageChain
         shown.close()
         chain = StageChain(checked, label=label, base=base, display=lambda: make_display(display))
         outcome = chain.run(run, anyway=resume_anyway)
+    else:
+        with open_first(checked, base, splits_of(checked)) as rows:
+            plan(checked, len(rows.train.rows))
+            with loading("train"):
+                from grpo_cli.jobs.train.job import Job
+            outcome = Job(checked, label=label, base=base, display=shown).run(run, rows, anyway=resume_anyway)
     if is_main_rank():
         _end(outcome, as_json=as_json)
     raise typer.Exit(int(outcome.code))
@@ -128,9 +129,15 @@ def _end(outcome: TrainResult, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _launch_ranks(recipe: Recipe, *, is_stdin: bool) -> None:
-    """Leave with the code of the ranks where the recipe runs in several processes; else return."""
+def _launch_ranks(recipe: Recipe, base: Path, *, begins: bool, is_stdin: bool) -> None:
+    """Leave with the code of the ranks where the recipe runs in several processes; else return. What cannot be is refused
+    first, before torch is imported; `begins`: the run has no folder yet."""
+    from grpo_cli.jobs.refusals import questions, refuse_sources
+
     nodes, world = choose_processes(recipe)
+    for question in questions(recipe, world * nodes.count, on_gpu=gpu_count() > 0, begins=begins):
+        question.ask()
+    refuse_sources(recipe, base)
     if world * nodes.count > 1:
         wipe()
         if is_stdin:

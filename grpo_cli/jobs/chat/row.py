@@ -8,7 +8,7 @@ from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError
-from grpo_cli.jobs.workplace import open_workplace
+from grpo_cli.jobs.workplace import JudgedRows, open_workplace
 from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.resilience.model_source import ModelSource, open_model
@@ -18,9 +18,15 @@ from grpo_cli.text import number, visible
 
 
 def sample_row(
-    source: ModelSource, which: Which, named: str, samples: int, seed: int, display: Display
+    source: ModelSource,
+    which: Which,
+    named: str,
+    samples: int,
+    seed: int,
+    display: Display,
+    first: JudgedRows | None = None,
 ) -> list[SampleRecord]:
-    """`samples` completions of the row with this number (from 1) or id.
+    """`samples` completions of the row with this number (from 1) or id; `first`: the rows, if they are open already.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo eval`; no such row.
@@ -32,6 +38,7 @@ def sample_row(
         display,
         splits=[which],
         load=lambda device, accept: open_model(source, device, accept),
+        first=first,
     ) as opened:
         split = opened.splits[which]
         at = place_of(split.rows, named, which)

@@ -9,7 +9,7 @@ import torch
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.jobs.evaluate.kinds import columns_of
-from grpo_cli.jobs.workplace import open_workplace
+from grpo_cli.jobs.workplace import JudgedRows, open_workplace
 from grpo_cli.measure.evaluation import Evaluation
 from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.resilience.model_source import ModelSource, open_model
@@ -17,23 +17,35 @@ from grpo_cli.rollout.engine import SamplingSettings
 
 
 def measure_model(
-    source: ModelSource, display: Display, seed: int, noun: str = "evaluate", by: Sequence[str] = ()
+    source: ModelSource,
+    display: Display,
+    seed: int,
+    noun: str = "evaluate",
+    by: Sequence[str] = (),
+    first: JudgedRows | None = None,
 ) -> Evaluation:
     """Load, sample and judge; the model is given back before this returns. `noun` names the progress, `by` columns that the
-    rows must have.
+    rows must have, `first` the held-out rows where they are open already.
 
     Raises:
         UsageError: no row has one of them.
         RecipeError, DataError, SetupError: as `grpo train` would on these rows and this model.
     """
-    found = _measure(source, display, seed, noun, by)
+    found = _measure(source, display, seed, noun, by, first)
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return found
 
 
-def _measure(source: ModelSource, display: Display, seed: int, noun: str, by: Sequence[str]) -> Evaluation:
+def _measure(
+    source: ModelSource,
+    display: Display,
+    seed: int,
+    noun: str,
+    by: Sequence[str],
+    first: JudgedRows | None,
+) -> Evaluation:
     recipe = source.recipe
     with open_workplace(
         recipe,
@@ -41,6 +53,7 @@ def _measure(source: ModelSource, display: Display, seed: int, noun: str, by: Se
         display,
         splits=["eval"],
         load=lambda device, accept: open_model(source, device, accept),
+        first=first,
     ) as opened:
         assert opened.held_out is not None
         columns_of([row.fields for row in opened.held_out.rows], by)

@@ -9,7 +9,7 @@ from random import Random
 
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import SetupError
-from grpo_cli.jobs.workplace import Workplace, open_start
+from grpo_cli.jobs.workplace import JudgedRows, Workplace, open_start
 from grpo_cli.measure.noise import is_noisy
 from grpo_cli.measure.probe import ProbeRun, ProbeSize, sample_probe
 from grpo_cli.policy.loading.adapter import base_of
@@ -49,22 +49,28 @@ def run_probe(
     size: ProbeSize,
     seed: int | None,
     ask: CardQuestion | None,
+    first: JudgedRows | None = None,
 ) -> Probed:
-    """`probe_for_cards` where some were asked about, else `probe_recipe`."""
+    """`probe_for_cards` where some were asked about, else `probe_recipe`; `first`: the training rows, if they are open already."""
     if ask is None:
-        return Probed(probe_recipe(recipe, base, display, size, seed))
-    return probe_for_cards(recipe, base, display, size, ask, seed)
+        return Probed(probe_recipe(recipe, base, display, size, seed, first))
+    return probe_for_cards(recipe, base, display, size, ask, seed, first)
 
 
 def probe_recipe(
-    recipe: Recipe, base: Path | None, display: Display, size: ProbeSize, seed: int | None = None
+    recipe: Recipe,
+    base: Path | None,
+    display: Display,
+    size: ProbeSize,
+    seed: int | None = None,
+    first: JudgedRows | None = None,
 ) -> ProbeRun:
     """Load rows, golds and model, warm it up where the recipe says so, and sample.
 
     Raises:
         RecipeError, DataError, SetupError: as `grpo train` would.
     """
-    with open_start(recipe, base, display, splits=["train"]) as place:
+    with open_start(recipe, base, display, splits=["train"], first=first) as place:
         return _sampled(place, size, seed)
 
 
@@ -75,6 +81,7 @@ def probe_for_cards(
     size: ProbeSize,
     ask: CardQuestion,
     seed: int | None = None,
+    first: JudgedRows | None = None,
 ) -> Probed:
     """The same, and whether the run fits these cards, by the lengths that were drawn; where one of them is here, by a step that
     is measured.
@@ -84,7 +91,7 @@ def probe_for_cards(
         UsageError: the recipe launches another number of cards.
     """
     cards_of(recipe, ask.cards)
-    with open_start(recipe, base, display, splits=["train"], trains=True) as place:
+    with open_start(recipe, base, display, splits=["train"], trains=True, first=first) as place:
         return _asked(place, _sampled(place, size, seed), ask)
 
 

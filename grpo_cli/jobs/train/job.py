@@ -32,7 +32,7 @@ from grpo_cli.jobs.train.start import (
     run_info,
 )
 from grpo_cli.jobs.train.trackers import take_trackers
-from grpo_cli.jobs.workplace import Workplace, judge_warnings, open_rows, splits_of
+from grpo_cli.jobs.workplace import JudgedRows, Workplace, judge_warnings, open_rows, splits_of
 from grpo_cli.policy.model import device_name
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -66,15 +66,19 @@ class Job:
         self.folder: RunFolder | None = None
         self.held_out: HeldOut | None = None
 
-    def run(self, resume: RunFolder | None = None, *, anyway: bool = False) -> TrainResult:
-        """Train; `anyway` also where a run that is resumed finds other files, rows or prompts than it began with.
+    def run(
+        self, resume: RunFolder | None = None, first: JudgedRows | None = None, *, anyway: bool = False
+    ) -> TrainResult:
+        """Train; `first`: the rows, where they are open already; `anyway` also where a run that is resumed finds other files,
+        rows or prompts than it began with.
 
         Raises:
             UserError: as the errors module says, after everything good was saved.
         """
         try:
             with self.interrupts.handled(), self.peers.watching(self._give_up):
-                return self._open(resume, Seen(resume, self.said, self.base, self.display, anyway=anyway))
+                seen = Seen(resume, self.said, self.base, self.display, anyway=anyway)
+                return self._open(resume, seen, first)
         except UserError as err:
             self._mark_failed(err)
             raise
@@ -86,13 +90,15 @@ class Job:
                 ending.note_phases(self.folder, self.stopwatch, trainer, resumes=resume is not None)
             self.display.close()
 
-    def _open(self, resume: RunFolder | None, seen: Seen) -> TrainResult:
+    def _open(self, resume: RunFolder | None, seen: Seen, first: JudgedRows | None) -> TrainResult:
         with ExitStack() as opened:
             with self.stopwatch.timed("setup"):
                 connect(self.recipe, self.ranks, resumes=resume is not None)
                 agree_on_cpu_bf16(resume, self.ranks, self.display)
-                opening = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
-                rows = opened.enter_context(opening)
+                if first is None:
+                    opening = open_rows(self.recipe, self.base, self.display, splits_of(self.recipe))
+                    first = opened.enter_context(opening)
+                rows = first.shown_by(self.display)
                 seen.take("rows", rows_read(rows.splits, self.said))
                 place, server = furnish_run(rows, self.ranks)
                 seen.take_prompts(place)

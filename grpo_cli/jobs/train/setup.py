@@ -75,6 +75,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     recipe, display = rows.recipe, rows.display
     # refused before a model is loaded, which may take minutes
     plan(recipe, len(rows.train.rows))
+    canary = load_canary(rows)
     server = server_of(recipe.sample, display.progress)
     display.progress("load model", 0, 1)
     policy = load_model(
@@ -94,7 +95,6 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
     needs_positions(policy.model)  # what padding would spoil is refused here
-    canary = load_canary(rows)
     place = furnish(rows, policy, server.context if server is not None else None)
     recipe = with_steps(recipe, len(place.train.rows))
     return replace(place, recipe=recipe, canary=canary, pairs=load_pairs(place)), server

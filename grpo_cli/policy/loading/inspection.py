@@ -24,6 +24,8 @@ from grpo_cli.policy.loading.weights import wrong_weights
 from grpo_cli.recipe.sections.recipe import Lora, Model
 from grpo_verifiers.names import nearest
 
+TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "tekken.json")
+"""Files of which a folder with a tokenizer has some."""
 BUILTIN = ("builtin:tiny", "builtin:smollm2-135m")
 
 
@@ -78,7 +80,10 @@ def flaws(model: Model, *, trains: bool = True) -> Iterator[ModelFlaw]:
     if folder is not None:
         whole = whole.model_copy(update={"lora": Lora()})
     # each a generator: what comes behind a fatal flaw is not even looked at
-    parts = (_place(whole), _needs(whole), _config(whole), _weights(whole), _vocabulary(model, whole))
+    parts = (
+        *(_place(whole), _needs(whole), _config(whole), _weights(whole)),
+        *(_tokenizer(model, whole), _vocabulary(model, whole)),
+    )
     for flaw in chain.from_iterable(parts):
         yield flaw
         if flaw.is_fatal:
@@ -108,7 +113,7 @@ def _place(model: Model) -> Iterator[ModelFlaw]:
         yield ModelFlaw(
             f"`{path}` is a file, not a model", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
         )
-    elif path.startswith(("/", ".", "~")) or path.count("/") > 1:
+    elif _is_local(path):
         yield ModelFlaw(
             f"no model folder `{path}`", "`model` is a hub id, a folder, a .gguf file or builtin:NAME"
         )
@@ -236,6 +241,35 @@ def _weights(model: Model) -> Iterator[ModelFlaw]:
             f"`{model.path}`: {wrong}",
             "do weights and `config.json` belong together, and is the download whole?",
         )
+
+
+def _tokenizer(model: Model, whole: Model) -> Iterator[ModelFlaw]:
+    """Whether there is a tokenizer, and its `tokenizer.json` can be read; a name of the hub may have one there."""
+    if model.tokenizer is None and (
+        whole.path.startswith("builtin:") or whole.path.endswith(".gguf") or whole.gguf_file
+    ):
+        return
+    named = model.tokenizer
+    if named is not None and _is_local(named) and not Path(named).expanduser().is_dir():
+        yield ModelFlaw(
+            f"no tokenizer folder `{named}`", "`model.tokenizer` is a folder with a tokenizer, or a hub id"
+        )
+        return
+    files = tokenizer_files(model)
+    if files.folder is not None and not any(list(files.folder.glob(name)) for name in TOKENIZERS):
+        yield ModelFlaw(
+            f"`{files.folder}` holds no tokenizer: there is no `tokenizer.json`",
+            "name a folder or a hub id that has one in `model.tokenizer`",
+        )
+        return
+    path = files.path("tokenizer.json")
+    if path is not None and files.json("tokenizer.json") is None:
+        yield ModelFlaw(f"`{path}` cannot be read: it is no JSON object", "is the download whole?")
+
+
+def _is_local(name: str) -> bool:
+    """Whether a name is a path, and none of the hub's."""
+    return name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
 def _vocabulary(model: Model, whole: Model) -> Iterator[ModelFlaw]:

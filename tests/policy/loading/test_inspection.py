@@ -71,6 +71,11 @@ def other_tokenizer(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
+def no_tokenizer(folder: Path) -> None:
+    for file in folder.glob("*token*"):
+        file.unlink()
+
+
 def cut(folder: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
@@ -100,6 +105,8 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "heads": (lambda folder: config(folder, num_attention_heads=3, head_dim=None), "does not divide"),
     "kv heads": (lambda folder: config(folder, num_attention_heads=4, num_key_value_heads=3), "no multiple"),
     "vocabulary": (other_tokenizer, "they do not belong together"),
+    "no tokenizer": (no_tokenizer, "holds no tokenizer: there is no `tokenizer.json`"),
+    "broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "no JSON object"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "`model.safetensors` is missing"),
     "cut weights": (cut, "cannot be read: the file is cut off"),
     "lost tensor": (
@@ -193,7 +200,7 @@ def test_a_quantised_model_is_trained_through_adapters(sound: Path, tmp_path: Pa
     [
         ({"attention": "nonsense"}, "cannot load the model `.*nonsense"),
         ({"lora": {"targets": ["no_such_layer"]}}, "cannot load the model .*no_such_layer"),
-        ({"tokenizer": "/no/such/tokenizer"}, "cannot load the tokenizer"),
+        ({"tokenizer": "no/such-tokenizer"}, "cannot load the tokenizer"),
     ],
 )
 def test_what_libraries_refuse_is_one_sentence(more: dict[str, Any], words: str, sound: Path) -> None:
