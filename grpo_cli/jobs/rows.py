@@ -16,6 +16,7 @@ from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.prompts.doubles import doubles
+from grpo_cli.policy.prompts.turns import template_warnings
 from grpo_cli.policy.tokens import prompts_of, special_tokens, tag_tokens
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -78,15 +79,18 @@ def takes_rows(recipe: Recipe, splits: Mapping[Which, Split]) -> Callable[[Token
     return accept
 
 
-def prompt_warnings(policy: Policy, rows: Sequence[Row]) -> list[str]:
-    """What would stand twice in prompts, and template arguments that nothing reads."""
-    special = special_tokens(policy.tokenizer)
-    tags = tag_tokens(policy.tokenizer)
-    unread = [
-        f"`model.template_args.{name}` has no effect: the model's chat template does not read it"
-        for name in policy.prompts.unread_args()
-    ]
-    return unread + doubles(rows, special, tags, policy.encode)
+def prompt_warnings(policy: Policy, rows: Sequence[Row], stop: Sequence[str]) -> list[str]:
+    """What would stand twice in prompts, and where the chat template and the recipe disagree; `stop` as in `sample.stop`."""
+    tokenizer = policy.tokenizer
+    said = doubles(rows, special_tokens(tokenizer), tag_tokens(tokenizer), policy.encode)
+    if all(row.messages is None for row in rows):
+        return said
+    added = {token: str(one) for token, one in tokenizer.added_tokens_decoder.items()}
+
+    def encode(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False).input_ids)
+
+    return template_warnings(policy.prompts, encode, added, policy.end_ids, stop) + said
 
 
 def fit_split(

@@ -193,7 +193,8 @@ def furnish(rows: JudgedRows, policy: Policy, served: int | None = None) -> Work
     policy = replace(policy, chat=chat_options(recipe))
     policy = policy.without(recipe.sample.ban, can_stop=bool(recipe.sample.stop))
     takes_rows(recipe, rows.splits)(policy.tokenizer)
-    for text in prompt_warnings(policy, [row for split in rows.splits.values() for row in split.rows]):
+    every = [row for split in rows.splits.values() for row in split.rows]
+    for text in prompt_warnings(policy, every, recipe.sample.stop):
         display.note("warn", text)
     fitting = {
         which: fit_split(recipe, split, which, policy, display, served if which == "train" else None)

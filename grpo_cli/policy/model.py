@@ -21,6 +21,7 @@ from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.tokens import refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
 if TYPE_CHECKING:
@@ -164,10 +165,7 @@ def prepare_tokenizer(tokenizer: Tokenizer) -> None:
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    if tokenizer.pad_token_id is None:
-        raise SetupError(
-            "the tokenizer has neither a pad nor an end token", hint="set `eos_token` in its config"
-        )
+    refuse_unpadded(tokenizer.pad_token_id)
 
 
 def prepare_ids(tokenizer: Tokenizer, model: CausalLM) -> None:

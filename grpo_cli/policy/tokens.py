@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from grpo_cli.errors import SetupError
 from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 from grpo_cli.policy.prompts.prompt import Prompts
@@ -56,6 +57,15 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 def tag_tokens(tokenizer: Tokenizer) -> set[int]:
     """Those of its special tokens that are tags."""
     return tags_among(special_tokens(tokenizer), tokenizer.special_tokens_map)
+
+
+def refuse_unpadded(token: object) -> None:
+    """Raises SetupError where a tokenizer has no token to pad rows with: neither a pad nor an end token."""
+    if token is None or token == "":
+        raise SetupError(
+            "the tokenizer has neither a pad nor an end token",
+            hint="set `eos_token` in its `tokenizer_config.json`, or name a folder with another tokenizer in `model.tokenizer`",
+        )
 
 
 def end_tokens(model: nn.Module, tokenizer: Tokenizer | None = None) -> set[int]:

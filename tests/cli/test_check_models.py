@@ -18,13 +18,15 @@ from grpo_cli.jobs.check.recipe import RecipeCheck
 from grpo_cli.jobs.evaluate.run import measure_model
 from grpo_cli.jobs.probe.run import probe_recipe
 from grpo_cli.jobs.train.job import Job
+from grpo_cli.jobs.workplace import open_workplace
 from grpo_cli.measure.probe import ProbeSize
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.model_source import ModelSource
-from tests.builders.chat_models import make_model
+from tests.builders.chat_models import make_model, make_tokenizer
 from tests.builders.workplaces import Told
 
 ROOT = Path(__file__).resolve().parents[2]
+IGNORES = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 ROWS = [{"question": f"What is {i}+3?", "answer": str(i + 3)} for i in range(4)]
 
 
@@ -129,6 +131,56 @@ def test_a_template_argument_that_nothing_reads_is_found(tmp_path: Path) -> None
     make_model(tmp_path / "tiny")
     code, found = check(recipe_in(tmp_path, model=model), tmp_path)
     assert code == 1 and "`model.template_args.enable_thinkin` has no effect" in found["prompt"].message
+
+
+@pytest.mark.parametrize(
+    ("family", "template", "words"),
+    [
+        ("gemma", None, "ends a turn with `<end_of_turn>`"),
+        ("qwen3", IGNORES, "does not open the assistant's turn"),
+    ],
+)
+def test_a_template_at_odds_with_the_recipe_is_warned_of_by_check_and_train(
+    family: str, template: str | None, words: str, tmp_path: Path
+) -> None:
+    model = {"path": str(tmp_path / "tiny"), "chat_template": template}
+    recipe = recipe_in(tmp_path, family, model=model)
+    code, found = check(recipe, tmp_path)
+    assert code == 1 and words in found["prompt"].message
+    told = Told()
+    with open_workplace(recipe, tmp_path, told.display):
+        assert found["prompt"].message in told.notes
+    full = {one.check: one for one in RecipeCheck(recipe, tmp_path, is_full=True).findings()}
+    assert full["prompt"].message == found["prompt"].message
+    ended = recipe_in(tmp_path, family, model=model, sample={"stop": ["<end_of_turn>"]})
+    assert (check(ended, tmp_path)[0] == 0) == (family == "gemma")
+
+
+def test_the_models_own_configuration_says_what_ends_a_completion(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, "gemma")
+    ends = make_tokenizer("gemma").convert_tokens_to_ids(["<eos>", "<end_of_turn>"])
+    file = tmp_path / "tiny" / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": ends}))
+    assert check(recipe, tmp_path)[0] == 0
+    told = Told()
+    with open_workplace(recipe, tmp_path, told.display) as place:
+        assert set(ends) <= place.policy.end_ids and not any("ends a turn" in note for note in told.notes)
+
+
+def test_a_tokenizer_without_pad_and_end_is_one_sentence_in_every_job(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, "base", data={"plain": True})
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        file = tmp_path / "tiny" / name
+        if file.exists():
+            said = json.loads(file.read_text())
+            file.write_text(json.dumps({k: v for k, v in said.items() if not k.endswith("_token")}))
+    words = "the tokenizer has neither a pad nor an end token"
+    for is_full in (False, True):
+        findings = list(RecipeCheck(recipe, tmp_path, is_full=is_full).findings())
+        (one,) = [found for found in findings if found.level.value == "fail"]
+        assert one.message == words and "model.tokenizer" in one.hint and int(exit_code(findings)) == 4
+    for error in refusals(recipe, tmp_path).values():
+        assert isinstance(error, SetupError) and str(error) == words and error.hint == one.hint
 
 
 @pytest.mark.parametrize(

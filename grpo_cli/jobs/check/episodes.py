@@ -92,8 +92,6 @@ def _finding(
 
 
 def _suffixes(maker: PromptMaker, world: Environment, name: str) -> TurnSuffixes:
-    ends = [token for token, text in maker.encodes.special.items() if text == maker.roles.get("eos_token")]
-
     def encode(text: str) -> list[int]:
         return maker.encodes.ids([text], True)[0]
 
@@ -102,7 +100,7 @@ def _suffixes(maker: PromptMaker, world: Environment, name: str) -> TurnSuffixes
         Conversation(
             lambda messages, opens: maker.prompts.chat_text(messages, opens=opens),
             encode,
-            ends,
+            maker.ends,
             world.speaks_as,
             name,
             form,

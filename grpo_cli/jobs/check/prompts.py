@@ -29,10 +29,7 @@ def check_prompts(maker: PromptMaker, rows: Sequence[Row], recipe: Recipe) -> Ch
         return replace(failed("prompt", err), code=err.code)
     special = maker.encodes.special
     tags = tags_among(special, maker.roles)
-    warned = [
-        f"`model.template_args.{name}` has no effect: the model's chat template does not read it"
-        for name in maker.prompts.unread_args()
-    ]
+    warned = [] if rows[0].messages is None else maker.template_warnings(recipe.sample.stop)
     warned += doubles(rows, special, tags, lambda row: maker.ids([row])[0])
     prefill = rows[0].prefill
     if (

@@ -198,6 +198,7 @@ class RecipeCheck:
         if not self._rows_read:
             return
         try:
+            self.maker.refuse_roles()
             prompts = check_prompts(self.maker, self._rows_read, self.recipe)
             yield prompts
             if prompts.level is not Level.FAIL:

@@ -6,15 +6,17 @@ Nothing is downloaded. Where a tokenizer needs more than its files the answer is
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from grpo_cli.data.rows import Row
-from grpo_cli.policy.loading.files import ModelFiles, tokenizer_files
+from grpo_cli.policy.loading.files import ModelFiles, base_files, end_ids, tokenizer_files
 from grpo_cli.policy.prompts.chat_template import ChatTemplate, Templates
 from grpo_cli.policy.prompts.prompt import Prompts
+from grpo_cli.policy.prompts.turns import template_warnings
+from grpo_cli.policy.tokens import refuse_unpadded
 from grpo_cli.recipe.sections.recipe import Model
 
 BATCH = 512
@@ -44,6 +46,28 @@ class PromptMaker:
     encodes: TextEncoder
     roles: Mapping[str, str]
     """The tokens with a name of their own, such as `bos_token`."""
+    model_ends: Set[int] | None = None
+    """The tokens that end a completion by the model's files; None where they are not here."""
+
+    def refuse_roles(self) -> None:
+        """Raises SetupError where no token can pad rows."""
+        refuse_unpadded(self.roles.get("pad_token") or self.roles.get("eos_token"))
+
+    @property
+    def ends(self) -> set[int]:
+        """The tokens that end a completion, as far as they are known."""
+        named = self.roles.get("eos_token")
+        own = {token for token, text in self.encodes.added.items() if text == named}
+        return own | set(self.model_ends or ())
+
+    def template_warnings(self, stop: Sequence[str]) -> list[str]:
+        """Where the chat template and the recipe disagree; `stop` as in `sample.stop`."""
+
+        def encode(text: str) -> list[int]:
+            return self.encodes.ids([text], True)[0]
+
+        ends = None if self.model_ends is None else self.ends
+        return template_warnings(self.prompts, encode, self.encodes.added, ends, stop)
 
     def ids(self, rows: Sequence[Row]) -> list[list[int]]:
         """Token ids of each row's prompt.
@@ -74,7 +98,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
 
         special = {"eos_token": "<|end|>", "pad_token": "<|pad|>"}
         prompts = _prompts(model.chat_template or CHAT_TEMPLATE, special, chat)
-        return PromptMaker(prompts, _Raw(byte_level()), special)
+        return PromptMaker(prompts, _Raw(byte_level()), special, set())
     files = tokenizer_files(model)
     path = files.path("tokenizer.json")
     if path is None or (model.tokenizer is None and model.gguf_file):
@@ -90,7 +114,7 @@ def prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> Prom
     more = files.json("special_tokens_map.json") or {}
     special = {name: text for name in NAMED if (text := _token(config.get(name) or more.get(name)))}
     prompts = _prompts(model.chat_template or _template(files, config), special, chat)
-    return PromptMaker(prompts, _raw(path), special)
+    return PromptMaker(prompts, _raw(path), special, end_ids(base_files(model)))
 
 
 def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) -> PromptMaker:
@@ -103,7 +127,8 @@ def full_prompt_maker(model: Model, chat: Mapping[str, object] | None = None) ->
     from grpo_cli.policy.tokens import prompts_of
 
     tokenizer = load_tokenizer(model)
-    return PromptMaker(prompts_of(tokenizer, chat), _Loaded(tokenizer), tokenizer.special_tokens_map)
+    ends = end_ids(base_files(model))
+    return PromptMaker(prompts_of(tokenizer, chat), _Loaded(tokenizer), tokenizer.special_tokens_map, ends)
 
 
 def _prompts(

@@ -76,6 +76,18 @@ def tokenizer_files(model: Model) -> ModelFiles:
     return files if any(files.path(name) for name in TOKENIZER_FILES) else base_files(model)
 
 
+def end_ids(files: ModelFiles) -> set[int] | None:
+    """The ids that end a completion by a model's configurations, as loading it finds them; None where they are not here."""
+    config = files.json("config.json")
+    if config is None:
+        return None
+    found: set[int] = set()
+    for holder in (files.json("generation_config.json"), config, config.get("text_config")):
+        token = holder.get("eos_token_id") if isinstance(holder, dict) else None
+        found.update([token] if isinstance(token, int) else token or [])
+    return found
+
+
 def _files(name: str, revision: str | None) -> ModelFiles:
     folder = Path(name).expanduser()
     if folder.is_dir():

@@ -1,0 +1,97 @@
+"""How a chat template opens and ends the model's turn, held against where a prompt ends and what ends a completion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from grpo_cli.errors import SetupError
+from grpo_cli.policy.prompts.chat_template import TemplateRefuses
+from grpo_cli.policy.prompts.prompt import Prompts
+
+ASKED, SAID, NEXT = "First question?", "First answer.", "Second question?"
+"""Words that no template has of its own."""
+ASKS, SAYS = {"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}
+SHOWN = 40
+
+
+def template_warnings(
+    prompts: Prompts,
+    encode: Callable[[str], Sequence[int]],
+    added: Mapping[int, str],
+    ends: Collection[int] | None,
+    stop: Sequence[str],
+) -> list[str]:
+    """One sentence for each thing that a chat template and the rest of a recipe disagree about.
+
+    Args:
+        prompts: how rows become prompts; nothing is found where they are no chats.
+        encode: the token ids of a text of the template.
+        added: the tokenizer's added tokens.
+        ends: the tokens that end a completion; None where they are unknown.
+        stop: the texts that do (`sample.stop`).
+    """
+    found = [
+        f"`model.template_args.{name}` has no effect: the model's chat template does not read it"
+        for name in prompts.unread_args()
+    ]
+    try:
+        said = [unopened(prompts), None if ends is None else unended(prompts, encode, added, ends, stop)]
+    except (TemplateRefuses, SetupError):  # `Prompts.refuse` says so of the rows
+        said = []
+    return found + [text for text in said if text is not None]
+
+
+def unopened(prompts: Prompts) -> str | None:
+    """A template that ignores `add_generation_prompt` though its answers stand behind words of their own; None for one that
+    writes an answer right behind the question (Mistral's).
+
+    Raises:
+        TemplateRefuses, SetupError: it does not render a question and an answer.
+    """
+    prompt = prompts.chat_text([ASKS], opens=True)
+    if prompt != prompts.chat_text([ASKS], opens=False):
+        return None
+    between = prompts.chat_text([ASKS, SAYS], opens=False).partition(ASKED)[2].partition(SAID)[0]
+    opening = between.removeprefix(prompt.rpartition(ASKED)[2])
+    if not opening.strip():
+        return None
+    return (
+        f"the chat template does not open the assistant's turn: a prompt ends with {_end(prompt)!r}, and an answer stands behind"
+        f" {_end(opening)!r}; a template that reads `add_generation_prompt` can be given with `model.chat_template`"
+    )
+
+
+def unended(
+    prompts: Prompts,
+    encode: Callable[[str], Sequence[int]],
+    added: Mapping[int, str],
+    ends: Collection[int],
+    stop: Sequence[str],
+) -> str | None:
+    """A template that ends an answer with a token which ends no completion; None where one does, or it writes no token there.
+
+    Raises:
+        TemplateRefuses, SetupError: it does not render a question and an answer.
+    """
+    text = prompts.chat_text([ASKS, SAYS], opens=False)
+    longer = prompts.chat_text([ASKS, SAYS, {"role": "user", "content": NEXT}], opens=False)
+    # some end no turn: the opening of the next one does (GLM)
+    for whole in (text, longer.partition(NEXT)[0]):
+        before, _, tail = whole.rpartition(SAID)
+        if not before:
+            return None  # it shows no answer
+        ids = encode(tail)
+        if any(token in ends for token in ids) or any(one in tail for one in stop):
+            return None
+        first = next((added[token] for token in ids if token in added), None)
+        if first is not None:
+            named = ", ".join(f"`{added.get(token, token)}`" for token in sorted(ends)) or "nothing"
+            return (
+                f"the chat template ends a turn with `{first}`, and a completion is ended by {named} alone: an answer that"
+                f" closes its turn goes on to `sample.max_tokens`; `sample.stop: ['{first}']` ends it there"
+            )
+    return None
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= SHOWN else f"…{text[-SHOWN:]}"
