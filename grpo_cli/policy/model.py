@@ -17,7 +17,8 @@ from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of
-from grpo_cli.policy.loading.failures import loading_failures
+from grpo_cli.policy.loading.coverage import layers_of, no_such_layer, refuse_targets
+from grpo_cli.policy.loading.failures import loading_failures, quiet_peft
 from grpo_cli.policy.loading.files import TOKENIZER_FILES, smollm2_file
 from grpo_cli.policy.loading.inspection import refuse_4bit, refuse_flaws
 from grpo_cli.policy.policy import Policy
@@ -194,9 +195,15 @@ def _can_be_saved(config: GenerationIds) -> bool:
 
 
 def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
-    """A fresh adapter on the frozen model; its output is unchanged until the first update."""
+    """A fresh adapter on the frozen model; its output is unchanged until the first update.
+
+    Raises:
+        RecipeError: a target that the model does not have, or that cannot be adapted.
+    """
     from peft import LoraConfig, get_peft_model
 
+    layers = layers_of(model)
+    unknown = [] if lora.targets == "all-linear" else refuse_targets(layers, lora.targets)
     config = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.r,
@@ -204,8 +211,33 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
         target_modules=lora.targets,
         task_type="CAUSAL_LM",
     )
-    adapted: CausalLM = get_peft_model(model, config)
+    try:
+        with quiet_peft():
+            adapted: CausalLM = get_peft_model(model, config)
+    except ValueError as err:
+        if not unknown:
+            raise
+        raise no_such_layer(unknown[0], layers) from err  # none of the targets is known
+    # names of layers that hold the experts one by one are taken for those of the stack that transformers makes of them
+    kept = set(adapted.peft_config["default"].target_modules or ())  # type: ignore[operator, union-attr, index]
+    for target in unknown:
+        if target in kept:
+            raise no_such_layer(target, layers)
     return adapted
+
+
+def meta_model(spec: Model) -> CausalLM:
+    """The model that a configuration describes, without its weights (torch's device `meta`).
+
+    Raises:
+        SetupError: there is no configuration, or transformers makes no model of it.
+    """
+    whole = base_of(spec, 0).model
+    config = load_config(whole)
+    more = {} if spec.attention is None else {"attn_implementation": spec.attention}
+    with loading_failures(f"cannot load the model `{spec.path}`"), torch.device("meta"):
+        found: CausalLM = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **more)
+    return found
 
 
 def _dtype(name: str, device: torch.device, training: bool, lora: bool) -> torch.dtype:

@@ -67,12 +67,17 @@ def make_engine(
         if reason is None:
             return _graph(model, ends, tokenizer, max_rows, autocast, say or (lambda _: None))
         if name == "graph":
-            raise SetupError(
-                f"the engine `graph` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
-            )
+            raise cannot_drive(reason)
         if say:
             say(f"generating with `transformers`, not `graph`: {reason}")
     return TransformersEngine(model, ends, pad_id=pad_id, tokenizer=tokenizer)
+
+
+def cannot_drive(reason: str) -> SetupError:
+    """The error where the engine `graph` is asked for by name."""
+    return SetupError(
+        f"the engine `graph` cannot drive this model: {reason}", hint="set `sample.engine: auto`"
+    )
 
 
 def policy_engine(name: str, policy: Policy, say: Callable[[str], None]) -> Engine:

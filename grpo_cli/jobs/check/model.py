@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
+from grpo_cli.jobs.check.layers import check_layers
 from grpo_cli.policy.loading.files import base_files
 from grpo_cli.policy.loading.inspection import flaws
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
 def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
-    """One finding for each thing in the way, or one that says what was found."""
+    """One finding for each thing in the way, or one that says what was found and those of its layers."""
     is_sound = True
     critic = recipe.train.critic.model(recipe.model) if recipe.train.critic is not None else None
     for name, model in (("model", recipe.model), ("critic", critic)):
@@ -22,6 +23,7 @@ def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
             yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:
         yield CheckFinding("model", Level.OK, _found(recipe))
+        yield from check_layers(recipe)
 
 
 def _found(recipe: Recipe) -> str:

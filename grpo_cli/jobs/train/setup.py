@@ -21,6 +21,7 @@ from grpo_cli.jobs.train.canary import load_canary
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.measure.clustering import clusters_of_run
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
+from grpo_cli.policy.loading.coverage import coverage
 from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
@@ -92,6 +93,8 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
         display.note("warn", alone, ALONE_HINT)
     if folder is not None:
         display.note("info", describe(folder, base_of(recipe.model, recipe.train.seed)))
+    if hasattr(policy.model, "peft_config"):
+        display.note("info", coverage(policy.model).text())
     if server is not None:
         check_model(server, policy.model, policy.tokenizer, rows.train.rows[0].prompt)
     needs_positions(policy.model)  # what padding would spoil is refused here

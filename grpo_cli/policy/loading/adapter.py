@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.policy.loading.failures import quiet_peft
 from grpo_cli.recipe.sections.recipe import Lora, Model
 
 if TYPE_CHECKING:
@@ -86,10 +87,32 @@ def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
     Raises:
         SetupError: it holds other tensors than an adapter of its configuration on this base has.
     """
-    from peft import PeftModel, get_peft_model_state_dict
+    from peft import PeftModel
 
-    adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
+    with quiet_peft():
+        adapted: CausalLM = PeftModel.from_pretrained(model, str(folder), is_trainable=training)
     # peft itself only warns of tensors that are missing, and leaves those of a fresh adapter
+    _refuse_tensors(adapted, folder)
+    return adapted
+
+
+def attach_shapes(model: CausalLM, folder: Path) -> CausalLM:
+    """The same on a model without weights: the layers of the adapter, whose own weights are compared by name and not read.
+
+    Raises:
+        SetupError: as `attach_saved`.
+    """
+    from peft import PeftConfig, get_peft_model
+
+    with quiet_peft():
+        adapted: CausalLM = get_peft_model(model, PeftConfig.from_pretrained(str(folder)))
+    _refuse_tensors(adapted, folder)
+    return adapted
+
+
+def _refuse_tensors(adapted: CausalLM, folder: Path) -> None:
+    from peft import get_peft_model_state_dict
+
     wanted = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     held = _tensor_names(folder)
     wrong = sorted(wanted - held) or sorted(name for name in held - wanted if "lora_" in name)
@@ -99,7 +122,6 @@ def attach_saved(model: CausalLM, folder: Path, *, training: bool) -> CausalLM:
             f"the adapter in `{folder}` {which} {len(wrong)} tensors, first `{wrong[0]}`",
             hint="is it whole, and is this the base it was trained on? `model.base` names another",
         )
-    return adapted
 
 
 def refuse_adapter(lora: Lora | None, folder: Path) -> None:

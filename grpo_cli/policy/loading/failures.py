@@ -1,7 +1,8 @@
-"""A library's failure as one sentence: whatever class it has, a person can only mend what it names."""
+"""A library's words for a person: a failure is one sentence, whatever class it has, and warnings of PEFT are not shown."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,3 +44,11 @@ def loading_failures(what: str, hint: str = "") -> Iterator[None]:
         if _is_ours(err):
             raise
         raise SetupError(f"{what}: {sentence(err)}", hint=hint) from err
+
+
+@contextmanager
+def quiet_peft() -> Iterator[None]:
+    """Nothing that PEFT warns of reaches the screen inside: `coverage` says which layers have an adapter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

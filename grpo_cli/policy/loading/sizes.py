@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import ModelFiles, base_files, model_files
-from grpo_cli.policy.loading.weights import read_header
+from grpo_cli.policy.loading.weights import read_headers
 from grpo_cli.recipe.sections.recipe import Model
 
 
@@ -149,15 +148,5 @@ def _sizes(config: dict[str, Any], counted: int | None, source: str) -> ModelSiz
 
 def _counted(files: ModelFiles) -> int | None:
     """Parameters by the headers of all weight files; None where one is missing."""
-    index = files.json("model.safetensors.index.json")
-    names = (
-        sorted(set(index["weight_map"].values()))
-        if index and "weight_map" in index
-        else ["model.safetensors"]
-    )
-    paths = [files.path(name) for name in names]
-    try:
-        headers = [read_header(path) for path in paths if path is not None]
-        return sum(prod(shape) for one in headers for shape in one.values()) if all(paths) else None
-    except (OSError, ValueError, KeyError, struct.error):
-        return None
+    shapes = read_headers(files)
+    return None if shapes is None else sum(map(prod, shapes.values()))

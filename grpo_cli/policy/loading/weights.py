@@ -40,6 +40,19 @@ def read_header(path: Path) -> Shapes:
     return {name: tuple(entry["shape"]) for name, entry in entries.items()}
 
 
+def read_headers(files: ModelFiles) -> Shapes | None:
+    """The shapes of all tensors in all weight files; None where one is missing or cannot be read."""
+    index = files.json(INDEX)
+    named = (index or {}).get("weight_map")
+    names = sorted(set(named.values())) if isinstance(named, dict) else [SINGLE]
+    paths = [files.path(name) for name in names]
+    try:
+        headers = [read_header(path) for path in paths if path is not None]
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return None
+    return {name: shape for one in headers for name, shape in one.items()} if all(paths) else None
+
+
 def wrong_weights(files: ModelFiles, config: dict[str, Any], *, is_whole: bool) -> str:
     """What is wrong with the weights, as half a sentence; empty where nothing is, or nothing can be known.
 
@@ -85,6 +98,17 @@ def _compared(there: Shapes, expected: Shapes, config: dict[str, Any]) -> str:
     return ""
 
 
+def linear_shapes(files: ModelFiles, config: dict[str, Any]) -> Shapes:
+    """The tensors of a family that is laid out as Llama is, of its weight files where they are here, else as the configuration
+    asks for them; nothing for other families."""
+    expected = expected_shapes(config)
+    if not expected or config.get("quantization_config"):
+        return {}
+    if config.get("tie_word_embeddings", True):
+        expected.pop(HEAD)
+    return read_headers(files) or expected
+
+
 def expected_shapes(config: dict[str, Any]) -> Shapes:
     """The shapes that a configuration asks for; nothing for families that are laid out in another way."""
     if config.get("model_type") not in LLAMA_LIKE:
@@ -97,7 +121,7 @@ def expected_shapes(config: dict[str, Any]) -> Shapes:
     width = config.get("head_dim") or d // heads
     q, kv = heads * width, (config.get("num_key_value_heads") or heads) * width
     shapes: Shapes = {EMBEDDING: (vocab, d), "model.norm.weight": (d,), HEAD: (vocab, d)}
-    inner = {
+    inner: Shapes = {
         "self_attn.q_proj": (q, d),
         "self_attn.k_proj": (kv, d),
         "self_attn.v_proj": (kv, d),
@@ -105,6 +129,8 @@ def expected_shapes(config: dict[str, Any]) -> Shapes:
         "mlp.gate_proj": (f, d),
         "mlp.up_proj": (f, d),
         "mlp.down_proj": (d, f),
+        "input_layernorm": (d,),
+        "post_attention_layernorm": (d,),
     }
     for i in range(layers):
         shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in inner.items()}

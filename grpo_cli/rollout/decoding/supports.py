@@ -26,11 +26,11 @@ QUICK_WINDOW = 1024
 
 def supports(model: nn.Module) -> str | None:
     """None, or why the graph engine cannot drive this model."""
-    reason = _declared(model)
-    return reason if reason else _rehearsed(model)
+    return declared(model) or _placed(causal_model(model)) or _rehearsed(model)
 
 
-def _declared(model: nn.Module) -> str | None:
+def declared(model: nn.Module) -> str | None:
+    """What a model's kind and configuration have against the graph engine, whether its weights are there or not."""
     peft = getattr(model, "active_peft_config", None)
     if peft is not None and getattr(peft, "is_prompt_learning", False):
         return f"the adapter `{peft.peft_type.value.lower()}` changes the prompt"
@@ -54,7 +54,7 @@ def _declared(model: nn.Module) -> str | None:
         return f"the attention of {kind} cannot be replaced"
     if "position_ids" not in inspect.signature(base.forward).parameters:
         return f"{kind} takes no positions"
-    return _placed(base)
+    return None
 
 
 def _placed(base: CausalLM) -> str | None:

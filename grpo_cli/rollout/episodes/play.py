@@ -268,6 +268,14 @@ def suffixes_of(spec: Environment, policy: Policy) -> TurnSuffixes:
     )
 
 
+def one_stream(engine: str) -> SetupError:
+    """The error where an engine's samples have no seeds of their own."""
+    return SetupError(
+        f"the engine `{engine}` draws all samples from one stream, so an episode would differ with its neighbours",
+        hint="only the engine `graph` and vLLM in the same process play episodes, and `graph` does not drive this model",
+    )
+
+
 def with_engine(engine: Engine) -> Speak:
     """The model speaks, through an engine.
 
@@ -275,10 +283,7 @@ def with_engine(engine: Engine) -> Speak:
         SetupError: its samples have no seeds of their own.
     """
     if engine.one_stream:
-        raise SetupError(
-            f"the engine `{engine.name}` draws all samples from one stream, so an episode would differ with its neighbours",
-            hint="only the engine `graph` and vLLM in the same process play episodes, and `graph` does not drive this model",
-        )
+        raise one_stream(engine.name)
 
     def speak(
         some: Sequence[LiveEpisode], requests: Sequence[Request], settings: SamplingSettings

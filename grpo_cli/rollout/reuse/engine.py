@@ -31,6 +31,14 @@ SampleIndex = tuple[int, int]
 """(request, sample)."""
 
 
+def cannot_reuse(engine: str) -> SetupError:
+    """The error where an engine does not go on from kept tokens."""
+    return SetupError(
+        f"`sample.reuse` goes on from kept tokens, which the engine `{engine}` cannot",
+        hint="leave `sample.reuse` out: only the engine `graph` can, and it does not drive this model",
+    )
+
+
 class PrefixReuse:
     """When a row is drawn again, its old completions are kept as far as the policy still stands by them (SPEC-RL, arXiv
     2509.23232): token t is accepted with chance min(1, lenience x new probability / old), the first rejection cuts, and
@@ -58,10 +66,7 @@ class PrefixReuse:
         self, engine: Engine, model: nn.Module, lenience: float, *, autocast: torch.dtype | None = None
     ) -> None:
         if not engine.can_continue:
-            raise SetupError(
-                f"`sample.reuse` goes on from kept tokens, which the engine `{engine.name}` cannot",
-                hint="leave `sample.reuse` out: only the engine `graph` can, and it does not drive this model",
-            )
+            raise cannot_reuse(engine.name)
         self.engine, self.lenience = engine, lenience
         self.score, self.history = DraftScorer(model, autocast), History()
 

@@ -113,7 +113,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: tensors(folder, lambda w: w.__delitem__("model.layers.0.mlp.up_proj.weight")),
         "1 tensors are missing from the weights, first `model.layers.0.mlp.up_proj.weight`",
     ),
-    "more layers": (lambda folder: config(folder, num_hidden_layers=3), "7 tensors are missing"),
+    "more layers": (lambda folder: config(folder, num_hidden_layers=3), "9 tensors are missing"),
     "other shape": (
         lambda folder: tensors(folder, shape),
         r"1 tensors have another shape .*up_proj.weight`: \[10, 32\], not \[48, 32\]",
@@ -199,7 +199,6 @@ def test_a_quantised_model_is_trained_through_adapters(sound: Path, tmp_path: Pa
     ("more", "words"),
     [
         ({"attention": "nonsense"}, "cannot load the model `.*nonsense"),
-        ({"lora": {"targets": ["no_such_layer"]}}, "cannot load the model .*no_such_layer"),
         ({"tokenizer": "no/such-tokenizer"}, "cannot load the tokenizer"),
     ],
 )
