@@ -41,10 +41,14 @@ def drop_overlong(rows: Sequence[Row], count_tokens: Callable[[Row], int], limit
     kept = [row for row, tokens in counted if tokens <= limit]
     dropped = sorted((pair for pair in counted if pair[1] > limit), key=lambda pair: -pair[1])
     if rows and not kept:
-        shortest = dropped[-1]
-        raise DataError(
-            f"every prompt is over {limit:,} tokens; the shortest has {shortest[1]:,}",
-            place=shortest[0].place,
-            hint="raise `data.max_prompt_tokens`",
-        )
+        raise none_fits(*dropped[-1], limit)
     return FittingRows(kept, dropped, limit)
+
+
+def none_fits(shortest: Row, tokens: int, limit: int) -> DataError:
+    """The error where every prompt is too long, with the shortest one and its tokens."""
+    return DataError(
+        f"every prompt is over {limit:,} tokens; the shortest has {tokens:,}",
+        place=shortest.place,
+        hint="raise `data.max_prompt_tokens`, lower `sample.max_tokens`, or take a model with a longer context",
+    )

@@ -100,14 +100,23 @@ def fit_split(
 
     `served`: the context of the vLLM server that generates, where one does.
     """
-    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, which, policy.context, served))
-    limit = min((known for known in limits if known is not None), default=None)
+    limit = prompt_limit(recipe, which, policy.context, served)
     fitting = drop_overlong(split.rows, PromptTokenCounts(policy.encode, split.rows, limit), limit)
     if not fitting.dropped:
         return split
     display.note("warn", fitting.summary())
     kept = {row.id for row in fitting.rows}
     return split.take([i for i, row in enumerate(split.rows) if row.id in kept])
+
+
+def prompt_limit(recipe: Recipe, which: Which, own: int | None, served: int | None = None) -> int | None:
+    """Most tokens of a prompt of this split: as the recipe says and as the contexts allow; None where nothing limits them.
+
+    Raises:
+        SetupError: as `room_for_prompts`.
+    """
+    limits = (recipe.data.max_prompt_tokens, room_for_prompts(recipe, which, own, served))
+    return min((known for known in limits if known is not None), default=None)
 
 
 class PromptTokenCounts:

@@ -260,7 +260,7 @@ def test_a_dry_run_says_what_check_says(tmp_path: Path) -> None:
     for name, recipe, code in (
         ("ok", text, 0),
         ("no template", text.replace(", plain: true", ""), 4),
-        ("no room", text.replace("max_tokens: 16", "max_tokens: 512"), 3),
+        ("no room", text.replace("max_tokens: 16", "max_tokens: 512"), 4),
     ):
         (tmp_path / "r.yaml").write_text(recipe)
         checked, planned = grpo(tmp_path, "check", "r.yaml"), grpo(tmp_path, "train", "r.yaml", "--dry-run")

@@ -114,7 +114,7 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
     Raises:
         DataError: a world cannot begin with its row.
     """
-    alone, counts = list[int](), list[int]()
+    alone, counts, seen = list[int](), list[int](), list[Row]()
     first: Row | None = None
     began = 0.0
     # the first by itself: most mistakes are in all rows, and it may load a lot
@@ -127,11 +127,12 @@ def _begin(maker: PromptMaker, worlds: Worlds, rows: Sequence[Row], budget_s: fl
         ]
         first = first or begun[0]
         counts += maker.counts(begun)
+        seen += part
         alone += counts[-len(part) :] if begun == shown else maker.counts(shown)
         began = began or time.perf_counter()
         if budget_s is not None and time.perf_counter() - began > budget_s:
             break
-    return Beginnings(first, PromptLengths.of(counts, len(rows), alone))
+    return Beginnings(first, PromptLengths.of(counts, len(rows), alone, seen))
 
 
 def _act(worlds: Worlds, row: Row) -> Step | Fault:

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from grpo_cli.data.overlong import none_fits
+from grpo_cli.data.rows import Row
 from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.jobs.rows import prompt_limit
+from grpo_cli.jobs.workplace import splits_of
 from grpo_cli.recipe.arithmetic import unreached
 from grpo_cli.recipe.sections.recipe import Recipe
 
@@ -23,11 +27,19 @@ class PromptLengths:
     """Prompts there are, looked at or not."""
     pairs: list[tuple[int, int]]
     """Tokens of each row alone, and with what its environment says at the start."""
+    rows: Sequence[Row] = ()
+    """Whose they are."""
 
     @classmethod
-    def of(cls, counts: Sequence[int], total: int, alone: Sequence[int] | None = None) -> PromptLengths:
+    def of(
+        cls,
+        counts: Sequence[int],
+        total: int,
+        alone: Sequence[int] | None = None,
+        rows: Sequence[Row] = (),
+    ) -> PromptLengths:
         """`alone`: the same without what an environment says at the start, where there is one."""
-        return cls(sorted(counts), total, list(zip(alone or counts, counts, strict=True)))
+        return cls(sorted(counts), total, list(zip(alone or counts, counts, strict=True)), rows)
 
     @property
     def mean(self) -> float:
@@ -38,8 +50,32 @@ class PromptLengths:
         return self.counts[max(0, ceil(share * len(self.counts)) - 1)]
 
 
+def refuse_lengths(
+    lengths: PromptLengths | None, recipe: Recipe, context: int | None, held_out: Sequence[Row]
+) -> None:
+    """What training refuses of the prompts' lengths; nothing of prompts where they are unknown.
+
+    Raises:
+        SetupError: completions leave no room for a prompt.
+        DataError: no prompt of a split fits.
+    """
+    held = {id(row) for row in held_out}
+    for which in splits_of(recipe):
+        limit = prompt_limit(recipe, which, context)
+        if limit is None or lengths is None:
+            continue
+        own = [
+            (alone, row)
+            for (alone, _), row in zip(lengths.pairs, lengths.rows, strict=False)
+            if (id(row) in held) == (which == "eval")
+        ]
+        if own and all(alone > limit for alone, _ in own):
+            tokens, shortest = min(own, key=lambda one: one[0])
+            raise none_fits(shortest, tokens, limit)
+
+
 def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -> CheckFinding:
-    """The histogram, how many prompts are over a limit, and whether prompt and completion fit the model's context."""
+    """The histogram, how many prompts are over a limit, and whether they still fit with what an environment says."""
     started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
     context = min((int(known) for known in (context, started) if known is not None), default=None)
     room = None if context is None else context - recipe.sample.max_tokens
@@ -61,9 +97,6 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
         f"{seen}prompts {data['p50']:,} tokens at the median, p95 {data['p95']:,}, longest {data['max']:,}"
     )
     lines = histogram(lengths.counts)
-    if context is not None and longest >= context:
-        message = f"`{key}` {longest:,} leaves no room for a prompt in a context of {context:,}"
-        return CheckFinding("tokens", Level.FAIL, message, data=data, hint=f"lower `{key}`")
     if not limits:
         return CheckFinding("tokens", Level.OK, f"{spread}; no limit known", lines, data)
     limit = min(limits)
@@ -84,8 +117,6 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
         if limit == recipe.data.max_prompt_tokens
         else f"context {context:,} - `sample.max_tokens`"
     )
-    if over == len(lengths.counts):
-        return CheckFinding("tokens", Level.FAIL, f"{spread}; all are over {limit:,} ({where})", lines, data)
     if over:
         level = Level.NOTE if limit == recipe.data.max_prompt_tokens else Level.WARN
         return CheckFinding(

@@ -18,7 +18,7 @@ from grpo_cli.jobs.check.cost import check_costs, check_precision
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
 from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached
+from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached, refuse_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.machine import Machine
 from grpo_cli.jobs.check.model import check_model
@@ -216,24 +216,32 @@ class RecipeCheck:
         rows = self._rows_read
         if not rows:
             raise UnknownTokens("no rows to count")
-        counts: list[int] = []
+        counts, seen = list[int](), list[Row]()
         began = time.perf_counter()
         for part in spread_parts(rows):
             counts += self.maker.counts(part)
+            seen += part
             if not self.is_full and time.perf_counter() - began > TOKENS_S:
                 break
-        return PromptLengths.of(counts, len(rows))
+        return PromptLengths.of(counts, len(rows), rows=seen)
 
     def _tokens(
         self, sizes: ModelSizes | None, counting: Future[PromptLengths] | None
     ) -> tuple[CheckFinding, PromptLengths | None]:
+        context = sizes.context if sizes else None
+        held_out = self._held_out.rows if self._held_out else []
+        lengths, why = None, ""
         try:
-            lengths = counting.result() if counting is not None else self._begun.lengths or self._count()
+            try:
+                lengths = counting.result() if counting is not None else self._begun.lengths or self._count()
+            except UnknownTokens as err:
+                why = str(err)
+            refuse_lengths(lengths, self.recipe, context, held_out)
         except UserError as err:
-            return failed("tokens", err), None
-        except UnknownTokens as err:
-            return CheckFinding("tokens", Level.UNKNOWN, f"unknown: {err}", hint=self._hint()), None
-        return check_lengths(lengths, self.recipe, sizes.context if sizes else None), lengths
+            return failed("tokens", err), lengths
+        if lengths is None:
+            return CheckFinding("tokens", Level.UNKNOWN, f"unknown: {why}", hint=self._hint()), None
+        return check_lengths(lengths, self.recipe, context), lengths
 
     def _hint(self) -> str:
         return "" if self.is_full else "`--full` asks transformers"

@@ -96,7 +96,7 @@ def test_prompts_are_counted_with_the_schemas_of_the_tools(tmp_path: Path) -> No
     assert one["n"] == 2
     short, _ = checked(tmp_path, context=256, environment={"tools": [f"{TOOLS}:add"], "workers": 1})
     assert short["tokens"].level == "fail"
-    assert "all are over" in short["tokens"].message
+    assert "every prompt is over 248 tokens" in short["tokens"].message
 
 
 def test_prompts_of_a_trl_class_are_counted_with_its_methods(tmp_path: Path) -> None:
