@@ -122,6 +122,15 @@ class Worlds:
         """Whether the class has `demonstrate`, known once it was started."""
         return bool(self.info.get("demonstrates"))
 
+    def refuse_silent(self) -> None:
+        """Raises RecipeError where the class, once started, cannot say an action that may be taken."""
+        if not self.demonstrates:
+            raise RecipeError(
+                f"`{self.name}` has no method `demonstrate`, which says an action that may be taken now",
+                place="`warmup`",
+                hint="add it, or say `warmup.demonstration` over columns of the rows",
+            )
+
     @property
     def tools(self) -> list[dict[str, Any]]:
         """The schemas of its tools, known once it was started; empty where actions are no calls."""

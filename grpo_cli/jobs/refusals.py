@@ -51,12 +51,8 @@ def questions(recipe: Recipe, processes: int, *, on_gpu: bool, begins: bool = Tr
     yield Question("run", partial(refuse_place, recipe.run.dir, recipe.run.name if begins else None))
 
 
-def refuse_sources(recipe: Recipe, base: Path | None) -> None:
-    """Look for every file that a recipe and its stages take rows from, before anything is loaded to read the first.
-
-    Raises:
-        RecipeError, DataError, SetupError: one is not there.
-    """
+def sources(recipe: Recipe, base: Path | None) -> Iterator[Question]:
+    """Whether every file is there that a recipe and its stages take rows from; no row is read."""
     for one in (recipe, *_stages(recipe)):
         named = [
             *named_sources(one.data, "train"),
@@ -70,7 +66,7 @@ def refuse_sources(recipe: Recipe, base: Path | None) -> None:
         named += [("prefer.data", one.prefer.data)] if one.prefer is not None and one.prefer.data else []
         for key, source in named:
             if not source.source.startswith("run:"):  # a stage before it writes the run
-                refuse_missing(source, base, key)
+                yield Question("rows", partial(refuse_missing, source, base, key))
 
 
 def _stages(recipe: Recipe) -> Iterator[Recipe]:

@@ -19,7 +19,7 @@ from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.prompts.turns import template_warnings
 from grpo_cli.policy.tokens import prompts_of, special_tokens, tag_tokens
 from grpo_cli.recipe.chat import chat_options
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.recipe import Canary, Recipe
 from grpo_cli.reward.judge import Judge
 
 if TYPE_CHECKING:
@@ -48,6 +48,35 @@ def load_split(recipe: Recipe, which: Which, base: Path | None, judge: Judge, di
         said = f"{which}: {len(audit.doubtful)} of {len(rows)} golds read like none"
         display.note("warn", f"{said}, first {first.place}: {first.message}")
     return Split(audit.rows, audit.golds)
+
+
+def load_canary(
+    recipe: Recipe, base: Path | None, judge: Judge, display: Display, trained: Sequence[Row]
+) -> Split | None:
+    """The canary rows with their golds, loaded like held-out ones; None where the recipe has none.
+
+    Raises:
+        DataError: a row cannot be used, or is one of those `trained` on too.
+    """
+    spec = recipe.monitor.canary
+    if spec is None:
+        return None
+    found = load_split(as_held_out(recipe, spec), "eval", base, judge, display)
+    prompts = {row.prompt for row in trained}
+    for row in found.rows:
+        if row.prompt in prompts:
+            raise DataError(
+                "a canary row is a training row too: what is trained on cannot watch the training",
+                place=row.place,
+                hint="take it out of one of the two",
+            )
+    return found
+
+
+def as_held_out(recipe: Recipe, spec: Canary) -> Recipe:
+    """The recipe with the canary rows in place of its held-out ones."""
+    data = recipe.data.model_copy(update={"eval": spec.rows, "where": None})
+    return recipe.model_copy(update={"data": data})
 
 
 def offered(rows: list[Row], tools: list[dict[str, Any]]) -> list[Row]:

@@ -7,7 +7,7 @@ banned words that only a sampler knows. The bias is finite, because an entropy o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,31 +17,55 @@ from grpo_cli.policy.modes import causal_model
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from grpo_cli.policy.contract import Tokenizer
-
 NEVER = -3e4
 """Added to the logit of a banned token: within float16, and its probability is 0 in float32 at any temperature below 100."""
 
 
-def banned_ids(texts: Sequence[str], tokenizer: Tokenizer) -> dict[str, int]:
-    """The token that each text is.
+def banned_ids(
+    texts: Sequence[str],
+    encode: Callable[[str], Sequence[int]],
+    spell: Callable[[int], str],
+    ends: Collection[int],
+    *,
+    can_stop: bool,
+) -> set[int]:
+    """The tokens that these texts are.
+
+    Args:
+        texts: as in `sample.ban`.
+        encode: the token ids of a text, without any that a tokenizer puts around it.
+        spell: the text of a token, special or not.
+        ends: the tokens that end a completion.
+        can_stop: whether samples end otherwise too.
 
     Raises:
-        RecipeError: a text is no single token of this tokenizer.
+        RecipeError: a text is no single token of this tokenizer, or nothing would be left to end a sample.
     """
-    import numpy as np
-
-    found = {text: list(tokenizer(text, add_special_tokens=False).input_ids) for text in texts}
+    found = {text: list(encode(text)) for text in texts}
     for text, ids in found.items():
         if len(ids) != 1:
-            pieces = tokenizer.batch_decode([np.array([token]) for token in ids], skip_special_tokens=False)
-            shown = ", ".join(f"`{piece}`" for piece in pieces)
+            shown = ", ".join(f"`{spell(token)}`" for token in ids)
             raise RecipeError(
                 f"`{text}` is {len(ids)} tokens of this model's tokenizer ({shown}), and a ban takes single tokens away",
                 place="`sample.ban`",
                 hint="name one of its tokens, with the blank before it where it has one, or end samples there: `sample.stop`",
             )
-    return {text: ids[0] for text, ids in found.items()}
+    banned = {token for ids in found.values() for token in ids}
+    if ends and set(ends) <= banned and not can_stop:
+        raise RecipeError(
+            "it takes every token away that ends a completion: all would be cut at `sample.max_tokens`",
+            place="`sample.ban`",
+            hint="leave one of them, or say with `sample.stop` what ends a completion",
+        )
+    return banned
+
+
+def no_plain_head() -> SetupError:
+    """The error where logits are no plain product with the output head."""
+    return SetupError(
+        "`sample.ban` needs a model whose logits are a plain product with its output head, which this one's are not",
+        hint="leave `sample.ban` out",
+    )
 
 
 def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
@@ -58,10 +82,7 @@ def ban(model: nn.Module, token_ids: Sequence[int]) -> None:
     head = getattr(head, "base_layer", head)  # under an adapter
     capped = getattr(causal_model(model).config.get_text_config(), "final_logit_softcapping", None)
     if not isinstance(head, torch.nn.Linear) or head.bias is not None or capped is not None:
-        raise SetupError(
-            "`sample.ban` needs a model whose logits are a plain product with its output head, which this one's are not",
-            hint="leave `sample.ban` out",
-        )
+        raise no_plain_head()
     bias = head.weight.new_zeros(head.weight.shape[0], requires_grad=False)
     bias[torch.tensor(token_ids, device=bias.device)] = NEVER
     _set_bias(head, bias)

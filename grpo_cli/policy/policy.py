@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.errors import RecipeError
 from grpo_cli.policy.ban import ban, banned_ids
 from grpo_cli.policy.cpu_bf16 import cpu_bf16_pays
 from grpo_cli.policy.modes import causal_model
@@ -70,15 +69,17 @@ class Policy:
             RecipeError: a text is no single token, or nothing would be left to end a sample.
             SetupError: the model's head does not take it.
         """
-        found = banned_ids(texts, self.tokenizer)
-        if self.end_ids and self.end_ids <= set(found.values()) and not can_stop:
-            raise RecipeError(
-                "it takes every token away that ends a completion: all would be cut at `sample.max_tokens`",
-                place="`sample.ban`",
-                hint="leave one of them, or say with `sample.stop` what ends a completion",
-            )
-        ban(self.model, sorted(set(found.values())))
-        return replace(self, banned=frozenset(found.values()))
+        import numpy as np
+
+        def encode(text: str) -> Sequence[int]:
+            return self.tokenizer(text, add_special_tokens=False).input_ids
+
+        def spell(token: int) -> str:
+            return self.tokenizer.batch_decode([np.array([token])], skip_special_tokens=False)[0]
+
+        found = banned_ids(texts, encode, spell, self.end_ids, can_stop=can_stop)
+        ban(self.model, sorted(found))
+        return replace(self, banned=frozenset(found))
 
     def encode(self, row: Row) -> list[int]:
         """The token ids of a row's prompt."""

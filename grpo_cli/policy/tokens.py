@@ -10,6 +10,7 @@ from grpo_cli.policy.modes import causal_model
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 from grpo_cli.policy.prompts.prompt import Prompts
 from grpo_cli.policy.prompts.tags import tags_among
+from grpo_cli.text import visible
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,6 +67,27 @@ def refuse_unpadded(token: object) -> None:
             "the tokenizer has neither a pad nor an end token",
             hint="set `eos_token` in its `tokenizer_config.json`, or name a folder with another tokenizer in `model.tokenizer`",
         )
+
+
+def refuse_other_tokens(
+    said: str, own: Mapping[str, int], there: Mapping[str, int], known: int, known_there: int
+) -> None:
+    """A critic reads what the policy wrote, token for token: `own` is the policy's vocabulary, `there` the critic's, and the
+    numbers are how many tokens their models know.
+
+    Raises:
+        SetupError: some of the policy's tokens are others to the critic's model, or unknown to it; it begins with `said`.
+    """
+    others = [text for text, number in own.items() if there.get(text) != number]
+    hint = "name a model with the policy's own tokenizer"
+    if others:
+        raise SetupError(
+            f"{said} has another tokenizer than the policy: {len(others):,} of {len(own):,} tokens, such as"
+            f" `{visible(min(others, key=lambda text: own[text]))}`, have another number there",
+            hint=hint,
+        )
+    if known_there < known:
+        raise SetupError(f"{said} knows {known_there:,} tokens, the policy {known:,}", hint=hint)
 
 
 def end_tokens(model: nn.Module, tokenizer: Tokenizer | None = None) -> set[int]:

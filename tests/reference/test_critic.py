@@ -18,8 +18,8 @@ from transformers import AutoConfig
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.model import load_model
+from grpo_cli.policy.tokens import refuse_other_tokens
 from grpo_cli.recipe.sections.recipe import Model
-from grpo_cli.train.critic.learning import refuse_other_tokens
 from tests.reference.case import Case
 from tests.reference.compare import apart, named, of_rows
 from tests.reference.critic import (
@@ -137,13 +137,13 @@ def test_a_critic_that_reads_other_tokens_than_the_policy_writes_is_refused(tmp_
     policy = load_model(
         Model(path=str(write_checkpoint("llama", tmp_path))), device=torch.device("cpu"), seed=0
     )
-    own = byte_tokenizer()
-    refuse_other_tokens("it", policy, own, policy.vocabulary)
+    own, there = byte_tokenizer(), policy.tokenizer.get_vocab()
+    refuse_other_tokens("it", own.get_vocab(), there, policy.vocabulary, policy.vocabulary)
     with pytest.raises(SetupError, match=r"^it knows 266 tokens, the policy 300$"):
-        refuse_other_tokens("it", policy, own, 300)
+        refuse_other_tokens("it", own.get_vocab(), there, 300, policy.vocabulary)
     own.add_tokens(["<|new|>"])
     with pytest.raises(
         SetupError, match=r"1 of 267 tokens, such as `<\|new\|>`, have another number there"
     ) as told:
-        refuse_other_tokens("it", policy, own, policy.vocabulary)
+        refuse_other_tokens("it", own.get_vocab(), there, policy.vocabulary, policy.vocabulary)
     assert told.value.hint == "name a model with the policy's own tokenizer"

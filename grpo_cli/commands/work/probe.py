@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from grpo_cli.commands import options
+from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
+from grpo_cli.commands.opening import loading
 from grpo_cli.errors import Exit, SetupError
 
 if TYPE_CHECKING:
@@ -41,8 +43,6 @@ def probe(
       grpo probe my.yaml --gpu h100 --price 2.5
       grpo probe my.yaml --set 'gate.pass@1=[0.05, 0.9]' --json | jq .go
     """
-    from grpo_cli.commands.environment import pin_one_gpu, quiet_libraries
-    from grpo_cli.commands.opening import loading
     from grpo_cli.display.choose import make_display
     from grpo_cli.jobs.workplace import open_first
     from grpo_cli.recipe.reading.load import find, load
@@ -64,8 +64,8 @@ def probe(
             from grpo_cli.jobs.probe.text import lines_of
             from grpo_cli.measure.gate import bars, probe_object
             from grpo_cli.measure.probe import ProbeSize
-        usual = ProbeSize.of(checked.gate or Gate())
-        size = ProbeSize(prompts or usual.prompts, samples or usual.samples)
+        size = ProbeSize.of(checked.gate or Gate())
+        size = ProbeSize(prompts or size.prompts, samples or size.samples)
         with closing(make_display(display)) as shown:
             probed = run_probe(checked, base, shown, size, seed, ask, first)
     found = probed.run

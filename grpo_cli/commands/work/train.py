@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,12 +133,12 @@ def _end(outcome: TrainResult, *, as_json: bool) -> None:
 def _launch_ranks(recipe: Recipe, base: Path, *, begins: bool, is_stdin: bool) -> None:
     """Leave with the code of the ranks where the recipe runs in several processes; else return. What cannot be is refused
     first, before torch is imported; `begins`: the run has no folder yet."""
-    from grpo_cli.jobs.refusals import questions, refuse_sources
+    from grpo_cli.jobs.refusals import questions, sources
 
     nodes, world = choose_processes(recipe)
-    for question in questions(recipe, world * nodes.count, on_gpu=gpu_count() > 0, begins=begins):
+    needs = questions(recipe, world * nodes.count, on_gpu=gpu_count() > 0, begins=begins)
+    for question in chain(needs, sources(recipe, base)):
         question.ask()
-    refuse_sources(recipe, base)
     if world * nodes.count > 1:
         wipe()
         if is_stdin:

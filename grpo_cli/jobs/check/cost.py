@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from grpo_cli.jobs.check.findings import CheckFinding, Level
+from grpo_cli.errors import UserError
+from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.fit import check_fit
 from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.policy.loading.adapter import saved_rank
@@ -18,6 +19,7 @@ from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.resilience.checkpoint import check_space
 from grpo_cli.sizing.fit import CardQuestion
 from grpo_cli.sizing.state import ADAM, base_width, critic_parameters, trained
 
@@ -45,9 +47,22 @@ def check_costs(
         yield CheckFinding("memory", Level.UNKNOWN, said, hint=hint)
     else:
         yield check_memory(recipe, sizes, plan, lengths)
+        if ask is None or ask.cards.is_here:
+            yield from _space(recipe, sizes)
         yield check_time(recipe, sizes, plan, lengths)
     if ask is not None:
         yield check_fit(recipe, sizes, plan, lengths, ask, held_out)
+
+
+def _space(recipe: Recipe, sizes: ModelSizes) -> Iterator[CheckFinding]:
+    """Whether a checkpoint has room on the disk of the runs: weights and two moments of what is trained."""
+    own = trained(recipe.model, sizes)
+    folder = Path(recipe.run.dir).absolute()
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    try:
+        check_space(there, 3 * own.parameters * own.width)
+    except UserError as err:
+        yield failed("run", err)
 
 
 def check_memory(

@@ -47,6 +47,8 @@ def check_episodes(
     try:
         suffixes = _suffixes(maker, world, recipe.model.path)
         worlds.start()
+        if any(not phase.demonstration for phase in recipe.warmup or ()):
+            worlds.refuse_silent()
         begun = _begin(maker, worlds, rows, budget_s)
         step = _act(worlds, rows[0])
         between = 0 if isinstance(step, Fault) else len(suffixes(step.observation, suffixes.closing))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.refusals import questions
+from grpo_cli.jobs.refusals import Question, questions
+from grpo_cli.recipe.arithmetic import batching
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.whole_batch import refuse_parts
 from grpo_cli.rollout.vllm.server import NotUp, find_server
 from grpo_cli.sizing.fit import CardQuestion, cards_of
 
@@ -28,16 +30,20 @@ class Machine:
     def findings(self) -> Iterator[CheckFinding]:
         """One for each refusal of the run, none where all is well."""
         yield from self._launch()
-        refused: dict[str, str] = {}
-        for question in questions(self.recipe, self.processes, on_gpu=self.on_gpu):
-            try:
-                question.ask()
-            except UserError as err:
-                if str(err) not in refused:  # of a recipe and of its stages
-                    yield failed(question.check, err)
-                refused[str(err)] = question.check
-        if "engine" not in refused.values():
+        found = list(refused(questions(self.recipe, self.processes, on_gpu=self.on_gpu)))
+        yield from found
+        if not any(finding.check == "engine" for finding in found):
             yield from self._server()
+
+    def parts(self, longest: int) -> Iterator[CheckFinding]:
+        """Whether a step can be dealt out to the processes and their micro-batches; `longest` prompt in tokens."""
+        if self.recipe.train.method != "rl":
+            return
+        try:
+            batch = batching(self.recipe, longest, self.processes, on_gpu=self.on_gpu)
+            refuse_parts(self.recipe, batch, self.processes)
+        except UserError as err:
+            yield failed("batches", err)
 
     def _launch(self) -> Iterator[CheckFinding]:
         if self.ask is not None and not self.ask.cards.is_here:
@@ -64,3 +70,12 @@ class Machine:
             yield CheckFinding("engine", Level.UNKNOWN, str(err), hint=err.hint)
         except UserError as err:
             yield failed("engine", err)
+
+
+def refused(asked: Iterable[Question]) -> Iterator[CheckFinding]:
+    """A finding for each question whose answer is no."""
+    for question in asked:
+        try:
+            question.ask()
+        except UserError as err:
+            yield failed(question.check, err)

@@ -1,15 +1,33 @@
-"""Whether the model can be loaded, as far as its files and the installed packages show."""
+"""Whether the model can be loaded, as far as its files and packages show, and what its layers show without its weights.
+
+Where an adapter goes in a family that is laid out as Llama is, and whether the engine that is needed drives it, is told by
+files alone. Of other models one without weights is made (torch's device `meta`), which takes the seconds of importing torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.layers import check_layers
-from grpo_cli.policy.loading.files import base_files
+from grpo_cli.policy.ban import no_plain_head
+from grpo_cli.policy.loading.adapter import adapter_folder, attach_shapes, base_of
+from grpo_cli.policy.loading.coverage import Coverage, coverage, coverage_of_shapes
+from grpo_cli.policy.loading.failures import loading_failures
+from grpo_cli.policy.loading.files import base_files, model_files
 from grpo_cli.policy.loading.inspection import flaws
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.policy.loading.weights import linear_shapes
+from grpo_cli.policy.tiny import sizes
+from grpo_cli.recipe.sections.recipe import Model, Recipe
+
+if TYPE_CHECKING:
+    from grpo_cli.errors import SetupError
+    from grpo_cli.policy.contract import CausalLM
+
+KNOWN = (None, "eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3")
+"""Kinds of `model.attention` that transformers has for every family here."""
 
 
 def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
@@ -23,7 +41,7 @@ def check_model(recipe: Recipe) -> Iterator[CheckFinding]:
             yield found if flaw.is_fatal else replace(found, level=Level.WARN)
     if is_sound:
         yield CheckFinding("model", Level.OK, _found(recipe))
-        yield from check_layers(recipe)
+        yield from _check_layers(recipe)
 
 
 def _found(recipe: Recipe) -> str:
@@ -33,3 +51,87 @@ def _found(recipe: Recipe) -> str:
         "; the code that comes with it (`auto_map`) is not run" if config and config.get("auto_map") else ""
     )
     return f"`{recipe.model.path}`{kind} can be loaded, as far as its files show{code}"
+
+
+def _check_layers(recipe: Recipe) -> Iterator[CheckFinding]:
+    """One finding for the adapter, where there is one, and one for what cannot be."""
+    model, folder = recipe.model, adapter_folder(recipe.model)
+    config = _config(model)
+    text = (config or {}).get("text_config") or config or {}
+    if recipe.sample.ban and text.get("final_logit_softcapping") is not None:
+        yield failed("model", no_plain_head())
+    is_adapted = model.lora is not None or folder is not None
+    needs_graph = _needs_graph(recipe) and model.path != "builtin:tiny"
+    if not (is_adapted or needs_graph or model.attention not in KNOWN):
+        return
+    if config is None:
+        name = "adapter" if is_adapted else "engine"
+        yield CheckFinding(name, Level.UNKNOWN, "unknown: no `config.json` of this model on this disk")
+        return
+    try:
+        by_files = folder is None and model.attention in KNOWN
+        shapes = linear_shapes(model_files(base_of(model, 0).model), config) if by_files else {}
+        if model.lora is not None and shapes:
+            targets = None if model.lora.targets == "all-linear" else model.lora.targets
+            yield _covered(coverage_of_shapes(shapes, targets))
+            if not needs_graph:
+                return
+        yield from _made(recipe, is_adapted=is_adapted and not shapes, needs_graph=needs_graph)
+    except UserError as err:
+        yield failed("adapter" if is_adapted else "model", err)
+
+
+def _made(recipe: Recipe, *, is_adapted: bool, needs_graph: bool) -> Iterator[CheckFinding]:
+    """The answers of a model that is made without its weights."""
+    from transformers.utils import logging
+
+    from grpo_cli.policy.model import attach_lora, meta_model
+    from grpo_cli.rollout.decoding.supports import declared
+
+    logging.set_verbosity_error()
+    made: CausalLM = meta_model(recipe.model)
+    if needs_graph and (reason := declared(made)) is not None:
+        yield failed("engine", _undriven(recipe, reason))
+    folder = adapter_folder(recipe.model)
+    if not is_adapted:
+        return
+    with loading_failures(f"cannot load the model `{recipe.model.path}`"):
+        if folder is not None:
+            adapted = attach_shapes(made, folder)
+        else:
+            assert recipe.model.lora is not None
+            adapted = attach_lora(made, recipe.model.lora)
+    yield _covered(coverage(adapted))
+
+
+def _covered(found: Coverage) -> CheckFinding:
+    # of a stack of experts the parameters themselves are named
+    has_frozen_stack = any("." in name for name in found.left)
+    level = Level.NOTE if has_frozen_stack else Level.OK
+    data = {"covered": dict(found.covered), "left": dict(found.left), "share_left": found.share_left}
+    return CheckFinding("adapter", level, found.text(), data=data)
+
+
+def _needs_graph(recipe: Recipe) -> bool:
+    sample = recipe.sample
+    plays = recipe.environment is not None and sample.engine != "vllm"
+    return sample.engine == "graph" or sample.reuse is not None or plays
+
+
+def _undriven(recipe: Recipe, reason: str) -> SetupError:
+    """What training says where the graph engine does not drive the model."""
+    from grpo_cli.rollout.episodes.play import one_stream
+    from grpo_cli.rollout.make import cannot_drive
+    from grpo_cli.rollout.reuse.engine import cannot_reuse
+
+    if recipe.sample.engine == "graph":
+        return cannot_drive(reason)
+    return cannot_reuse("transformers") if recipe.sample.reuse is not None else one_stream("transformers")
+
+
+def _config(model: Model) -> dict[str, Any] | None:
+    """The configuration of the whole model; None where it is not here, or in a GGUF file."""
+    whole = base_of(model, 0).model
+    if whole.path == "builtin:tiny":
+        return {"model_type": "llama", **sizes(whole.context)}
+    return model_files(whole).json("config.json")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.tokens import PromptMaker
+from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, prompt_maker
+from grpo_cli.policy.ban import banned_ids
+from grpo_cli.policy.loading.sizes import local_sizes
 from grpo_cli.policy.prompts.doubles import doubles
 from grpo_cli.policy.prompts.prompt import CLOCK
 from grpo_cli.policy.prompts.tags import tags_among
+from grpo_cli.policy.tokens import refuse_other_tokens
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.thinking import opening_at_end
 
@@ -59,6 +63,35 @@ def check_clock(maker: PromptMaker, rows: Sequence[Row]) -> Iterator[CheckFindin
     """A note where the chat template writes the date into the prompts: on another day they are others."""
     if (fix := maker.prompts.clock(rows)) is not None:
         yield CheckFinding("clock", Level.NOTE, CLOCK, hint=f"{fix}: then prompts stay the same")
+
+
+def refuse_tokenizer(maker: PromptMaker, recipe: Recipe, known: int | None) -> None:
+    """What training refuses of the tokenizer: no token to pad with, `sample.ban`, a critic that reads other tokens.
+
+    `known`: how many tokens the model knows, where its files say.
+
+    Raises:
+        RecipeError, SetupError: as training would.
+    """
+    maker.refuse_roles()
+    if recipe.sample.ban:
+        ends = maker.ends if maker.model_ends is not None else ()
+        can_stop = bool(recipe.sample.stop)
+        banned_ids(
+            recipe.sample.ban,
+            lambda text: maker.encodes.ids([text], True)[0],
+            lambda token: maker.encodes.decode([token]),
+            ends,
+            can_stop=can_stop,
+        )
+    critic = recipe.train.critic
+    other = critic.model(recipe.model) if critic is not None else None
+    if critic is None or other is None or known is None or (sizes := local_sizes(other)) is None:
+        return
+    with suppress(UnknownTokens):
+        there = prompt_maker(other).encodes.vocabulary()
+        said = f"`train.critic.from: {critic.source}`"
+        refuse_other_tokens(said, maker.encodes.vocabulary(), there, known, sizes.vocab)
 
 
 def _shown(assistant_prefix: str) -> str:

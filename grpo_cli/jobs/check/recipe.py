@@ -20,18 +20,13 @@ from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached, refuse_lengths
 from grpo_cli.jobs.check.likeness import check_likeness
-from grpo_cli.jobs.check.machine import Machine
+from grpo_cli.jobs.check.machine import Machine, refused
 from grpo_cli.jobs.check.model import check_model
-from grpo_cli.jobs.check.prompts import check_clock, check_prompts
+from grpo_cli.jobs.check.prompts import check_clock, check_prompts, refuse_tokenizer
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
 from grpo_cli.jobs.check.tokens import PromptMaker, UnknownTokens, full_prompt_maker, prompt_maker
-from grpo_cli.jobs.check.verifiers import (
-    check_alone,
-    check_golds,
-    check_refusals,
-    check_rows_judged,
-    check_start,
-)
+from grpo_cli.jobs.check.verifiers import check_alone, check_verifiers
+from grpo_cli.jobs.refusals import sources
 from grpo_cli.policy.loading.adapter import base_of
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import ModelSizes, full_sizes, read_sizes
@@ -39,7 +34,6 @@ from grpo_cli.preference.file import pairs_of_rows, read_pair_lines
 from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
-from grpo_cli.reward.judge import Judge
 from grpo_cli.sizing.fit import CardQuestion
 
 GOLDS_S = 0.7
@@ -73,7 +67,15 @@ class RecipeCheck:
         return Machine(self.recipe, self.ask)
 
     def findings(self) -> Iterator[CheckFinding]:
-        """Every check's answer."""
+        """Every check's answer; a refusal that several of them meet is one."""
+        said = set[str]()
+        for finding in self._findings():
+            if finding.level is not Level.FAIL or finding.message not in said:
+                yield finding
+            if finding.level is Level.FAIL:
+                said.add(finding.message)
+
+    def _findings(self) -> Iterator[CheckFinding]:
         yield from self.machine.findings()
         yield from self._rows()
         yield from check_model(self.recipe)
@@ -85,7 +87,7 @@ class RecipeCheck:
             counting = beside.submit(self._count) if self.recipe.environment is None else None
             yield from self._verifiers()
             yield from self._likeness()
-            prompts = list(self._prompts())
+            prompts = list(self._prompts(sizes))
             yield from prompts
             lengths = None
             if not any(finding.level is Level.FAIL for finding in prompts):
@@ -109,7 +111,8 @@ class RecipeCheck:
             self._held_out = yield from self._read("eval")
         if self._train is not None:
             self.sample_row = self._train.rows[0]
-        yield from self._warmup()
+        yield from refused(sources(self.recipe, self.base))  # of the stages too, which are not read
+        yield from _shown(self.recipe, self.base, self._train, self.most)
         yield from _pairs(self.recipe, self.base, self._train, self._held_out)
 
     def _read(self, which: Which) -> Generator[CheckFinding, None, CheckedRows | None]:
@@ -126,48 +129,10 @@ class RecipeCheck:
         yield CheckFinding(f"rows {which}", Level.OK, f"{total}{how}; columns {columns}", lines, data)
         return found
 
-    def _warmup(self) -> Iterator[CheckFinding]:
-        for check, phase in _phases(self.recipe):
-            read = self._train
-            if phase.data is not None:
-                data = self.recipe.data.model_copy(update={"train": [phase.data]})
-                try:
-                    read = read_rows(data, "train", self.base, self.most)
-                except UserError as err:
-                    yield failed(check, err)
-                    continue
-            if read is not None:
-                yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
-
     def _verifiers(self) -> Iterator[CheckFinding]:
-        try:
-            judge = Judge.of(self.recipe, self.base)
-        except UserError as err:
-            yield failed("verify", err)
-            return
-        try:
-            started = check_start(judge)
-            yield from started
-            if any(finding.level is Level.FAIL for finding in started):
-                return
-            unjudged: list[CheckFinding] = []
-            for which, read in (("train", self._train), ("eval", self._held_out)):
-                if read is None:
-                    continue
-                budget_s = None if self.is_full or self.all_golds else GOLDS_S
-                drops = self.recipe.data.on_bad_gold == "drop"
-                audit, finding = check_golds(which, read.rows, judge.verifiers, drops, budget_s, judge.rule)
-                yield finding
-                self._audit = self._audit or audit
-                if audit is not None and audit.rows:
-                    unjudged += check_rows_judged(which, audit, judge.verifiers, judge.rule)
-            yield from unjudged
-            fails = {finding.check for finding in unjudged}
-            if self._audit is not None and self._audit.rows:
-                found = check_refusals(self._audit, judge.verifiers, judge.rule)
-                yield from (finding for finding in found if finding.check not in fails)
-        finally:
-            judge.close()
+        budget_s = None if self.is_full or self.all_golds else GOLDS_S
+        rows = {which: read.rows for which, read in self._splits.items()}
+        self._audit = yield from check_verifiers(self.recipe, self.base, rows, budget_s)
 
     def _likeness(self) -> Iterator[CheckFinding]:
         if self._train is not None:
@@ -181,8 +146,13 @@ class RecipeCheck:
                 yield from check_contradictions(self._train.rows, seen)
 
     @property
+    def _splits(self) -> dict[Which, CheckedRows]:
+        both: dict[Which, CheckedRows | None] = {"train": self._train, "eval": self._held_out}
+        return {which: read for which, read in both.items() if read is not None}
+
+    @property
     def _rows_read(self) -> list[Row]:
-        return [row for one in (self._train, self._held_out) if one is not None for row in one.rows]
+        return [row for one in self._splits.values() for row in one.rows]
 
     @cached_property
     def maker(self) -> PromptMaker:
@@ -194,11 +164,11 @@ class RecipeCheck:
         make = full_prompt_maker if self.is_full else prompt_maker
         return make(self.recipe.model, chat_options(self.recipe))
 
-    def _prompts(self) -> Iterator[CheckFinding]:
+    def _prompts(self, sizes: ModelSizes | None) -> Iterator[CheckFinding]:
         if not self._rows_read:
             return
         try:
-            self.maker.refuse_roles()
+            refuse_tokenizer(self.maker, self.recipe, sizes.vocab if sizes else None)
             prompts = check_prompts(self.maker, self._rows_read, self.recipe)
             yield prompts
             if prompts.level is not Level.FAIL:
@@ -263,6 +233,7 @@ class RecipeCheck:
             "epochs": batches.epochs,
         }
         yield CheckFinding("batches", Level.OK, first, tuple(rest), data)
+        yield from self.machine.parts(lengths.counts[-1] if lengths else 0)
         if batches.draws:
             yield check_exposure(self._train.rows, batches.steps * batches.prompts_step)
         yield from check_unreached(self.recipe, batches.steps, sizes.context if sizes else None)
@@ -275,6 +246,21 @@ class RecipeCheck:
 def _bad_share(audit: GoldAudit | None) -> float:
     """Share of the rows looked at that have a bad gold and will be left out."""
     return len(audit.dropped) / (len(audit.rows) + len(audit.dropped)) if audit is not None else 0.0
+
+
+def _shown(recipe: Recipe, base: Path | None, train: CheckedRows | None, most: int) -> Iterator[CheckFinding]:
+    """What is trained on demonstrations: whether its rows can be read, and fill them."""
+    for check, phase in _phases(recipe):
+        read = train
+        if phase.data is not None:
+            data = recipe.data.model_copy(update={"train": [phase.data]})
+            try:
+                read = read_rows(data, "train", base, most)
+            except UserError as err:
+                yield failed(check, err)
+                continue
+        if read is not None:
+            yield _demonstrations(check, [one.template for one in phase.demonstration], read.rows)
 
 
 def _phases(recipe: Recipe) -> Iterator[tuple[str, WarmupPhase]]:

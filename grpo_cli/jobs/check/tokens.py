@@ -32,6 +32,7 @@ class TextEncoder(Protocol):
 
     def ids(self, texts: Sequence[str], is_chat: bool) -> list[list[int]]: ...
     def decode(self, token_ids: Sequence[int]) -> str: ...
+    def vocabulary(self) -> Mapping[str, int]: ...
     @property
     def special(self) -> Mapping[int, str]: ...
     @property
@@ -168,6 +169,9 @@ class _Raw:
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.inner.decode(list(token_ids), skip_special_tokens=False))
 
+    def vocabulary(self) -> Mapping[str, int]:
+        return dict(self.inner.get_vocab())
+
 
 class _Loaded:
     """A tokenizer of transformers."""
@@ -184,6 +188,9 @@ class _Loaded:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
+    def vocabulary(self) -> Mapping[str, int]:
+        return dict(self.tokenizer.get_vocab())
 
 
 def _template(files: ModelFiles, config: dict[str, Any]) -> Templates | None:

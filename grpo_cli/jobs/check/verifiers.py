@@ -7,16 +7,20 @@ and the golds of other rows are judged as well, and both should be wrong.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_cli.data.audit import GoldAudit, audit_golds
 from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import Which
 from grpo_cli.errors import DataError, Exit, Mistake, UserError, alike, said_once
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.reading import spread_parts
+from grpo_cli.jobs.rows import load_canary
+from grpo_cli.jobs.workplace import Notes
 from grpo_cli.recipe.beside import ALONE_HINT, trained_on_alone
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.reward.judge import Judge
@@ -35,6 +39,42 @@ TRIED = 64
 VALUES = 32
 """A column with up to so many values says what kinds of rows there are."""
 TRIED_S = 5.0
+
+
+def check_verifiers(
+    recipe: Recipe, base: Path | None, rows: Mapping[Which, Sequence[Row]], budget_s: float | None
+) -> Generator[CheckFinding, None, GoldAudit | None]:
+    """Whether the verifiers run here, pass the golds of these rows and nothing else; the audit of the first split."""
+    first: GoldAudit | None = None
+    unjudged: list[CheckFinding] = []
+    try:
+        judge = Judge.of(recipe, base)
+    except UserError as err:
+        yield failed("verify", err)
+        return None
+    try:
+        started = check_start(judge)
+        yield from started
+        if any(finding.level is Level.FAIL for finding in started):
+            return None
+        for which, own in rows.items():
+            drops = recipe.data.on_bad_gold == "drop"
+            audit, finding = check_golds(which, own, judge.verifiers, drops, budget_s, judge.rule)
+            yield finding
+            first = first or audit
+            if audit is not None and audit.rows:
+                unjudged += check_rows_judged(which, audit, judge.verifiers, judge.rule)
+        yield from unjudged
+        fails = {finding.check for finding in unjudged}
+        if first is not None and first.rows:
+            refusals = check_refusals(first, judge.verifiers, judge.rule)
+            yield from (finding for finding in refusals if finding.check not in fails)
+        load_canary(recipe, base, judge, Notes(), rows.get("train", ()))
+    except UserError as err:
+        yield failed("canary", err)
+    finally:
+        judge.close()
+    return first
 
 
 def check_start(judge: Judge) -> list[CheckFinding]:

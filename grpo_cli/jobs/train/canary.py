@@ -1,45 +1,17 @@
-"""The canary prompts of a run: loaded like held-out rows, asked at the start and every few steps, looked at by the alarms."""
+"""The canary prompts of a run, loaded by `rows`: asked at the start and every few steps, looked at by the alarms."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from grpo_cli.data.split import Split
-from grpo_cli.errors import DataError
 from grpo_cli.findings.canary import canary_metrics, correction, is_doubtful, planned, shares_of
-from grpo_cli.jobs.rows import fit_split, load_split
+from grpo_cli.jobs.rows import as_held_out, fit_split
 from grpo_cli.jobs.train.running import RunContext
-from grpo_cli.jobs.workplace import JudgedRows, Workplace
+from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.evaluator import Evaluator
-from grpo_cli.recipe.sections.course import Canary, Eval
-from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.rollout.engine import Engine, SamplingSettings
-
-
-def load_canary(rows: JudgedRows) -> Split | None:
-    """The canary rows with their golds; None where the recipe has none.
-
-    Raises:
-        DataError: a row cannot be used, or is trained on too.
-    """
-    spec = rows.recipe.monitor.canary
-    if spec is None:
-        return None
-    found = load_split(_as_held_out(rows.recipe, spec), "eval", rows.base, rows.judge, rows.display)
-    trained = {row.prompt for row in rows.train.rows}
-    for row in found.rows:
-        if row.prompt in trained:
-            raise DataError(
-                "a canary row is a training row too: what is trained on cannot watch the training",
-                place=row.place,
-                hint="take it out of one of the two",
-            )
-    return found
-
-
-def _as_held_out(recipe: Recipe, spec: Canary) -> Recipe:
-    data = recipe.data.model_copy(update={"eval": spec.rows, "where": None})
-    return recipe.model_copy(update={"data": data})
 
 
 class CanaryWatch:
@@ -49,7 +21,7 @@ class CanaryWatch:
         recipe, spec = place.recipe, place.recipe.monitor.canary
         assert spec is not None
         self.running, self.spec, self.display = running, spec, place.display
-        fitting = fit_split(_as_held_out(recipe, spec), rows, "eval", place.policy, place.display)
+        fitting = fit_split(as_held_out(recipe, spec), rows, "eval", place.policy, place.display)
         self.evaluator = Evaluator(
             Eval(samples=spec.samples, k=[1], greedy=False),
             fitting,

@@ -16,8 +16,7 @@ from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.refusals import questions
-from grpo_cli.jobs.rows import takes_rows
-from grpo_cli.jobs.train.canary import load_canary
+from grpo_cli.jobs.rows import load_canary, takes_rows
 from grpo_cli.jobs.workplace import JudgedRows, Workplace, furnish
 from grpo_cli.measure.clustering import clusters_of_run
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, describe
@@ -76,7 +75,7 @@ def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | Non
     recipe, display = rows.recipe, rows.display
     # refused before a model is loaded, which may take minutes
     plan(recipe, len(rows.train.rows))
-    canary = load_canary(rows)
+    canary = load_canary(recipe, rows.base, rows.judge, display, rows.train.rows)
     server = server_of(recipe.sample, display.progress)
     display.progress("load model", 0, 1)
     policy = load_model(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grpo_cli.data.rows import Row
 from grpo_cli.environments.pool import Fault, Worlds
-from grpo_cli.errors import DataError, RecipeError
+from grpo_cli.errors import DataError
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.warmup import WarmupText
 from grpo_cli.recipe.sections.environment import Environment
@@ -27,12 +27,7 @@ def demonstrations(
         RecipeError: the environment has no `demonstrate`.
         DataError: a row that it cannot begin with, or show.
     """
-    if not worlds.demonstrates:
-        raise RecipeError(
-            f"`{worlds.name}` has no method `demonstrate`, which says an action that may be taken now",
-            place="`warmup`",
-            hint="add it, or say `warmup.demonstration` over columns of the rows",
-        )
+    worlds.refuse_silent()
     suffixes = suffixes_of(spec, policy)
 
     def show(

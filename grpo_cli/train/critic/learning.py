@@ -22,8 +22,8 @@ from grpo_cli.algorithm.spread import loss_mask
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.model import load_model
 from grpo_cli.policy.positions import needs_positions
+from grpo_cli.policy.tokens import refuse_other_tokens
 from grpo_cli.rollout.collect import step_seed
-from grpo_cli.text import visible
 from grpo_cli.train.credit.method import Method
 from grpo_cli.train.critic.backbone import AdapterBackbone, CriticBackbone, LayersBackbone, PolicyBackbone
 from grpo_cli.train.critic.credit import TokenKlPenalty, credit_of, critic_credit, worth_of
@@ -33,7 +33,6 @@ from grpo_cli.train.kl_penalty import KlTrainer, sampled_logps
 if TYPE_CHECKING:
     from grpo_cli.algorithm.gae import Moments
     from grpo_cli.policy.contract import Tokenizer
-    from grpo_cli.policy.policy import Policy
     from grpo_cli.recipe.sections.recipe import CriticSpec as Spec
     from grpo_cli.rollout.engine import Completion
     from grpo_cli.train.loop import Loop
@@ -182,24 +181,6 @@ def _layers(
         loaded = load_model(named, device=device, seed=loop.recipe.train.seed)
     except SetupError as err:
         raise SetupError(f"{said}: {err}", hint=err.hint) from err
-    refuse_other_tokens(said, loaded, tokenizer, int(model.config.get_text_config().vocab_size))  # type: ignore[operator, union-attr]
+    known = int(model.config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
+    refuse_other_tokens(said, tokenizer.get_vocab(), loaded.tokenizer.get_vocab(), known, loaded.vocabulary)
     return LayersBackbone.copied(loaded.model, absolute=needs_positions(loaded.model)), loaded.model
-
-
-def refuse_other_tokens(said: str, critic: Policy, tokenizer: Tokenizer, known: int) -> None:
-    """A critic reads what the policy wrote, token for token.
-
-    Raises:
-        SetupError: some of the policy's tokens are others to the critic's model, or unknown to it.
-    """
-    own, there = tokenizer.get_vocab(), critic.tokenizer.get_vocab()
-    others = [text for text, number in own.items() if there.get(text) != number]
-    hint = "name a model with the policy's own tokenizer"
-    if others:
-        raise SetupError(
-            f"{said} has another tokenizer than the policy: {len(others):,} of {len(own):,} tokens, such as"
-            f" `{visible(min(others, key=lambda text: own[text]))}`, have another number there",
-            hint=hint,
-        )
-    if critic.vocabulary < known:
-        raise SetupError(f"{said} knows {critic.vocabulary:,} tokens, the policy {known:,}", hint=hint)
