@@ -41,7 +41,7 @@ def drop_overlong(rows: Sequence[Row], count_tokens: Callable[[Row], int], limit
     kept = [row for row, tokens in counted if tokens <= limit]
     dropped = sorted((pair for pair in counted if pair[1] > limit), key=lambda pair: -pair[1])
     if rows and not kept:
-        raise none_fits(*dropped[-1], limit)
+        raise none_fits(*min(counted, key=lambda pair: pair[1]), limit)
     return FittingRows(kept, dropped, limit)
 
 

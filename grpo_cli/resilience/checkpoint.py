@@ -151,6 +151,10 @@ def saving(beside: Path, step: int) -> Iterator[None]:
         ) from err
 
 
+REST = 1 << 20
+"""Bytes of a checkpoint for tokenizer, recipe and state."""
+
+
 def checkpoint_bytes(model: nn.Module) -> int:
     """About what one checkpoint takes: weights (an adapter only, where there is one) and two moments of what is trained."""
     sizes = [
@@ -160,8 +164,7 @@ def checkpoint_bytes(model: nn.Module) -> int:
     ]
     trained = sum(size for size, is_trained in sizes if is_trained)
     weights = sum(size for size, _ in sizes)
-    # the last MiB is for tokenizer, recipe and state
-    return int(trained if hasattr(model, "peft_config") else weights) + 2 * int(trained) + (1 << 20)
+    return int(trained if hasattr(model, "peft_config") else weights) + 2 * int(trained) + REST
 
 
 def all_checkpoints(folder: Path) -> list[Checkpoint]:

@@ -19,7 +19,7 @@ from grpo_cli.recipe.arithmetic import BatchPlan
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
-from grpo_cli.resilience.checkpoint import check_space
+from grpo_cli.resilience.checkpoint import REST, check_space
 from grpo_cli.sizing.fit import CardQuestion
 from grpo_cli.sizing.state import ADAM, base_width, critic_parameters, trained
 
@@ -60,7 +60,7 @@ def _space(recipe: Recipe, sizes: ModelSizes) -> Iterator[CheckFinding]:
     folder = Path(recipe.run.dir).absolute()
     there = next(place for place in (folder, *folder.parents) if place.exists())
     try:
-        check_space(there, 3 * own.parameters * own.width)
+        check_space(there, 3 * own.parameters * own.width + REST)
     except UserError as err:
         yield failed("run", err)
 

@@ -1,0 +1,266 @@
+"""What `grpo train` refuses before its first step and can be known without weights: `grpo check` says the same sentence, gives
+the same hint and ends with the same code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from grpo_cli.commands.work.train import _launch_ranks
+from grpo_cli.display.choose import make_display
+from grpo_cli.errors import Exit, UserError
+from grpo_cli.jobs.check.findings import CheckFinding, failed
+from grpo_cli.jobs.check.recipe import RecipeCheck
+from grpo_cli.jobs.train.job import Job
+from grpo_cli.policy.loading import packages
+from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.rollout.vllm import needs
+from grpo_cli.sizing.fit import ask_of
+from tests.builders.chat_models import make_model, make_tokenizer
+from tests.cli.test_check_models import recipe_in
+
+
+def train_error(recipe: Recipe, folder: Path) -> UserError:
+    """What the command refuses the recipe with."""
+    with pytest.raises(UserError) as caught:
+        _launch_ranks(recipe, folder, begins=True, is_stdin=False)
+        Job(recipe, label="r", base=folder, display=make_display("none")).run()
+    return caught.value
+
+
+def failures(recipe: Recipe, folder: Path, **more: Any) -> list[CheckFinding]:
+    """What check fails with."""
+    return [one for one in RecipeCheck(recipe, folder, **more).findings() if one.level.value == "fail"]
+
+
+def same(recipe: Recipe, folder: Path, words: str, code: int) -> None:
+    error = train_error(recipe, folder)
+    wanted = failed("", error)
+    assert words in wanted.message and wanted.code == code, wanted
+    found = [(one.message, one.hint, one.code) for one in failures(recipe, folder)]
+    assert (wanted.message, wanted.hint, wanted.code) in found, (wanted, found)
+
+
+NOWHERE = {"nodes": 2, "node_rank": 0, "rendezvous": "no-such-host.invalid:29500"}
+CASES: dict[str, tuple[dict[str, dict[str, Any]], str, int]] = {
+    "gpus": ({"launch": {"gpus": 4}}, "asks for 4 GPUs, there are none here", 4),
+    "ranks": ({"launch": {"cpu_ranks": 3}}, "do not divide over 3 processes", 4),
+    "machines": ({"launch": {**NOWHERE, "nodes": 3}}, "do not divide over 3 machines", 2),
+    "unnumbered": ({"launch": {"nodes": 2, "rendezvous": "localhost:29500"}}, "which of the 2 machines", 4),
+    "rendezvous": ({"launch": NOWHERE}, "does not know the host `no-such-host.invalid`", 4),
+    "one process": ({"launch": {"cpu_ranks": 1, "strategy": "fsdp2"}}, "and there is one", 4),
+    "deepspeed": ({"launch": {"cpu_ranks": 2, "strategy": "zero2"}}, "needs the package `deepspeed`", 4),
+    "vllm": ({"sample": {"engine": "vllm"}}, "needs the package `vllm`", 4),
+    "wandb": ({"run": {"track": ["wandb"]}}, "needs the package `wandb`", 4),
+    "trackio": ({"run": {"track": ["trackio"]}}, "needs the package `trackio`", 4),
+    "mlflow": ({"run": {"track": ["mlflow"]}}, "needs the package `mlflow`", 4),
+    "webhook": ({"run": {"webhook": "env:NO_SUCH"}}, "the variable NO_SUCH, which is not set", 4),
+    "bad name": ({"run": {"name": "a/b"}}, "cannot name a run", 2),
+    "bitsandbytes": ({"train": {"trl": {"optim": "paged_adamw_8bit"}}}, "package `bitsandbytes`", 4),
+    "liger": ({"train": {"trl": {"use_liger_kernel": True}}}, "needs the package `liger-kernel`", 4),
+    "flash": ({"model": {"attention": "flash_attention_2"}}, "needs the package `flash-attn`", 4),
+    "attention": ({"model": {"attention": "nonsense"}}, "cannot load the model", 4),
+    "tokenizer": ({"model": {"tokenizer": "./no"}}, "no tokenizer folder `./no`", 4),
+    "base": ({"model": {"base": "other"}}, "`model.base` is that of a LoRA folder", 2),
+    "target": ({"model": {"lora": {"targets": ["q_proj", "lm_head"]}}}, "the model's output head", 2),
+    "4 bits": ({"model": {"load_in_4bit": True, "lora": {}}}, "`model.load_in_4bit` needs a CUDA", 4),
+    "ban": ({"sample": {"ban": ["no"]}}, "`no` is 2 tokens", 2),
+    "all ends": ({"sample": {"ban": ["<|im_end|>"]}}, "takes every token away that ends", 2),
+    "no room": ({"sample": {"max_tokens": 256}}, "`sample.max_tokens` is 256, the model's context only", 4),
+    "no room to evaluate": ({"eval": {"max_tokens": 256}}, "`eval.max_tokens` is 256", 4),
+    "long prompts": ({"data": {"max_prompt_tokens": 3}}, "every prompt is over 3 tokens", 3),
+    "canary trained on": (
+        {"monitor": {"canary": {"from": "rows.jsonl"}}},
+        "a canary row is a training row too",
+        3,
+    ),
+    "canary": ({"monitor": {"canary": {"from": "no.jsonl"}}}, "no file `no.jsonl`", 3),
+    "graph": ({"sample": {"engine": "graph"}}, "cannot drive this model", 4),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_check_says_what_train_refuses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections, words, code = CASES[name]
+    if "model" in sections:
+        make_model(tmp_path / "tiny")
+        sections = {"model": {"path": str(tmp_path / "tiny"), **sections["model"]}}
+    if name == "graph":
+        stateful(tmp_path / "tiny")
+    monkeypatch.chdir(tmp_path)
+    same(recipe_in(tmp_path, **sections), tmp_path, words, code)
+    assert name == "graph" or not (tmp_path / "runs").exists()  # engines are made in the run
+
+
+def stateful(folder: Path) -> None:
+    """A model that keeps a recurrent state."""
+    tokenizer = make_tokenizer("qwen3")
+    ids = {
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": None,
+    }
+    config = AutoConfig.for_model(
+        "mamba", hidden_size=32, state_size=4, num_hidden_layers=1, vocab_size=len(tokenizer), **ids
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def test_a_run_that_exists_is_refused_by_both(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, run={"name": "mine"})
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    same(recipe, tmp_path, "exists already", 2)
+
+
+@pytest.mark.parametrize("what", ["other settings", "no weights", "other base"])
+def test_an_adapter_folder_is_looked_at_by_both(what: str, tmp_path: Path) -> None:
+    import torch
+
+    from grpo_cli.policy.model import load_model
+    from grpo_cli.recipe.sections.recipe import Model
+
+    base, adapter = make_model(tmp_path / "tiny"), tmp_path / "adapter"
+    start = Model.model_validate({"path": str(base), "lora": {"r": 2}})
+    load_model(start, device=torch.device("cpu"), seed=0).model.save_pretrained(adapter)
+    model: dict[str, Any] = {"path": str(adapter), "base": str(base)}
+    if what == "other settings":
+        words, code, model["lora"] = "has `r` 2, and `model.lora` asks for 8", 2, {"r": 8}
+    elif what == "no weights":
+        (adapter / "adapter_model.safetensors").unlink()
+        words, code = "holds no weights of an adapter", 4
+    else:
+        model["base"] = str(make_model(tmp_path / "other", num_hidden_layers=1))
+        words, code = "has no place on this base for 14 tensors", 4
+    same(recipe_in(tmp_path, model=model), tmp_path, words, code)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "sections", "words"),
+    [
+        ("gguf", {"model": {"path": "m.gguf"}}, "needs the package `gguf`"),
+        ("peft", {"model": {"path": "tiny", "lora": {}}}, "needs the package `peft`"),
+        ("tensorboard", {"run": {"track": ["tensorboard"]}}, "needs the package `tensorboard`"),
+    ],
+)
+def test_packages_that_are_here_are_missed_where_they_are_not(
+    hidden: str, sections: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = packages.find_spec
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name.startswith(hidden) else here(name))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.gguf").touch()
+    same(recipe_in(tmp_path, **sections), tmp_path, words, 4)
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"sample": {"engine": "vllm", "vllm": {"mode": "server"}}}, "over NCCL, which needs a CUDA device"),
+        ({"model": {"load_in_4bit": True, "lora": {}}}, "`model.load_in_4bit` needs a CUDA device"),
+    ],
+)
+def test_what_needs_a_gpu_is_refused_without_one(
+    sections: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    monkeypatch.setattr(packages, "find_spec", lambda name: object())
+    model = {"path": str(make_model(tmp_path / "tiny"))}
+    recipe = recipe_in(tmp_path, **{**sections, "model": {**model, **sections.get("model", {})}})
+    same(recipe, tmp_path, words, 4)
+    elsewhere = failures(recipe, tmp_path, ask=ask_of("h100", None))
+    assert not any(words in one.message for one in elsewhere)
+
+
+def test_cards_that_a_person_names_are_asked_about_in_place_of_this_machine(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, launch={"gpus": 4})
+    assert [one.check for one in failures(recipe, tmp_path)] == ["launch"]
+    assert failures(recipe, tmp_path, ask=ask_of("h100", None)) == []
+
+
+@pytest.mark.parametrize(
+    ("train", "sample", "words"),
+    [
+        ({"mini_batches": 8}, {}, "4 completions on each of 2 processes do not divide into 8 mini-batches"),
+        (
+            {"trl": {"top_entropy_quantile": 0.5, "entropy_coef": 0.1}, "dead_groups": "keep"},
+            {},
+            "`train.trl.top_entropy_quantile` is taken over one micro-batch at a time",
+        ),
+    ],
+)
+def test_a_step_that_several_processes_cannot_share_is_refused_by_check(
+    train: dict[str, Any], sample: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    recipe = recipe_in(tmp_path, launch={"cpu_ranks": 2}, train=train, sample=sample)
+    (found,) = failures(recipe, tmp_path)
+    assert words in found.message and (found.check, found.code) == ("batches", Exit.USAGE)
+
+
+def test_a_critic_that_reads_other_tokens_is_refused_by_both(tmp_path: Path) -> None:
+    make_model(tmp_path / "other", "llama3")
+    critic = {"algorithm": "ppo", "critic": {"from": str(tmp_path / "other")}}
+    same(recipe_in(tmp_path, train=critic), tmp_path, "has another tokenizer than the policy", 4)
+
+
+def test_a_warm_up_without_demonstrations_needs_a_world_that_shows_some(tmp_path: Path) -> None:
+    (tmp_path / "w.py").write_text(
+        "class World:\n"
+        "    def reset(self, row, seed):\n        return ''\n"
+        "    def step(self, action):\n        return {'observation': '', 'reward': 0.0, 'done': True}\n"
+    )
+    recipe = recipe_in(
+        tmp_path,
+        model={"path": "builtin:tiny"},
+        environment={"python": "w.py:World", "workers": 1},
+        verify={"environment": {"kind": "environment"}},
+        sample={"max_tokens": 64},
+    )
+    phases = [{"steps": 1, "lr": 1e-3, "batch": 1}]
+    recipe = Recipe.model_validate({**recipe.model_dump(by_alias=True, exclude_none=True), "warmup": phases})
+    error = train_error(recipe, tmp_path)
+    assert "has no method `demonstrate`" in str(error)
+    shutil.rmtree(tmp_path / "runs")
+    assert failed("", error).message in [one.message for one in failures(recipe, tmp_path)]
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 10))
+    recipe = recipe_in(tmp_path)
+    (found,) = failures(recipe, tmp_path)
+    error = train_error(recipe, tmp_path)
+    assert found.message.split(" are free in ")[0] == str(error).split(" are free in ")[0]
+    assert (found.check, found.code, found.hint) == ("run", error.code, error.hint)
+
+
+def test_a_stage_is_asked_for_too_and_a_sentence_is_said_once(tmp_path: Path) -> None:
+    stage = {"name": "b", "data": {"train": "gone.jsonl"}, "train": {"trl": {"optim": "adamw_bnb_8bit"}}}
+    recipe = recipe_in(tmp_path)
+    whole = recipe.model_dump(by_alias=True, exclude_none=True) | {"stages": [{"name": "a"}, stage]}
+    found = failures(Recipe.model_validate(json.loads(json.dumps(whole))), tmp_path)
+    said = [one.message for one in found]
+    assert (
+        sum("bitsandbytes" in text for text in said) == 1 and sum("gone.jsonl" in text for text in said) == 1
+    )
+
+
+def test_a_server_that_is_not_up_yet_is_unknown_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs, "_installed", lambda name: True)
+    vllm = {"mode": "server", "server_base_url": "http://127.0.0.1:9"}
+    recipe = recipe_in(tmp_path, sample={"engine": "vllm", "vllm": vllm})
+    found = [
+        one
+        for one in RecipeCheck(recipe, tmp_path, ask=ask_of("h100", None)).findings()
+        if one.check == "engine"
+    ]
+    assert [one.level.value for one in found] == ["unknown"] and "no vLLM server is up" in found[0].message
