@@ -2,6 +2,7 @@
 
 What a message holds beside role and content (`tool_calls`, `tool_call_id`, `name`, …) stays in it for the chat template
 to render; what no template of text can render (images, sound) is refused. Keys whose value is null say nothing and go.
+Turns of `from` and `value`, as ShareGPT has them, become messages.
 """
 
 from __future__ import annotations
@@ -13,6 +14,17 @@ from typing import Any
 from grpo_verifiers.strict_json import RepeatedKey, loads
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
+SHAREGPT = {
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "model": "assistant",
+    "observation": "tool",
+    "function_response": "tool",
+}
+"""Who speaks in turns of `from` and `value`, as ShareGPT's data sets have them; other names are roles already."""
 UNREADABLE = ("images", "image", "audio", "video", "videos", "function_call", "refusal")
 """Keys of messages that no chat template of text renders."""
 
@@ -49,8 +61,16 @@ def read_messages(value: Sequence[Any], system: str | None) -> list[Message]:
 
 def _message(item: object, number: int) -> Message:
     where = f"message {number} of the prompt"
+    if (
+        isinstance(item, dict)
+        and "role" not in item
+        and isinstance(item.get("from"), str)
+        and "value" in item
+    ):
+        said = {key: value for key, value in item.items() if key not in ("from", "value")}
+        item = {"role": SHAREGPT.get(item["from"], item["from"]), "content": item["value"], **said}
     if not isinstance(item, dict) or "role" not in item or not ("content" in item or item.get("tool_calls")):
-        raise BadMessages(f"{where} is no object with `role` and `content`")
+        raise BadMessages(f"{where} is no object with `role` and `content`, or with `from` and `value`")
     if item["role"] not in ROLES:
         raise BadMessages(f"{where} has the role `{item['role']}`; known: {', '.join(ROLES)}")
     more = {k: v for k, v in item.items() if k not in ("role", "content") and v is not None and v != []}

@@ -286,10 +286,15 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
             mistakes.append(Mistake(record.place, str(err)))
     for column, failures in missing.items():
         record, first = failures[0]
+        # a key that only some rows lack is null there; one that none has is a slip of the recipe
+        if layout.drops_null and len(failures) < len(records) - unkept:
+            nulls += [Mistake(one.place, f"no column `{column}`") for one, _ in failures]
+            continue
         count = f" in {len(failures):,} of {len(records):,} rows" if len(failures) > 1 else ""
         mistakes.append(Mistake(record.place, f"no column `{column}`{count}{first.why}"))
     if mistakes:
-        raise DataError(mistakes, hint=_null_hint(mistakes))
+        lacks = any(len(failures) < len(records) - unkept for failures in missing.values())
+        raise DataError(mistakes, hint=_null_hint(mistakes, lacks=lacks))
     filled = FilledRows(rows, len(records), unkept, nulls)
     if records and not rows:
         raise DataError(
@@ -298,9 +303,15 @@ def fill_rows(records: Sequence[Record], layout: RowLayout) -> FilledRows:
     return filled
 
 
-def _null_hint(mistakes: Sequence[Mistake]) -> str:
-    is_null = any(m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes)
-    return "`data.on_null: drop` leaves rows with a null out and counts them" if is_null else ""
+def _null_hint(mistakes: Sequence[Mistake], *, lacks: bool) -> str:
+    is_null = lacks or any(
+        m.message.endswith(" is null") or m.message == "the prompt is empty" for m in mistakes
+    )
+    return (
+        "`data.on_null: drop` leaves rows with a null, or without the column, out and counts them"
+        if is_null
+        else ""
+    )
 
 
 def _first_values(record: Record, where: Where | None) -> str:

@@ -28,6 +28,9 @@ from grpo_verifiers.names import near_or_known
 
 Which = Literal["train", "eval"]
 _KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")
+_SCHEMES = ["tasks", "run", "hub"]
+_KIND = re.compile(r"[A-Za-z_]\w+(?:\.\w+)*")
+"""What may be meant for one of these, or for a Python module."""
 _HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
@@ -119,6 +122,7 @@ def _open(
         return hub_rows(rest, split, options, key)
     if colon and scheme in ("http", "https", "s3", "gs"):
         raise RecipeError(f"cannot read `{name}`; download it, or use hub:NAME", place=key)
+    _refuse_code(name, base, key)
     folder = next((place for place in places_of(name, base) if place.is_dir()), None)
     if folder is not None and any((folder / file).is_file() for file in SAVED):
         return saved_rows(folder, name, split, options, key)
@@ -127,6 +131,28 @@ def _open(
     if is_pattern(name) and not any(place.is_file() for place in places_of(name, base)):
         return chain.from_iterable(read_file(path, shown) for path, shown in matching(name, base, key))
     return read_file(find_file(name, base, key), name)
+
+
+def _refuse_code(name: str, base: Path | None, key: str) -> None:
+    """Python code, which other programs take rows from, and a kind of source that is none; a file of that name is one.
+
+    Raises:
+        RecipeError: what rows come from, and the way.
+    """
+    scheme, colon, rest = name.partition(":")
+    path = scheme if colon and rest.isidentifier() else name
+    is_kind = bool(colon) and _KIND.fullmatch(scheme) is not None
+    if any(place.exists() for place in places_of(name, base)) or not (path.endswith(".py") or is_kind):
+        return
+    mend = "let the function write its rows to a file once, one JSON object a line, and name that file"
+    if path.endswith(".py"):
+        raise RecipeError(
+            f"`{name}` is Python code, and no function is asked for rows here", place=key, hint=mend
+        )
+    near = near_or_known(scheme, _SCHEMES)
+    raise RecipeError(
+        f"there is no source `{scheme}:`{near}", place=key, hint=f"is it a Python function? {mend}"
+    )
 
 
 def _task_split(options: dict[str, Any], split: Split, name: str, key: str) -> tuple[dict[str, Any], Split]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,21 @@ def plan(recipe: Recipe, n_rows: int) -> BatchPlan:
         epochs=steps / steps_epoch,
         draws=draws,
     )
+
+
+def evaluations(recipe: Recipe, steps: int, held_out: int) -> Counter[int]:
+    """Completions of an evaluation of so many held-out rows -> how many evaluations of a run draw as many."""
+    spec, stop = recipe.eval, recipe.stop
+    if not held_out:
+        return Counter()
+    sampled = min(held_out, spec.limit or held_out)
+    whole = sampled * spec.samples + (held_out if spec.greedy else 0)
+    # who compares evaluations needs them over the same rows
+    compares = stop.patience is not None or recipe.monitor.gold is not None
+    few = whole if spec.between is None or compares else min(sampled, spec.between) * spec.samples
+    found = Counter({whole: 2})
+    found[few] += (steps - 1) // spec.every if spec.every else 0
+    return found
 
 
 def draws_samples(recipe: Recipe) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log
 
+from grpo_cli.recipe.arithmetic import evaluations
 from grpo_cli.sizing.cards import Gpu
 from grpo_cli.sizing.state import HALF, trained
 from grpo_cli.sizing.work import Work
@@ -74,12 +75,13 @@ def duration(
     generate, update = generate_seconds(work, card, cache_rows), update_seconds(work, card)
     if cost is not None:
         generate, update = cost.generate, cost.update * work.learned * update_passes(work)
-    evaluation = evaluation_seconds(work, card, cache_rows, held_out)
-    every = work.recipe.eval.every
-    evaluations = (2 + (work.plan.steps // every if every else 0)) if held_out else 0
+    evaluating = sum(
+        times * generate_seconds(work, card, cache_rows, rows)
+        for rows, times in evaluations(work.recipe, work.plan.steps, held_out).items()
+    )
     step = generate + update + FIXED
     captures = CAPTURES if work.is_packed else 0.0
-    run = START + captures + work.plan.steps * step + evaluations * evaluation
+    run = START + captures + work.plan.steps * step + evaluating
     error = ERROR if card.name in MEASURED or cost is not None else UNMEASURED_ERROR
     return Duration(generate, update, FIXED, run, error)
 
@@ -109,14 +111,6 @@ def generate_seconds(work: Work, card: Gpu, cache_rows: int, rows: float | None 
     prompts = rows / work.recipe.sample.group * lengths.prompt
     prefill = 2 * work.sizes.body_parameters * prompts / (card.tflops * 1e12 * DECODES)
     return prefill + steps * decode_seconds(work, card, busy)
-
-
-def evaluation_seconds(work: Work, card: Gpu, cache_rows: int, held_out: int) -> float:
-    """Seconds of one evaluation of so many held-out rows."""
-    spec = work.recipe.eval
-    sampled = min(held_out, spec.limit or held_out) * spec.samples
-    rows = sampled + (held_out if spec.greedy else 0)
-    return generate_seconds(work, card, cache_rows, rows)
 
 
 def forward_flops(work: Work) -> float:

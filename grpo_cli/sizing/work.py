@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from grpo_cli.policy.loading.sizes import ModelSizes
-from grpo_cli.recipe.arithmetic import BatchPlan
+from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD, BatchPlan
 from grpo_cli.recipe.sections.recipe import Recipe
 
-TOKENS_A_FORWARD = 32_768
-"""Tokens of a micro-batch where the recipe leaves it open (`train/trl_config`)."""
 MOST_ROWS = 1024
 """Completions that decode at once on a GPU (`rollout/make`)."""
 COLUMNS = 64
@@ -55,7 +53,7 @@ class Work:
         if self.recipe.sample.micro_batch is not None:
             return min(self.recipe.sample.micro_batch, self.rows)
         total = max(1, self.rows // self.recipe.train.mini_batches)
-        most = max(1, TOKENS_A_FORWARD // (self.lengths.longest_prompt + self.recipe.sample.max_tokens))
+        most = max(1, GPU_TOKENS_A_FORWARD // (self.lengths.longest_prompt + self.recipe.sample.max_tokens))
         return max(size for size in range(1, total + 1) if total % size == 0 and size <= most)
 
     @property

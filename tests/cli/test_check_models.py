@@ -299,3 +299,42 @@ def test_check_says_that_held_out_answers_leave_no_room_as_train_does(tmp_path: 
     code, found = check(recipe_in(tmp_path, eval={"max_tokens": 300}), tmp_path)
     assert code == 3 and found["tokens"].level == "fail"
     assert "`eval.max_tokens` 300 leaves no room for a prompt in a context of 256" in found["tokens"].message
+
+
+TRL_REWARDS = """
+import re
+
+def form(completions, **kwargs):
+    return [0.5 if re.search("<answer>", one) else 0.0 for one in completions]
+
+def correct(completions, answer, **kwargs):
+    return [2.0 if gold in one else 0.0 for one, gold in zip(completions, answer)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "correct", "is_warned"),
+    [
+        ({}, {}, True),
+        ({"right_at": 0.5}, {}, False),
+        ({}, {"primary": True}, False),
+        ({"range": [0, 0.75]}, {}, True),
+        ({"range": [0, 1]}, {}, False),
+    ],
+)
+def test_a_primary_verifier_that_can_call_nothing_right_is_warned_of(
+    form: dict[str, Any], correct: dict[str, Any], is_warned: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "rewards.py").write_text(TRL_REWARDS)
+    verify = {
+        "form": {"kind": "python", "function": "rewards.py:form", "workers": 1, **form},
+        "correct": {"kind": "python", "function": "rewards.py:correct", "workers": 1, **correct},
+    }
+    recipe = recipe_in(tmp_path, verify=verify)
+    said = [one for one in RecipeCheck(recipe, tmp_path).findings() if "can be right" in one.message]
+    assert [one.check for one in said] == ["verify.form"] * is_warned
+    for one in said:
+        assert (
+            one.level.value == "warn" and f"gives {form.get('range', [0, 0.5])[1]:g} at most" in one.message
+        )
+        assert "verify.form.right_at" in one.hint and "`verify.correct.primary: true`" in one.hint

@@ -60,6 +60,77 @@ def test_a_bad_message_list_is_refused(tmp_path: Path, chat: list[object], words
         load_rows(Data([Source("a.jsonl")], prompt="{prompt}"), "train", tmp_path)
 
 
+def test_turns_of_sharegpt_are_read_as_messages(tmp_path: Path) -> None:
+    names = [("system", "be brief"), ("human", "hi"), ("gpt", "hello"), ("observation", "42"), ("user", "2?")]
+    turns = [{"from": name, "value": text} for name, text in names]
+    write_lines(tmp_path / "a.jsonl", [{"conversations": turns, "answer": "2"}])
+    (row,) = load_rows(Data([Source("a.jsonl")], prompt="{conversations}"), "train", tmp_path)
+    assert row.messages is not None
+    roles = ["system", "user", "assistant", "tool", "user"]
+    assert [(m["role"], m["content"]) for m in row.messages] == list(
+        zip(roles, [text for _, text in names], strict=True)
+    )
+    assert all(set(message) == {"role", "content"} for message in row.messages)
+
+
+@pytest.mark.parametrize(
+    ("turn", "words"),
+    [
+        ({"from": "narrator", "value": "x"}, "has the role `narrator`"),
+        ({"from": "human", "value": {"x": 1}}, "has content that is no text"),
+        ({"from": "human", "text": "x"}, "or with `from` and `value`"),
+    ],
+)
+def test_other_turns_are_refused_by_what_is_known(tmp_path: Path, turn: object, words: str) -> None:
+    write_lines(tmp_path / "a.jsonl", [{"conversations": [turn]}])
+    with pytest.raises(DataError, match=words):
+        load_rows(Data([Source("a.jsonl")], prompt="{conversations}"), "train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "mend"),
+    [
+        ("rows.py:f", "`rows.py:f` is Python code", "write its rows to a file"),
+        ("lib/rows.py:make", "is Python code", "write its rows to a file"),
+        ("pkg.mod:f", "there is no source `pkg.mod:`", "is it a Python function"),
+        ("task:addition3", "there is no source `task:`; did you mean `tasks`", ""),
+    ],
+)
+def test_a_function_is_not_asked_for_rows_and_the_way_is_said(
+    tmp_path: Path, source: str, words: str, mend: str
+) -> None:
+    (tmp_path / "rows.py").write_text("def f():\n    return []\n")
+    with pytest.raises(RecipeError) as caught:
+        load_rows(Data([Source(source)]), "train", tmp_path)
+    assert words in str(caught.value) and mend in caught.value.hint
+    assert caught.value.mistakes[0].place == "data.train"
+
+
+def test_a_file_may_have_a_name_with_a_colon(tmp_path: Path) -> None:
+    write_lines(tmp_path / "mod:f.jsonl", [question()])
+    assert len(load_rows(Data([Source("mod:f.jsonl")]), "train", tmp_path)) == 1
+
+
+def test_a_key_that_some_rows_lack_is_null_there(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.jsonl", [question(1), {"question": "q"}, question(3)])
+    named = Data([Source("a.jsonl")], answer="{answer}")
+    with pytest.raises(DataError, match="no column `answer`") as caught:
+        load_rows(named, "train", tmp_path)
+    assert "`data.on_null: drop`" in caught.value.hint
+    notes: list[str] = []
+    dropping = Data([Source("a.jsonl")], answer="{answer}", on_null="drop")
+    assert len(load_rows(dropping, "train", tmp_path, notes.append)) == 2
+    assert notes == ["train: dropped 1 of 3 rows with a null, first a.jsonl:2: no column `answer`"]
+
+
+@pytest.mark.parametrize("field", ["prompt", "answer"])
+def test_a_key_that_no_row_has_is_a_mistake_whatever_is_dropped(tmp_path: Path, field: str) -> None:
+    write_lines(tmp_path / "a.jsonl", [question(1), question(2)])
+    data = Data([Source("a.jsonl")], on_null="drop", **{field: "{gone}"})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="no column `gone` in 2 of 2 rows"):
+        load_rows(data, "train", tmp_path)
+
+
 @pytest.mark.parametrize(("gold", "text"), [(72, "72"), (1.5, "1.5"), (True, "true"), ("x", "x")])
 def test_a_gold_that_is_a_number_becomes_text(tmp_path: Path, gold: object, text: str) -> None:
     write_lines(tmp_path / "a.jsonl", [question(answer=gold)])

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.errors import DataError, Exit
-from grpo_cli.recipe.arithmetic import idle_reuse, plan, unreached
+from grpo_cli.recipe.arithmetic import evaluations, idle_reuse, plan, unreached
 from grpo_cli.recipe.sections.recipe import Recipe
 
 
@@ -162,3 +162,24 @@ def test_a_critics_warm_up_is_held_against_the_steps_that_epochs_take() -> None:
     with pytest.raises(DataError, match="20 steps of warm-up in a run of 20") as caught:
         plan(Recipe.model_validate(base | {"train": {**said, "critic": {"warmup_steps": 20}}}), 80)
     assert "train.critic.warmup_steps" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "counted"),
+    [
+        ({}, {}, {50 * 4 + 50: 2}),
+        ({"greedy": False, "samples": 2}, {}, {100: 2}),
+        ({"limit": 8}, {}, {8 * 4 + 50: 2}),
+        # steps 3, 6, 9; the last step is evaluated as the end
+        ({"every": 3}, {}, {250: 2 + 3}),
+        ({"every": 5}, {}, {250: 2 + 1}),
+        ({"every": 3, "between": 4}, {}, {250: 2, 16: 3}),
+        ({"every": 3, "between": 4}, {"stop": {"patience": 2}}, {250: 5}),
+    ],
+)
+def test_the_completions_of_all_evaluations(
+    spec: dict[str, object], more: dict[str, object], counted: dict[int, int]
+) -> None:
+    said = recipe().model_dump(by_alias=True, exclude_none=True) | {"eval": spec, **more}
+    assert +evaluations(Recipe.model_validate(said), 10, 50) == counted
+    assert not evaluations(recipe(), 10, 0)

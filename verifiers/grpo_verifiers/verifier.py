@@ -95,6 +95,8 @@ class Verifier(ABC):
     reads_text: bool = True
     """Whether its verdict follows from the text; that of an environment comes with the sample."""
 
+    most: float | None = None
+    """The highest score that it can give, once it was started; None where that is not known."""
     low: float | None = 0.0
     """What a completion without an answer, or over a limit, is worth; None: the lowest score of its group, 0 at most."""
 

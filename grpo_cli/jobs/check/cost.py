@@ -15,7 +15,7 @@ from grpo_cli.jobs.check.fit import check_fit
 from grpo_cli.jobs.check.lengths import PromptLengths
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes
-from grpo_cli.recipe.arithmetic import BatchPlan
+from grpo_cli.recipe.arithmetic import BatchPlan, evaluations
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
@@ -49,7 +49,7 @@ def check_costs(
         yield check_memory(recipe, sizes, plan, lengths)
         if ask is None or ask.cards.is_here:
             yield from _space(recipe, sizes)
-        yield check_time(recipe, sizes, plan, lengths)
+        yield check_time(recipe, sizes, plan, lengths, held_out)
     if ask is not None:
         yield check_fit(recipe, sizes, plan, lengths, ask, held_out)
 
@@ -131,9 +131,9 @@ def _whole_copy(strategy: str, parameters: int) -> list[str]:
 
 
 def check_time(
-    recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None
+    recipe: Recipe, sizes: ModelSizes, plan: BatchPlan, lengths: PromptLengths | None, held_out: int
 ) -> CheckFinding:
-    """The arithmetic of all steps; on a machine without a GPU also the least time at its measured matrix product."""
+    """The arithmetic of all steps and of the evaluations of `held_out` rows; on a machine without a GPU also the least time at its measured matrix product."""
     n = sizes.parameters
     prompt = lengths.mean if lengths else 0.0
     tokens = plan.completions_step * (prompt + recipe.sample.max_tokens)
@@ -142,14 +142,22 @@ def check_time(
         passes["old log-probs"] = 2
     if recipe.train.kl.beta > 0:
         passes["reference"] = 2
-    flops = plan.steps * tokens * n * sum(passes.values())
+    counted = evaluations(recipe, plan.steps, held_out)
+    drawn = sum(completions * times for completions, times in counted.items())
+    longest = recipe.eval.max_tokens or recipe.sample.max_tokens
+    evaluated = drawn * (prompt + longest)
+    flops = plan.steps * tokens * n * sum(passes.values()) + evaluated * n * passes["generate"]
     parts = " + ".join(f"{count} {name}" for name, count in passes.items())
     lines = [
         f"{plan.steps:,} steps x {tokens:,.0f} tokens x {n:,} parameters x ({parts})",
         "hours = PFLOP / (3.6 x TFLOP/s delivered)",
     ]
-    data: dict[str, float] = {"flops": flops, "tokens": plan.steps * tokens}
-    message = f"at most {plan.steps * tokens / 1e6:,.3g} M tokens, {_flop(flops)}"
+    if drawn:
+        times = f"{counted.total()} evaluations draw {drawn:,} completions"
+        lines.insert(1, f"{times} x {prompt + longest:,.0f} tokens x {n:,} parameters x 2 generate")
+    everything = plan.steps * tokens + evaluated
+    data: dict[str, float] = {"flops": flops, "tokens": everything, "evaluated_tokens": evaluated}
+    message = f"at most {everything / 1e6:,.3g} M tokens, {_flop(flops)}"
     rate = None if _has_gpu() else _cpu_flops()
     if rate is not None:
         data |= {"cpu_flops": rate, "cpu_seconds": flops / rate}

@@ -79,8 +79,6 @@ def check_lengths(lengths: PromptLengths, recipe: Recipe, context: int | None) -
     started = recipe.sample.vllm.get("max_model_length") if recipe.sample.engine == "vllm" else None
     context = min((int(known) for known in (context, started) if known is not None), default=None)
     room = None if context is None else context - recipe.sample.max_tokens
-    held_out = recipe.eval.max_tokens if recipe.data.eval is not None else None
-    longest, key = max((recipe.sample.max_tokens, "sample.max_tokens"), (held_out or 0, "eval.max_tokens"))
     limits = [limit for limit in (recipe.data.max_prompt_tokens, room) if limit is not None]
     data = {
         "n": len(lengths.counts),

@@ -69,6 +69,7 @@ def check_verifiers(
         if first is not None and first.rows:
             refusals = check_refusals(first, judge.verifiers, judge.rule)
             yield from (finding for finding in refusals if finding.check not in fails)
+        yield from _never_right(judge)
         load_canary(recipe, base, judge, Notes(), rows.get("train", ()))
     except UserError as err:
         yield failed("canary", err)
@@ -90,6 +91,25 @@ def check_start(judge: Judge) -> list[CheckFinding]:
         _sandbox(name, tier) for name, v in judge.verifiers.items() if (tier := getattr(v, "tier", None))
     ]
     return [started, *sandboxes]
+
+
+def _never_right(judge: Judge) -> Iterator[CheckFinding]:
+    """A warning where the verifier that says what right means cannot say it of any completion."""
+    name = judge.primary
+    most, right_at = judge.verifiers[name].most, judge.specs[name].right_at
+    if most is None or most >= right_at:
+        return
+    others = [other for other in judge.verifiers if other != name]
+    other = f", or make another primary: `verify.{others[0]}.primary: true`" if others else ""
+    yield CheckFinding(
+        f"verify.{name}",
+        Level.WARN,
+        f"says what right means and gives {most:g} at most, where right begins at {right_at:g}: no completion can be right,"
+        " pass@1 stays 0",
+        data={"most": most, "right_at": right_at},
+        hint=f"say `verify.{name}.right_at: {most:g}`{other}",
+        code=Exit.DATA,
+    )
 
 
 def _sandbox(name: str, tier: Tier) -> CheckFinding:

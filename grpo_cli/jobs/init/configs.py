@@ -93,7 +93,7 @@ def convert(config: Mapping[str, Any]) -> ConvertedRecipe:
 
 
 def _other(name: str, value: object, made: ConvertedRecipe) -> None:
-    key = counterpart(name)
+    key = counterpart(name, value)
     if name in PLAIN and key:
         made.put(key, PLAIN[name](value))
     elif name in NEUTRAL:

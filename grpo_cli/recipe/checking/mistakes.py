@@ -116,7 +116,7 @@ def _finding(error: ErrorDetails) -> RecipeFinding:
         path = (*path[:-1], "from")
     name = dotted(path)
     if kind == "extra_forbidden":
-        return _unknown_key(path)
+        return _unknown_key(path, value)
     if kind == "missing":
         return RecipeFinding(path, f"`{name}` is missing", _purpose(path))
     if kind == "literal_error":
@@ -148,13 +148,13 @@ def _keys_of(value: object) -> Iterable[str]:
     return value if isinstance(value, dict) else ()
 
 
-def _unknown_key(path: Path) -> RecipeFinding:
+def _unknown_key(path: Path, value: object) -> RecipeFinding:
     key, parent = str(path[-1]), path[:-1]
     model = section(parent)
     where = f"`{dotted(parent)}`" if parent else "the recipe"
     names = key_names(model) if model else []
     hint = unknown(key, names, where)
-    if (other := counterpart(key)) and other != dotted(path):
+    if (other := counterpart(key, value)) and other != dotted(path):
         return RecipeFinding(path, f"unknown key `{key}` in {where}", f"here it is `{other}`", at_key=True)
     if reason := why_none(key):
         return RecipeFinding(path, f"unknown key `{key}` in {where}", reason, at_key=True)

@@ -305,12 +305,24 @@ def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower().replace("++", "pp"))
 
 
-def counterpart(name: str) -> str:
+INSIDE: dict[str, str] = {
+    "stop": "sample.stop",
+    "stop_token_ids": "sample.stop",
+    "eos_token_id": "sample.stop",
+    "do_sample": "sample.temperature",
+    "dtype": "model.dtype",
+}
+"""Names inside a mapping of TRL's (`generation_kwargs`, `model_init_kwargs`) that mean something else outside of it."""
+
+
+def counterpart(name: str, value: object = None) -> str:
     """The key of a recipe that means what another trainer calls `name`, as a dotted path; a field that only TRL has is under
-    `train.trl`; empty where there is none."""
+    `train.trl`; empty where there is none. Of a mapping whose own names all have keys, those, with "` and `" between them."""
     name = name.replace("-", "_")
     if name in OTHERS or name in OURS:
-        return OTHERS.get(name) or OURS[name]
+        within = [INSIDE.get(one) or counterpart(one) for one in value] if isinstance(value, dict) else []
+        apart = dict.fromkeys(key for key in within if not key.startswith("train.trl."))
+        return "` and `".join(apart) if within and all(apart) else OTHERS.get(name) or OURS[name]
     if name in FIELDS and name not in ALWAYS:
         return f"train.trl.{name}"
     return ""

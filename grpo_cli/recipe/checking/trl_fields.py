@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from grpo_cli.recipe.checking.mistakes import RecipeFinding, shown
-from grpo_cli.recipe.checking.other_names import ALWAYS, OURS
+from grpo_cli.recipe.checking.other_names import ALWAYS, OURS, counterpart
 from grpo_cli.recipe.checking.trl_table import CHOICES, FIELDS
 from grpo_verifiers.names import nearest
 
@@ -46,7 +46,7 @@ def check_trl(data: dict[str, Any]) -> list[RecipeFinding]:
         if name in ALWAYS:
             found.append(RecipeFinding(path, f"`{name}` is not for `train.trl`", ALWAYS[name], at_key=True))
         elif name in OURS or name.startswith(VLLM):
-            own = OURS.get(name, f"sample.vllm.{name.removeprefix(VLLM)}")
+            own = counterpart(name, value) if name in OURS else f"sample.vllm.{name.removeprefix(VLLM)}"
             found.append(RecipeFinding(path, f"`{name}` is not for `train.trl`", f"say `{own}`", at_key=True))
         elif name not in FIELDS:
             near = nearest(name, FIELDS)

@@ -99,7 +99,8 @@ class Data(Section):
     where: str | None = None
     """Keep the rows for which this holds, such as `level >= 3 and source in ['amc', 'aime']`; left out, all."""
     on_null: Literal["error", "drop"] = "error"
-    """What happens to a row with null in a column that a template names, or with an empty prompt."""
+    """What happens to a row with null in a column that a template names, or without that column where other rows have it, or
+    with an empty prompt."""
     system: str | None = None
     """System message before every prompt; `{column}` is filled from the row, other braces stay."""
     prompt: Words

@@ -10,7 +10,7 @@ import pytest
 from grpo_cli.data import hub_access
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
-from grpo_cli.jobs.check.cost import check_memory
+from grpo_cli.jobs.check.cost import check_memory, check_time
 from grpo_cli.jobs.check.findings import CheckFinding, Level, exit_code, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, histogram
 from grpo_cli.jobs.check.likeness import check_likeness
@@ -339,3 +339,17 @@ def ppo(train: dict[str, Any]) -> Recipe:
     return Recipe.model_validate(
         {"grpo": 1, "model": "builtin:tiny", "data": data, "verify": {"exact": {}}, "train": both}
     )
+
+
+def test_the_time_counts_the_evaluations(tmp_path: Path) -> None:
+    sizes = read_sizes(TINY, model_files(TINY))
+    recipe = load(str(small_recipe(tmp_path)), [])
+    batches = plan(recipe, 20)
+    assert sizes is not None
+    without = check_time(recipe, sizes, batches, None, 0)
+    found = check_time(recipe, sizes, batches, None, 8)
+    # 4 steps, `every: 3`, 2 samples and greedy: three evaluations of 24 completions of 12 tokens
+    assert found.data["evaluated_tokens"] == 3 * 24 * 12 == found.data["tokens"] - without.data["tokens"]
+    assert found.data["flops"] - without.data["flops"] == 3 * 24 * 12 * sizes.parameters * 2
+    assert "3 evaluations draw 72 completions" in " ".join(found.lines)
+    assert "evaluations" not in " ".join(without.lines)

@@ -1,5 +1,7 @@
 """`train.trl` against the real GRPOConfig: the table must be what the installed TRL says."""
 
+import pytest
+
 from grpo_cli.recipe.checking import trl_fields, trl_table
 from grpo_cli.recipe.checking.trl_fields import check_trl
 from tests.recipe.checking import write_trl_table
@@ -29,6 +31,25 @@ def test_free_fields_pass_and_a_number_may_be_whole_where_trl_wants_a_float() ->
 def test_a_field_of_ours_is_refused_with_our_key() -> None:
     (found,) = check_trl({"train": {"trl": {"num_generations": 4}}})
     assert found.hint == "say `sample.group`"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "key"),
+    [
+        ("generation_kwargs", {"stop_strings": ["</s>"]}, "`sample.stop`"),
+        ("generation_kwargs", {"stop": ["x"], "max_new_tokens": 9}, "`sample.stop` and `sample.max_tokens`"),
+        ("generation_kwargs", {"suppress_tokens": [3], "top_p": 0.9}, "`sample.ban` and `sample.top_p`"),
+        ("generation_kwargs", {"penalty_alpha": 0.6}, "`sample`"),
+        ("generation_kwargs", {}, "`sample`"),
+        ("model_init_kwargs", {"attn_implementation": "sdpa"}, "`model.attention`"),
+        ("model_init_kwargs", {"dtype": "bfloat16", "revision": "x"}, "`model`"),
+    ],
+)
+def test_a_mapping_of_trls_is_refused_with_the_keys_of_what_it_holds(
+    field: str, value: object, key: str
+) -> None:
+    (found,) = check_trl({"train": {"trl": {field: value}}})
+    assert found.hint == f"say {key}"
 
 
 def test_names_types_and_choices_are_checked() -> None:

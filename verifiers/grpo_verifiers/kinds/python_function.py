@@ -24,6 +24,7 @@ from grpo_verifiers.answers import Example
 from grpo_verifiers.kinds.functions.asking import Answer, BrokenContract, FunctionCaller, Prints, probes
 from grpo_verifiers.kinds.functions.blame import SURROUNDINGS, Blame
 from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
+from grpo_verifiers.kinds.functions.most import most_of
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
 from grpo_verifiers.kinds.functions.waiting import WAITS_S, is_away
 from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
@@ -186,6 +187,14 @@ class PythonVerifier(Verifier):
         """Whether the function takes lists: what it says of one completion may depend on the others."""
         self.start()
         return self._caller.shape in ("step", "group") and self.options.batch != "one"
+
+    @property
+    def most(self) -> float | None:  # type: ignore[override]
+        """The greater end of `range`, else what the function's own source says of its returns."""
+        if self.options.range is not None:
+            return self.options.range[1]
+        file, _, line = self._place.rpartition(":")
+        return most_of(file, int(line)) if file else None
 
     @property
     def printed(self) -> int:  # type: ignore[override]
