@@ -219,7 +219,7 @@ def attach_lora(model: CausalLM, lora: Lora) -> CausalLM:
             raise
         raise no_such_layer(unknown[0], layers) from err  # none of the targets is known
     # names of layers that hold the experts one by one are taken for those of the stack that transformers makes of them
-    kept = set(adapted.peft_config["default"].target_modules or ())  # type: ignore[operator, union-attr, index]
+    kept = set(adapted.peft_config["default"].target_modules or ())  # type: ignore[union-attr, index]
     for target in unknown:
         if target in kept:
             raise no_such_layer(target, layers)

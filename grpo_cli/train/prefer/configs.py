@@ -10,8 +10,9 @@ import torch
 from transformers import TrainingArguments
 from trl import DPOConfig, KTOConfig
 
+from grpo_cli.recipe.arithmetic import GPU_TOKENS_A_FORWARD
 from grpo_cli.recipe.sections.recipe import Prefer, Train
-from grpo_cli.train.trl_config import GPU_TOKENS_A_FORWARD, scheduler
+from grpo_cli.train.trl_config import scheduler
 
 BETA = {"simpo": 2.0}
 """Where it is not 0.1: SimPO's is a weight of mean log-probs a token, and CPO's default of 0.1 would hardly move it."""

@@ -34,8 +34,7 @@ def check_gguf(policy: Policy) -> None:
     Raises:
         SetupError: no GGUF can be written of this policy, or a package is missing.
     """
-    if not NEED.is_met():
-        raise NEED.refusal()
+    NEED.require()
     made = architecture_of(policy.model)
     vocabulary_of(policy, int(made.numbers["vocab_size"]))
     for _ in tensors_of(policy.model, made):
