@@ -108,6 +108,8 @@ def loading(command: str) -> Iterator[None]:
     global _line
     if _line is None and command not in LOADS:
         _say(command)
+    if _line is not None:
+        _line.began = time.monotonic()  # rows may have been read since the line was put up
     with ended_by_ctrl_c(), without_collecting():
         yield
     if _line is not None:

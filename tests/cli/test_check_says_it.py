@@ -264,3 +264,14 @@ def test_a_server_that_is_not_up_yet_is_unknown_and_not_refused(
         if one.check == "engine"
     ]
     assert [one.level.value for one in found] == ["unknown"] and "no vLLM server is up" in found[0].message
+
+
+@pytest.mark.parametrize("trl", [{"tf32": True}, {"fp16": True, "bf16": True}])
+def test_settings_that_trl_does_not_take_are_refused_by_a_full_check(
+    trl: dict[str, Any], tmp_path: Path
+) -> None:
+    recipe = recipe_in(tmp_path, train={"trl": trl})
+    error = train_error(recipe, tmp_path)
+    (found,) = failures(recipe, tmp_path, is_full=True)
+    assert (found.check, found.message, found.code) == ("trainer", str(error), error.code)
+    assert failures(recipe, tmp_path, is_full=True, ask=ask_of("h100", None)) == []

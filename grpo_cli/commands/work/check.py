@@ -16,7 +16,10 @@ def check(
     sets: options.Sets = None,
     trust: options.Trust = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Run every gold, and load the tokenizer through transformers.")
+        bool,
+        typer.Option(
+            "--full", help="Run every gold, load the tokenizer through transformers, and make TRL's settings."
+        ),
     ] = False,
     most: Annotated[
         int, typer.Option(min=1, metavar="N", help="Look at about this many rows of each split.")
@@ -30,7 +33,8 @@ def check(
 ) -> None:
     """Find what can be known of a run before a model is loaded.
 
-    Reads the rows, fills the templates, looks at the model's files and at packages that are missing, puts every gold
+    Asks launcher, engine, trackers and run folder what training asks them, and says what they refuse in the same words. Reads
+    the rows, fills the templates, looks at the model's files and layers and at packages that are missing, puts every gold
     through its own verifier, looks for repeated and leaked rows, renders the prompts and counts their tokens, and does
     the arithmetic of batches, memory and time. Of a card that is named, or is here, it says whether the run fits, how long
     it takes and, with `--price`, what it costs. Exit 1: a warning stands. Exit 2, 3 or 4: the

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.refusals import Question, questions
+from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.recipe.arithmetic import batching
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.whole_batch import refuse_parts
@@ -45,8 +47,31 @@ class Machine:
         except UserError as err:
             yield failed("batches", err)
 
+    def trainer(self) -> Iterator[CheckFinding]:
+        """Whether TRL is the one that this was built for and takes the recipe's settings; imports it, which takes seconds."""
+        if self.recipe.train.method != "rl" or self.is_elsewhere:
+            return
+        import torch
+
+        from grpo_cli.train.trl_config import check_hooks, grpo_config
+
+        device = torch.device("cuda" if self.on_gpu else "cpu")
+        try:
+            check_hooks()
+            batch = batching(self.recipe, 0, self.processes, on_gpu=self.on_gpu)
+            with loading_failures("no trainer can be made of this recipe"):
+                grpo_config(self.recipe, Path(self.recipe.run.dir), batch, device, bf16=False)
+        except UserError as err:
+            yield failed("trainer", err)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a person asks about the cards of another machine."""
+        return self.ask is not None and not self.ask.cards.is_here
+
     def _launch(self) -> Iterator[CheckFinding]:
-        if self.ask is not None and not self.ask.cards.is_here:
+        if self.is_elsewhere:
+            assert self.ask is not None
             self.on_gpu = True
             with suppress(UserError):  # `fit` says so
                 self.processes = cards_of(self.recipe, self.ask.cards)

@@ -77,6 +77,7 @@ class RecipeCheck:
 
     def _findings(self) -> Iterator[CheckFinding]:
         yield from self.machine.findings()
+        yield from self.machine.trainer() if self.is_full else ()
         yield from self._rows()
         yield from check_model(self.recipe)
         sizes = self._sizes()
