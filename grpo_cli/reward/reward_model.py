@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from grpo_cli.policy.prompts.chat_template import ChatTemplate
 from grpo_verifiers.answers import NO_GOLD
 from grpo_verifiers.verdict import Verdict, error, over_limit, wrong
 from grpo_verifiers.verifier import BadOption, Sample, Unavailable, Verifier
@@ -166,9 +167,8 @@ def _encoded(tokenizer: Any, sample: Sample) -> list[int]:
     prompt = sample.prompt.encode("utf-8", "replace").decode()
     if getattr(tokenizer, "chat_template", None):
         chat = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
-        ids: list[int] = tokenizer(
-            tokenizer.apply_chat_template(chat, tokenize=False), add_special_tokens=False
-        )["input_ids"]
+        shown = ChatTemplate(tokenizer.chat_template, tokenizer.special_tokens_map).render(chat, opens=False)
+        ids: list[int] = tokenizer(shown, add_special_tokens=False)["input_ids"]
         return ids
     found: list[int] = tokenizer(f"{prompt}\n{text}" if prompt else text)["input_ids"]
     return found

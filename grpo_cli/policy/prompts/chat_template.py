@@ -1,7 +1,8 @@
 """A model's chat template, rendered here and nowhere else: the same text for every job, with transformers or without.
 
 Templates are programs that come with a model: they run in jinja's sandbox, on plain JSON values. What they can use is what
-transformers gives them (`tojson`, `raise_exception`, `strftime_now`, `{% generation %}`, loop controls). No torch in here.
+transformers gives them (`tojson`, `raise_exception`, `strftime_now`, `{% generation %}`, loop controls). Their time and
+memory are bounded by a first rendering in a process of its own (`trial`). No torch in here.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from grpo_cli.policy.prompts.trial import try_template
+from grpo_cli.policy.tiny import CHAT_TEMPLATE
+from grpo_cli.text import visible
+
 Templates = str | Mapping[str, str]
 """One template, or several by name, of which `tool_use` serves rows with tools and `default` all others."""
 
 GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
 TWO_TIMES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2012, 12, 13, 20, 8, 7))
 """Points in time that no form of a date writes alike."""
+MOST_WORDS = 1000
+"""Characters of what a template says as it refuses."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which data sets keep the thinking of an earlier turn; templates read the first or the second."""
 
@@ -53,20 +60,19 @@ class ChatTemplate:
 
         Raises:
             TemplateRefuses: the template says so, or fails.
+            SetupError: it goes on for ever, or makes far too much.
         """
-        template = _compiled(self._source(bool(tools)))
-        given: dict[str, object] = {
-            "messages": [_plain(m) for m in messages],
-            "tools": tools or None,
-            "documents": None,
-        }
+        source, given = self._source(bool(tools)), self._given(messages, tools, opens)
+        _keeps_limits(source, given)
         given |= {"strftime_now": clock} if clock is not None else {}
         try:
-            return template.render({**self.special, **self.args, **given, "add_generation_prompt": opens})
+            return _compiled(source).render(given)
+        except TemplateRefuses:
+            raise
         except TemplateError as err:
-            raise TemplateRefuses(err.message or type(err).__name__) from err
+            raise TemplateRefuses(visible(err.message or type(err).__name__, MOST_WORDS)) from err
         except Exception as err:  # a template is a program: it may fail in any way a program can
-            raise TemplateRefuses(f"{type(err).__name__}: {err}") from err
+            raise TemplateRefuses(f"{type(err).__name__}: {visible(str(err), MOST_WORDS)}") from err
 
     def clock_fix(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
@@ -101,15 +107,24 @@ class ChatTemplate:
 
         Raises:
             TemplateRefuses: a template that cannot be read.
+            SetupError: as `render`.
         """
         sources = [self.templates] if isinstance(self.templates, str) else list(self.templates.values())
-        env = _environment()
+        env = environment()
+        for source in sources:
+            _keeps_limits(source, self._given([{"role": "user", "content": "x"}], None, True))
         try:
             found = set().union(*(meta.find_undeclared_variables(env.parse(source)) for source in sources))
         except TemplateError as err:
             raise TemplateRefuses(_at_line(err)) from err
         # what is left over must come from the recipe
         return found - set(GIVEN) - set(self.special) - set(env.globals)
+
+    def _given(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, opens: bool
+    ) -> dict[str, Any]:
+        given = {"messages": [_plain(m) for m in messages], "tools": tools or None, "documents": None}
+        return {**self.special, **self.args, **given, "add_generation_prompt": opens}
 
     def _source(self, has_tools: bool) -> str:
         if isinstance(self.templates, str):
@@ -119,6 +134,11 @@ class ChatTemplate:
                 return self.templates[name]
         names = ", ".join(sorted(self.templates))
         raise TemplateRefuses(f"there are several templates ({names}) and none is the default")
+
+
+def _keeps_limits(source: str, given: Mapping[str, Any]) -> None:
+    if source != CHAT_TEMPLATE:  # that one is ours
+        try_template(source, given)
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +160,8 @@ class _Generation(Extension):
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where templates are compiled and rendered, with what transformers gives them."""
     env = ImmutableSandboxedEnvironment(
         # as transformers sets them: the line breaks around tags are part of every prompt
         trim_blocks=True,
@@ -156,7 +177,7 @@ def _environment() -> Environment:
 @lru_cache(maxsize=16)
 def _compiled(source: str) -> Template:
     try:
-        return _environment().from_string(source)
+        return environment().from_string(source)
     except TemplateError as err:
         raise TemplateRefuses(_at_line(err)) from err
 

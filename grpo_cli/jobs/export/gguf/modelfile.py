@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_cli.policy.policy import Policy
+from grpo_cli.policy.tokens import prompts_of
 from grpo_cli.recipe.sections.recipe import Recipe
 
 UNKNOWN = (
@@ -107,12 +108,8 @@ def modelfile(policy: Policy, recipe: Recipe, file: str) -> str:
 
 
 def _rendered(policy: Policy, turns: list[Turn]) -> str:
-    tokenizer: Any = policy.tokenizer
     messages = [{"role": role, "content": content} for role, content in turns]
-    found: str = tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True, **policy.chat
-    )
-    return found
+    return prompts_of(policy.tokenizer, policy.chat).chat_text(messages, opens=True)
 
 
 def _around(policy: Policy, turns: list[Turn]) -> list[str]:
