@@ -22,6 +22,8 @@ _QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL
 _NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
 """Not the line of `file.py:12`."""
 
+from grpo_cli.text import visible
+
 
 class Exit(IntEnum):
     """Exit codes of every command."""
@@ -91,7 +93,8 @@ class UserError(Exception):
         super().__init__("; ".join(m.message for m in message))
 
     def render(self, most: int = 10) -> str:
-        """The text for stderr, no colour, no trailing newline; at most `most` mistakes are shown in full."""
+        """The text for stderr, no colour, no control characters, no trailing newline; at most `most` mistakes are shown in
+        full."""
         lines = []
         kinds = alike(self.mistakes)
         for same in kinds[:most]:
@@ -105,7 +108,8 @@ class UserError(Exception):
             lines += ["", f"hint: {self.hint}"]
         if len(self.mistakes) > 1:
             lines.append(f"{len(self.mistakes)} errors, nothing was started")
-        return "\n".join(lines)
+        # messages quote recipes, rows and what programs of others raised
+        return "\n".join(visible(line) for line in "\n".join(lines).split("\n"))
 
 
 class UsageError(UserError):

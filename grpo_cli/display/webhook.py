@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -36,7 +37,7 @@ def hook_url(named: str) -> str:
         return named
     variable = named.removeprefix(FROM_ENVIRONMENT)
     found = os.environ.get(variable, "")
-    if not found.startswith(("http://", "https://")):
+    if not re.fullmatch(r"https?://[^\s/]+\S*", found):
         said = "is not set" if not found else "holds no http:// or https:// address"
         raise SetupError(f"`run.webhook` names the variable {variable}, which {said}", place="run.webhook")
     return found
@@ -56,8 +57,16 @@ def tell_webhook(
     body = {"schema": SCHEMA, "event": event, "run": run.name, "path": str(run.path), "text": text, **more}
     failure = post(url, strict_json(body).encode())
     if failure:
-        where = urlsplit(url).hostname or "the webhook"
+        where = _host(url) or "the webhook"
         display.note("warn", f"`run.webhook` was not told of `{event}`: {where} {failure}", "")
+
+
+def _host(url: str) -> str | None:
+    """The host of an address; None where it cannot be told."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def post(url: str, body: bytes) -> str:
@@ -65,14 +74,17 @@ def post(url: str, body: bytes) -> str:
     said = [f"does not answer within {PATIENCE_S:.0f} s"]
 
     def send() -> None:
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
         try:
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")
             with urllib.request.urlopen(request, timeout=TIMEOUT_S):
                 said[0] = ""
         except urllib.error.HTTPError as err:
             said[0] = f"answers {err.code}"
-        except (OSError, ValueError, http.client.HTTPException) as err:
+        except OSError as err:
             said[0] = f"cannot be reached: {getattr(err, 'reason', None) or err}"
+        except (ValueError, http.client.HTTPException) as err:
+            # their words quote the address, which may be a secret
+            said[0] = f"cannot be reached: {type(err).__name__}"
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()

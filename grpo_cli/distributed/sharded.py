@@ -10,6 +10,7 @@ on as many ranks as wrote them.
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,7 @@ from transformers.trainer import SCHEDULER_NAME
 from trl import GRPOTrainer
 
 from grpo_cli.distributed.sharding import held_bytes, open_path
+from grpo_cli.errors import DataError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,7 +67,14 @@ class ShardedTrainer(GRPOTrainer):  # type: ignore[misc]
             self.replica.updates = -1
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
+        try:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        except pickle.UnpicklingError as err:  # read as numbers only: anything else could run code
+            raise DataError(
+                "the state of the optimizer holds more than numbers, so it is not read",
+                place=str(checkpoint),
+                hint="begin a run of its own from the weights: `model.path` may name this folder",
+            ) from err
         if checkpoint is not None:
             set_rate(self.lr_scheduler, self.optimizer, self.args.learning_rate)
 

@@ -20,9 +20,10 @@ from typing import Any, Literal, TypeVar
 
 from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.run import lines
+from grpo_cli.run.naming import why_no_name
 from grpo_cli.run.records import SampleRecord, dump_line
 from grpo_cli.run.typed import manifest_of, metrics_of
-from grpo_cli.text import visible_lines
+from grpo_cli.text import visible, visible_lines
 from grpo_verifiers.names import nearest
 
 T = TypeVar("T")
@@ -279,8 +280,8 @@ def refuse_place(dir: str | Path, name: str | None) -> None:
 
 
 def _refuse_name(name: str | None) -> None:
-    if name is not None and (not name.strip() or name in (".", "..") or "/" in name or "\0" in name):
-        raise UsageError(f"`{name}` cannot name a run: it must be one folder name", place="run.name")
+    if name is not None and (why := why_no_name(name)):
+        raise UsageError(f"`{visible(name, 60)}` cannot name a run: {why}", place="run.name")
 
 
 def _taken(path: Path) -> UsageError:

@@ -85,7 +85,7 @@ def test_a_folder_without_a_model_is_told_at_once(tmp_path: Path, words: list[st
     ("said", "told"),
     [
         ("run.name=seed-0", "error: the run `runs/seed-0` exists already"),
-        ("run.name=a/b", "error: run.name: `a/b` cannot name a run: it must be one folder name"),
+        ("run.name=a/b", 'error: --set run.name=a/b: "a/b" cannot name a run: it must be one folder name'),
         ("run.dir=file", "error: cannot write to `file`: `"),
     ],
 )

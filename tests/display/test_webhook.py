@@ -99,3 +99,25 @@ def test_an_address_may_come_from_a_variable(tmp_path: Path, monkeypatch: pytest
 def test_what_is_no_address_is_a_mistake_of_the_recipe(value: str) -> None:
     with pytest.raises(RecipeError, match="webhook"):
         load("quickstart", [f"run.webhook={value}"])
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[SECRET/x", "http://127.0.0.1:1/SECRET x", "http://127.0.0.1:SECRET/", "http://a\x1bSECRET/"],
+)
+def test_an_address_that_is_none_is_a_line_without_its_secret(tmp_path: Path, url: str) -> None:
+    (note,) = told(tmp_path, url)
+    assert "was not told of `end`" in note and "SECRET" not in note and "does not answer" not in note
+
+
+def test_a_variable_with_a_blank_in_its_address_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK", "https://example.org/SECRET x")
+    with pytest.raises(SetupError, match="holds no http") as caught:
+        hook_url("env:HOOK")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_recipe_with_no_address_is_told_so_without_the_secret() -> None:
+    with pytest.raises(RecipeError, match="must be an address such as") as caught:
+        load("quickstart", ["run.webhook='https://example.org/SECRET x'"])
+    assert "SECRET" not in str(caught.value)

@@ -33,13 +33,33 @@ def test_a_name_says_the_day_and_the_recipe() -> None:
     assert re.fullmatch(r"\d{4}-run-[a-z2-9]{4}", new_name("///"))
 
 
+NO_NAMES = [
+    "a/b",
+    "..",
+    ".",
+    " ",
+    "a\0b",
+    "",
+    "-rf",
+    "a ",
+    " a",
+    ".a",
+    "a\\b",
+    "/tmp/x",
+    "\x1b[31mx",
+    "a\nb",
+    "a\u202eb",
+    "é" * 101,
+]
+
+
 def test_a_taken_name_is_refused(tmp_path: Path) -> None:
     make(tmp_path)
     with pytest.raises(UsageError, match="exists already"):
         make(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".", " ", "a\0b"])
+@pytest.mark.parametrize("name", NO_NAMES)
 def test_a_name_must_be_one_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a run"):
         make(tmp_path, name)

@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_cli.jobs.audit.attacks import ATTACKS, REWRITES, WITHOUT_GOLD, AttackTexts, Make, bare_of
 from grpo_cli.statistics.estimate import wilson
+from grpo_cli.text import visible
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
@@ -117,10 +118,12 @@ class VerifierAudit:
         ):
             for failure in found[:MOST_SHOWN]:
                 text = failure.completion if len(failure.completion) <= 90 else failure.completion[:87] + "…"
-                lines.append(f"    {what}: row {failure.row}, {failure.name} ({failure.reason}): {text!r}")
+                lines.append(
+                    f"    {what}: row {visible(failure.row)}, {failure.name} ({visible(failure.reason)}): {text!r}"
+                )
             if len(found) > MOST_SHOWN:
                 lines.append(f"    … and {len(found) - MOST_SHOWN} more")
-        lines += [f"    bad gold: {problem}" for problem in self.bad_golds[:MOST_SHOWN]]
+        lines += [f"    bad gold: {visible(problem)}" for problem in self.bad_golds[:MOST_SHOWN]]
         return "\n".join(lines)
 
 

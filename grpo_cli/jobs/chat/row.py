@@ -76,7 +76,7 @@ def lines_of(records: list[SampleRecord]) -> list[str]:
     """The group for a person to read: the prompt, then every completion under its verdicts."""
     first = records[0]
     right = sum(record.is_right for record in records)
-    lines = [f"row {first.row}", *_indented(first.prompt)]
+    lines = [f"row {visible(first.row)}", *_indented(first.prompt)]
     if (answer := first.fields.get("answer")) is not None:
         lines.append(f"expected: {visible(str(answer))}")
     lines.append(f"{right} of {len(records)} right")
@@ -87,7 +87,7 @@ def lines_of(records: list[SampleRecord]) -> list[str]:
         lines += _indented(record.completion)
         for name, verdict in record.verdicts.items():
             said = f" answer `{visible(str(verdict.answer))}`" if verdict.answer is not None else ""
-            lines.append(f"  {name}: {verdict.outcome.value} ({verdict.reason}){said}")
+            lines.append(f"  {name}: {verdict.outcome.value} ({visible(verdict.reason)}){said}")
     return lines
 
 

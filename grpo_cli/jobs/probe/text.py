@@ -108,7 +108,8 @@ def _about(record: SampleRecord) -> str:
     for name, verdict in record.verdicts.items():
         answer = f" {_short(verdict.answer)}" if verdict.answer is not None else ""
         parts.append(
-            f"{name}: {verdict.outcome.value}{answer}" + (f" ({verdict.reason})" if verdict.reason else "")
+            f"{name}: {verdict.outcome.value}{answer}"
+            + (f" ({visible(verdict.reason)})" if verdict.reason else "")
         )
     if (wanted := record.fields.get("answer")) is not None:
         parts.append(f"expected {_short(str(wanted))}")

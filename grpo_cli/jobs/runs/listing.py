@@ -73,7 +73,7 @@ def rows_of(found: Sequence[RunSummary]) -> list[list[str]]:
     return [
         [
             visible(one.name),
-            one.status,
+            visible(one.status),
             f"{one.step}/{one.steps}" if one.steps else str(one.step),
             held_out(one),
             f"{score(one.best)} @{one.best_step}" if one.best is not None else DASH,

@@ -47,7 +47,7 @@ def lines_of(folder: RunFolder) -> list[str]:
         ("folder", one.path),
         ("next", card.next or f"grpo watch {one.path}"),
     ]
-    lines = [f"{name:<12} {text}" for name, text in facts]
+    lines = [f"{name:<12} {visible(text)}" for name, text in facts]
     measured = [e for e in card.evaluations if e.get("eval/pass@1") is not None]
     if measured:
         rows = [

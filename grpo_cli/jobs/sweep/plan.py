@@ -17,6 +17,8 @@ from grpo_cli.errors import DataError, SetupError, UsageError
 from grpo_cli.recipe.reading.load import find, label_of, load
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
+from grpo_cli.run.naming import why_no_name
+from grpo_cli.text import visible
 
 SCHEMA = 1
 SUFFIX = ".sweep.json"
@@ -88,8 +90,12 @@ def make_plan(
     first = load(recipe, [*fixed, *(arms[0] if arms else ())])
     folder = dir or first.run.dir
     sweep = name or new_name(label_of(recipe))
-    if not re.fullmatch(r"[\w.+-]+", sweep):
-        raise UsageError(f"`{sweep}` cannot name a sweep", place="--name", hint="letters, digits, - _ . +")
+    if not re.fullmatch(r"[\w.+-]+", sweep) or why_no_name(sweep):
+        raise UsageError(
+            f"`{visible(sweep, 60)}` cannot name a sweep",
+            place="--name",
+            hint="letters, digits, - _ . +, a letter first",
+        )
     runs = []
     for arm in arms:
         base = load(recipe, [*fixed, *arm])

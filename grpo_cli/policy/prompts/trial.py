@@ -7,6 +7,7 @@ text of gigabytes, which jinja may do as early as it compiles a constant. What p
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,6 +28,7 @@ Given = Mapping[str, Any]
 """What a template is rendered with, `messages` among it."""
 
 _found: dict[tuple[object, ...], str] = {}
+_trying = threading.Lock()
 
 
 def try_template(source: str, given: Given) -> None:
@@ -38,10 +40,11 @@ def try_template(source: str, given: Given) -> None:
     roles = tuple(str(message.get("role")) for message in given["messages"][:MOST_ROLES])
     others = {key: value for key, value in given.items() if key not in ("messages", "tools")}
     key = (source, repr(others), roles, bool(given["tools"]))
-    if key not in _found:
-        # a template that failed once is not waited for again, whatever it gets
-        failed = next((why for (known, *_), why in _found.items() if known == source and why), None)
-        _found[key] = failed or _tried(source, given)
+    with _trying:  # `check` renders in two threads
+        if key not in _found:
+            # a template that failed once is not waited for again, whatever it gets
+            failed = next((why for (known, *_), why in _found.items() if known == source and why), None)
+            _found[key] = failed or _tried(source, given)
     if _found[key]:
         raise SetupError(
             f"the model's chat template, which begins `{visible(source.strip(), 40)}`, {_found[key]}",

@@ -25,6 +25,12 @@ from grpo_cli.recipe.sections.fields import MANY, ONE
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_verifiers.names import nearest
 
+WORDED = {
+    "run.webhook": "an address such as `https://host/path`, or `env:NAME`",
+    "launch.rendezvous": "`host:port`",
+}
+"""What a pattern of a field asks for; the others are times."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecipeFinding:
@@ -132,7 +138,9 @@ def _finding(error: ErrorDetails) -> RecipeFinding:
     if kind in {"too_short", "string_too_short"}:
         return RecipeFinding(path, f"`{name}` must not be empty")
     if kind == "string_pattern_mismatch":
-        return RecipeFinding(path, f"`{name}` must be a time such as `3h50m`, got {shown(value)}")
+        # an address may be a secret: it is not quoted
+        got = "" if name == "run.webhook" else f", got {shown(value)}"
+        return RecipeFinding(path, f"`{name}` must be {WORDED.get(name, 'a time such as `3h50m`')}{got}")
     what = KINDS.get(kind)
     if what is None:
         return RecipeFinding(path, f"`{name}`: {error['msg'].lower()}, got {shown(value)}")

@@ -18,6 +18,8 @@ from grpo_cli.recipe.checking.turn_credit import check_credit
 from grpo_cli.recipe.paths import Path
 from grpo_cli.recipe.sections.recipe import By, Recipe
 from grpo_cli.recipe.whole_batch import acts_on_every_row, whole_only
+from grpo_cli.run.naming import why_no_name, why_no_place
+from grpo_cli.text import visible
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -28,7 +30,7 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
     """What single fields allow and together cannot be meant. `said` tells values from defaults and presets."""
     checks = (
         *(_verifiers, _combining, _sampling, _model, _loss, _dead_groups, _schedule),
-        *(_evaluation, check_gold, check_canary, _gate, _nodes),
+        *(_evaluation, check_gold, check_canary, _gate, _nodes, _places),
         *(check_strategy, check_episodes, check_credit, check_prefer, check_sft, check_stages),
         *(check_critic, check_ads, check_alive_by),
     )
@@ -38,6 +40,18 @@ def check_rules(recipe: Recipe, said: Said) -> list[RecipeFinding]:
 def _at(said: Said, *paths: Path) -> Path:
     """The first path that was written down, so that the caret stands under something the user typed."""
     return next((path for path in paths if said(path)), paths[0])
+
+
+def _places(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
+    run = recipe.run
+    if run.name is not None and (why := why_no_name(run.name)):
+        yield RecipeFinding(
+            ("run", "name"),
+            f"{shown(visible(run.name, 60))} cannot name a run: {why}",
+            "letters, digits, - _ . +",
+        )
+    if why := why_no_place(run.dir):
+        yield RecipeFinding(("run", "dir"), f"{shown(visible(run.dir, 60))} cannot hold runs: {why}")
 
 
 def _verifiers(recipe: Recipe, said: Said) -> Iterator[RecipeFinding]:
