@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from grpo_cli.text import visible
+
 _QUOTED = re.compile(r"""(?<!\w)(['"])(?:(?!\1)[^\\]|\\.)*\1(?!\w)""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w:])-?\d+(?:[.,]\d+)*")
 """Not the line of `file.py:12`."""
-
-from grpo_cli.text import visible
 
 
 class Exit(IntEnum):
