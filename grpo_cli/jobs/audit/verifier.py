@@ -119,7 +119,7 @@ class VerifierAudit:
             for failure in found[:MOST_SHOWN]:
                 text = failure.completion if len(failure.completion) <= 90 else failure.completion[:87] + "…"
                 lines.append(
-                    f"    {what}: row {visible(failure.row)}, {failure.name} ({visible(failure.reason)}): {text!r}"
+                    f"    {what}: row {failure.row}, {failure.name} ({visible(failure.reason)}): {text!r}"
                 )
             if len(found) > MOST_SHOWN:
                 lines.append(f"    … and {len(found) - MOST_SHOWN} more")
