@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from grpo_cli.findings.finding import Finding, History, Limits, all_of_last, finding_at, mean_over
+from statistics import fmean as mean
+
+from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured
 
 
 def shaping_alone(history: History, limits: Limits) -> Finding | None:
     """W62: most of what is learned comes from groups whose outcomes are equal, by |advantage| times tokens: from what is paid
-    beside the outcome alone. Right answers are gone soon after."""
-    shares = all_of_last(history, "shape/alone", limits.alone_steps)
-    if shares is None or min(shares) <= limits.alone:
+    beside the outcome alone. Right answers are gone soon after.
+
+    The mean is over the last steps in which something was learned: where all answers have become alike nothing is.
+    """
+    shares = measured(history, "shape/alone")[-limits.alone_steps :]
+    if len(shares) < limits.alone_steps or mean(shares) <= limits.alone:
         return None
+    if history[-1].get("shape/alone") is None:
+        return None  # nothing was learned in this step: it is said at those before, if at all
     return finding_at(
         "W62",
         history,
-        f"{min(shares):.0%} and more of what was learned in each of {len(shares)} steps came from groups whose outcomes are equal:"
-        " they train on what is paid beside the outcome",
+        f"{mean(shares):.0%} of what was learned in {len(shares)} steps came from groups whose outcomes are equal: they train on"
+        " what is paid beside the outcome",
         "say `train.alive_by: outcome`",
     )
 
