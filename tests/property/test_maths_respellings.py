@@ -194,7 +194,7 @@ def differing(seed: int) -> tuple[list[str], int, int]:
                 known[pair] = "bad gold"
             else:
                 (verdict,) = verifier.judge([Sample(pair[1], gold)])
-                late = verdict.outcome is Outcome.OVER_LIMIT and verdict.reason == "timeout"
+                late = verdict.outcome is Outcome.ERROR and verdict.reason == "no_proof_in_time"
                 known[pair] = "late" if late else verdict.outcome.value
         return known[pair]
 

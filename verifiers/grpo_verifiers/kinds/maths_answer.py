@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 CACHED = 100_000
 """Comparisons remembered, by gold and answer text: the samples of a group repeat their answers."""
-_OVER_LIMIT = frozenset(("timeout", "memory", "too_long"))
 _PROVED = {
     "s": Match(True, "equal:symbolic"),
-    "m": Match(True, "equal:math-verify"),
-    "n": Match(False, "unproved"),
+    "n": Match(False, "unequal"),
+    "u": Match(None, "unproved"),
+    "timeout": Match(None, "no_proof_in_time"),
+    "memory": Match(None, "no_proof_in_memory"),
 }
+_KEPT = frozenset("snu")
+"""Replies that the same question gets again; time and memory may have been short for the machine's sake."""
 
 
 class MathVerifier(Verifier):
@@ -98,8 +101,7 @@ class MathVerifier(Verifier):
                 verdicts.append(no_answer(found.reason, perf_counter() - start))
                 continue
             matches = [self._match(sample.gold, text) for text in found.texts]
-            equal = [m.equal for m in matches]
-            if None in equal and False not in equal:
+            if any(m.pending for m in matches) and all(m.equal is not False for m in matches):
                 verdicts.append(None)
                 waiting.append((i, perf_counter() - start, sample.gold, found, matches))
             else:
@@ -133,8 +135,8 @@ class MathVerifier(Verifier):
         tasks: dict[tuple[tuple[str, ...], str], ProofTask] = {}
         for _, _, gold, found, matches in waiting:
             for text, m in zip(found.texts, matches, strict=True):
-                if m.equal is None:
-                    tasks[gold.texts, text] = ProofTask(m.pending, gold.texts[0], text.strip())
+                if m.pending:
+                    tasks[gold.texts, text] = ProofTask(m.pending)
         start = perf_counter()
         try:
             replies = PROVER.prove(list(tasks.values()), self.options.seconds)
@@ -145,8 +147,8 @@ class MathVerifier(Verifier):
         each = (perf_counter() - start) / len(tasks)
         settled: dict[tuple[tuple[str, ...], str], Match] = {}
         for key, reply in zip(tasks, replies, strict=True):
-            settled[key] = _PROVED.get(reply) or Match(False, reply)
-            if reply in _PROVED:  # a timeout may be the machine's fault: asked again next time
+            settled[key] = _PROVED[reply]
+            if reply in _KEPT:
                 self._remember(key, settled[key])
         for i, spent, gold, found, matches in waiting:
             final = [settled.get((gold.texts, t), m) for t, m in zip(found.texts, matches, strict=True)]
@@ -154,10 +156,15 @@ class MathVerifier(Verifier):
 
 
 def _verdict(found: Extraction, matches: list[Match], seconds: float) -> Verdict:
+    """Wrong where one text is not equal, right where all are; between the two nothing is known."""
     answer = found.texts[-1].strip()
-    for m in matches:
-        if not m.equal:
-            if m.reason in _OVER_LIMIT:
-                return over_limit(m.reason, answer, seconds)
-            return Verdict(Outcome.WRONG, 0.0, answer, "hedge" if len(matches) > 1 else m.reason, seconds)
+    apart = next((m for m in matches if m.equal is False), None)
+    if apart is not None and apart.reason == "too_long":
+        return over_limit(apart.reason, answer, seconds)
+    if apart is not None:
+        reason = "hedge" if len(matches) > 1 else apart.reason
+        return Verdict(Outcome.WRONG, 0.0, answer, reason, seconds)
+    unknown = next((m for m in matches if m.equal is None), None)
+    if unknown is not None:
+        return error(unknown.reason, f"`{answer[:80]}` may equal the gold; nothing shows it", seconds)
     return Verdict(Outcome.RIGHT, 1.0, answer, matches[-1].reason, seconds)

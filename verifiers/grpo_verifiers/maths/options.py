@@ -40,8 +40,9 @@ class MathOptions:
     max_chars: int = 4000
     """Longest answer that is read; a longer one is right only if it is the gold's own text. Keeps the cost bounded."""
 
-    seconds: float = 1.0
-    """Time one comparison may take in the child process, from its dispatch. Few answers need the child at all."""
+    seconds: float = 0.5
+    """CPU seconds one proof may take in the child process. Few answers need the child at all, and most proofs take a
+    hundredth of a second. Without a proof in time there is no verdict, never a wrong one."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

@@ -3,23 +3,48 @@
 The map sends numbers to their residues, symbols to fixed residues and keeps sums, products, rational powers of
 positive rationals, `i`, and powers with symbolic exponents (`e^{x+1} = e e^x`), because P = 2Q + 1 with both prime and
 every prime up to `SMOOTH` a square: exponents live modulo Q. Equal trees have equal images; unequal ones agree with a
-chance near 2^-80. Functions the map does not know become residues drawn from their argument's image, so that
-`sin(x+1)` still equals `sin(1+x)`; then a difference proves nothing and the image says so (`opaque`).
+chance near 2^-80, since P is drawn anew in every process: who knew it could write `x^P` for `x`. Functions the map does
+not know become residues drawn from their argument's image, so that `sin(x+1)` still equals `sin(1+x)`; then a difference
+proves nothing and the image says so (`opaque`). So do roots of what is not known to be positive: the field knows no
+signs. What is opaque depends on the tree alone, never on P.
 """
 
 from __future__ import annotations
 
+import math
+import os
 from fractions import Fraction
 from functools import lru_cache
 
+from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
 from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
 from grpo_verifiers.maths.reading.tokens.token import TooBig
-from grpo_verifiers.maths.reading.tree import ONE, Node
+from grpo_verifiers.maths.reading.tree import ONE, Node, children, symbols
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 SMOOTH = 67
-_P = 3_897_727_489_335_812_459_716_028_639
-_Q = (_P - 1) // 2
+_SQUARES = math.prod(prime for prime in _PRIMES if prime <= SMOOTH)
+_P = _Q = 0
+"""Drawn when the first field is made; 119 bits, which Python holds in four digits."""
+
+
+def _draw_prime() -> None:
+    """Choose P: modulo a prime below `SMOOTH` it is minus a square, so that the prime is a square modulo it."""
+    global _P, _Q
+    step = 4 * _SQUARES
+    while True:
+        root = int.from_bytes(os.urandom(16), "big")
+        start = -root * root % step
+        if math.gcd(start, step) == math.gcd(start // 2, _SQUARES) == 1:
+            break
+    while True:
+        p = start + step * (int.from_bytes(os.urandom(5), "big") >> 6)
+        q = p // 2
+        if pow(2, q, p) == 1 and all(
+            pow(base, q - 1, q) == pow(base, p - 1, p) == 1 for base in _PRIMES[:12]
+        ):
+            _P, _Q = p, q
+            return
 
 
 class NoImage(ArithmeticError):
@@ -98,8 +123,12 @@ def _exact(node: Node) -> Fraction | None:
 class Field:
     """Maps trees; `opaque` tells whether a function was drawn rather than mapped since the last reset."""
 
-    def __init__(self, log10: bool = False) -> None:
+    def __init__(self, log10: bool = False, positive: bool = False) -> None:
+        if not _P:
+            _draw_prime()
         self.log10 = log10
+        self.positive = positive
+        """Whether letters stand for positive numbers only."""
         self.opaque = False
 
     def image(self, node: Node) -> Pair:
@@ -165,14 +194,9 @@ class Field:
         if value is not None:
             return self._rational_power(base, value, False)
         image = self.image(base)
-        number = _exact(base)
-        is_plain = (number is not None and number > 0) or (base[0] in ("s", "c") and base != ("c", "i"))
-        # no square has no place among the exponents: its power is drawn
-        if image[1] or image[0] == 0 or pow(image[0], _Q, _P) != 1:
+        # a letter to a power that is no number is positive, or the power stands for a whole number: (ab)^n is a^n b^n
+        if image == (0, 0) or not _is_square(base, True):
             return self._drawn("^", image, self.image(exponent))
-        # the square of a negative is a square too: of anything but positive numbers and letters the sign is a guess
-        if not is_plain:
-            self.opaque = True
         return (pow(image[0], _exponent(self, exponent), _P), 0)
 
     def _root(self, base: Node, index: Node) -> Pair:
@@ -201,12 +225,10 @@ class Field:
                 return (-root[0] % _P, -root[1] % _P) if exponent.numerator % 2 else root
             return self._drawn("root", self.image(base), _fraction(exponent))
         image = self.image(base)
-        if image[1] or pow(image[0], _Q, _P) != 1:
-            whole, part = divmod(exponent, 1)  # x^(5/3) is x times the square of its cube root
+        if not _is_square(base, self.positive):
+            whole = int(exponent)  # x^(5/3) is x times the square of its cube root
             root = self._drawn("root", image, _fraction(Fraction(1, exponent.denominator)))
-            return _times(_pow(image, int(whole)), _pow(root, part.numerator))
-        if number is None and base[0] not in ("s", "c"):
-            self.opaque = True
+            return _times(_pow(image, whole), _pow(root, (exponent - whole).numerator))
         return (pow(image[0], exponent.numerator * pow(exponent.denominator, -1, _Q) % _Q, _P), 0)
 
     def _ln(self, node: Node) -> Pair:
@@ -222,6 +244,8 @@ class Field:
         if node == ("c", "e"):
             return (1, 0)
         # the logarithm of a product is a sum for positive factors only, so that a difference proves nothing
+        if not _is_apart(node):
+            return self._drawn("ln", self.image(node))
         if kind in ("*", "/"):
             self.opaque = True
             parts = [self._ln(part) for part in node[1:]]
@@ -291,6 +315,56 @@ class Field:
                 image = self._drawn(f"f{name}", other)
                 return (-image[0] % _P, -image[1] % _P)
         return self._drawn(f"f{name}", *images)
+
+
+def _is_square(node: Node, positive: bool) -> bool:
+    """Whether a value is positive and its image a square, so that roots and powers of products are products.
+
+    `positive`: letters are; otherwise one letter may be either, since the root of 4x is 2 sqrt(x) but that of xy not always
+    sqrt(x) sqrt(y).
+    """
+    number = _exact(node)
+    if number is not None:
+        return number > 0 and _is_smooth(number.numerator) and _is_smooth(number.denominator)
+    kind = node[0]
+    if kind in ("*", "/"):
+        is_known = positive or sum(bool(symbols(part)) for part in node[1:]) < 2
+        return is_known and all(_is_square(part, positive) for part in node[1:])
+    if kind in ("^", "root"):
+        is_known = positive or not symbols(node[1])
+        return is_known and not _has_i(node[2]) and _is_square(node[1], positive)
+    return bool(kind == "s" or (kind == "c" and node[1] != "i"))
+
+
+def _has_i(node: Node) -> bool:
+    return node == ("c", "i") or (node[0] not in ("n", "s", "c") and any(map(_has_i, children(node))))
+
+
+def _is_smooth(n: int) -> bool:
+    """Whether every prime factor is below `SMOOTH`; a factor found is squared, so that a power of two takes few steps."""
+    found = _SQUARES
+    while (found := math.gcd(n, found)) > 1:
+        n, found = n // found, found * found
+        if n > 1 and math.gcd(n, found) == 1:
+            found = _SQUARES
+    return n == 1
+
+
+def _is_apart(node: Node) -> bool:
+    """Whether the logarithm of a product or power may be taken apart: letters are positive there, numbers have to be."""
+    if node[0] not in ("*", "/", "^", "root"):
+        return True
+    parts = node[1:] if node[0] in ("*", "/") else node[1:2]
+    return not _has_i(node) and all(symbols(part) or _is_positive(part) for part in parts)
+
+
+def _is_positive(node: Node) -> bool:
+    """Whether a number without letters is positive: floats know its sign where it is clear of zero."""
+    try:
+        value, error = approximate(node, {})
+    except NoValue:
+        return False
+    return value.real > 8 * error and abs(value.imag) <= 8 * error
 
 
 def _combinatorial(field: Field, node: Node) -> Pair:

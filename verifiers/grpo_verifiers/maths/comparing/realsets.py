@@ -15,9 +15,9 @@ INFINITY = float("inf")
 
 
 class End(NamedTuple):
-    """An end of a piece; `place` orders ends, `node` is None at infinity."""
+    """An end of a piece; `place` orders ends, exactly where it is rational; `node` is None at infinity."""
 
-    place: float
+    place: float | Fraction
     node: Node | None
     closed: bool
 
@@ -54,6 +54,12 @@ def _end(node: Node, closed: bool) -> End:
         return LEFT
     if node[0] not in SCALARS or symbols(node):
         raise NotReal("an end with symbols")
+    try:
+        exact = value_of(node)
+    except Undefined as err:
+        raise NotReal("an end without a value") from err
+    if exact is not None:
+        return End(exact, node, closed)
     try:
         found = approximate(node, {})
     except NoValue as err:

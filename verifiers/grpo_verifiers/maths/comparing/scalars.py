@@ -81,7 +81,7 @@ def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if verdict is False:
         return not names and _rounds(gold, answer, trial)
     mark = len(trial.pending)
-    if _field(gold, answer, verdict, trial) and len(trial.pending) == mark:
+    if _field(gold, answer, verdict, positive, trial) and len(trial.pending) == mark:
         return True
     # a rounding is proof enough: what the field left open is taken back
     if verdict and not names and _rounds(gold, answer, trial):
@@ -147,8 +147,8 @@ def _floats(
     return True if seen else None
 
 
-def _field(gold: Node, answer: Node, floats: bool | None, trial: ComparisonTrial) -> bool:
-    images = Field(trial.log10)
+def _field(gold: Node, answer: Node, floats: bool | None, positive: bool, trial: ComparisonTrial) -> bool:
+    images = Field(trial.log10, positive)
     try:
         if images.image(gold) == images.image(answer):
             trial.note("equal:exact")

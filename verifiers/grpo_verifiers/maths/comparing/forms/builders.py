@@ -73,7 +73,14 @@ def _bounded(name: str, conditions: list[Node]) -> list[Node] | None:
         return None
     low, high = found.pieces[0]
     # without an end on both sides there are infinitely many
-    if not math.isfinite(high.place) or max(low.place, least) == -math.inf:
+    if high.place == math.inf or max(low.place, least) == -math.inf:
+        return None
+    # an irrational end this near to a whole number may be that number
+    if any(
+        isinstance(end.place, float) and abs(end.place - round(end.place)) <= _NEAR
+        for end in (low, high)
+        if end.node
+    ):
         return None
     start = max(low.place, least)
     # every member is compared: `1 <= n <= 10^9` must not be written out
@@ -91,8 +98,8 @@ def _bounded(name: str, conditions: list[Node]) -> list[Node] | None:
 
 
 def _is_above(n: int, end: End) -> bool:
-    return n > end.place + _NEAR or (end.closed and abs(n - end.place) <= _NEAR)
+    return n > end.place or (end.closed and n == end.place)
 
 
 def _is_below(n: int, end: End) -> bool:
-    return n < end.place - _NEAR or (end.closed and abs(n - end.place) <= _NEAR)
+    return n < end.place or (end.closed and n == end.place)
