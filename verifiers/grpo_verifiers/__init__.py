@@ -12,7 +12,7 @@ from grpo_verifiers.reward import as_reward
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier
 
-__version__ = "0.2.0"
+__version__ = "0.2.1"
 
 __all__ = [
     "KINDS",
