@@ -7,19 +7,16 @@ memory are bounded by a first rendering in a process of its own (`trial`). No to
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
-from jinja2 import Environment, Template, TemplateError, meta, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template, TemplateError, meta
 
+from grpo_cli.policy.prompts.jinja import environment, now
 from grpo_cli.policy.prompts.trial import try_template
 from grpo_cli.policy.tiny import CHAT_TEMPLATE
 from grpo_cli.text import visible
@@ -86,7 +83,7 @@ class ChatTemplate:
         told: list[str] = []
 
         def today(form: str) -> str:
-            told.append(_now(form))
+            told.append(now(form))
             return told[-1]
 
         def differs(template: ChatTemplate) -> bool:
@@ -149,31 +146,6 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
 
 
-class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}` marks what an assistant said for training on it; to a prompt it is plain text."""
-
-    tags = {"generation"}  # noqa: RUF012 - jinja reads it from the class
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        line = next(parser.stream).lineno
-        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
-
-
-@lru_cache(maxsize=1)
-def environment() -> Environment:
-    """Where templates are compiled and rendered, with what transformers gives them."""
-    env = ImmutableSandboxedEnvironment(
-        # as transformers sets them: the line breaks around tags are part of every prompt
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=[_Generation, loopcontrols],
-    )
-    env.filters["tojson"] = _tojson
-    env.globals["raise_exception"] = _refuse
-    env.globals["strftime_now"] = _now
-    return env
-
-
 @lru_cache(maxsize=16)
 def _compiled(source: str) -> Template:
     try:
@@ -185,28 +157,3 @@ def _compiled(source: str) -> Template:
 def _at_line(err: TemplateError) -> str:
     line = getattr(err, "lineno", None)
     return f"line {line}: {err.message}" if line else str(err.message)
-
-
-def _tojson(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(
-        # not jinja's own filter, which writes `<`, `>`, `&` and `'` as escapes for HTML
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise TemplateError(message)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from grpo_cli.errors import SetupError
+from grpo_cli.policy.prompts.jinja import environment
 from grpo_cli.text import visible
 from grpo_verifiers.processes.pool import Killed, Pool, ProcessLimits
 from grpo_verifiers.verifier import Unavailable
@@ -88,6 +89,4 @@ def _pool() -> Pool:
 
 def load(config: object) -> tuple[Callable[[tuple[str, str]], int], None]:
     """The pool's task: how many characters a template makes of what it is given."""
-    from grpo_cli.policy.prompts.chat_template import environment
-
     return lambda item: len(environment().from_string(item[0]).render(json.loads(item[1]))), None
