@@ -27,7 +27,8 @@ FLOORS = (
     "environments",
     "grpo_verifiers",
     "lines",
-    "errors text",
+    "errors",
+    "text",
 )
 """Rooms from the roof down; no arrow goes up, nor to a neighbour on the same floor."""
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}
