@@ -11,13 +11,16 @@ def shaping_alone(history: History, limits: Limits) -> Finding | None:
     """W62: most of what is learned comes from groups whose outcomes are equal, by |advantage| times tokens: from what is paid
     beside the outcome alone. Right answers are gone soon after.
 
-    The mean is over the last steps in which something was learned: where all answers have become alike nothing is.
+    Said after three steps above the bound, or where nothing is learned any more and the three last lessons were above it in the
+    mean: answers that have become alike leave no group with a spread.
     """
     shares = measured(history, "shape/alone")[-limits.alone_steps :]
-    if len(shares) < limits.alone_steps or mean(shares) <= limits.alone:
+    if len(shares) < limits.alone_steps:
         return None
-    if history[-1].get("shape/alone") is None:
-        return None  # nothing was learned in this step: it is said at those before, if at all
+    learned = [line.get("shape/alone") is not None for line in history[-limits.alone_steps :]]
+    worst = mean(shares) if not learned[-1] else min(shares) if all(learned) else 0.0
+    if worst <= limits.alone:
+        return None
     return finding_at(
         "W62",
         history,

@@ -11,29 +11,11 @@ from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
 from grpo_cli.jobs.explain.findings import describe, rules
 from tests.builders.paid_groups import shaped_run
 
-COLLAPSES = [
+COLLAPSES: list[list[float | None]] = [
     [0.57, 0.84, 0.91, 1.0, 1.0, 1.0],
     [0.84, 0.7, 0.8, 0.9, 1.0, 1.0],
     [0.6, 0.59, 0.7, 0.71, 0.95, 1.0],
     [0.7345, 0.8287, 0.5518, None, None, None],
-    [
-        0.3969,
-        0.6341,
-        0.465,
-        0.5545,
-        0.6422,
-        0.3401,
-        0.4442,
-        0.6834,
-        0.5163,
-        0.5482,
-        0.488,
-        0.4473,
-        0.5805,
-        0.3515,
-        0.4545,
-        1.0,
-    ],
 ]
 """`shape/alone` by step, as in runs of the quickstart with 65 % of the rows out of reach."""
 
@@ -42,7 +24,7 @@ def lines(key: str, values: list[float | None]) -> list[dict[str, Any]]:
     return [{"step": i + 1, key: value, "group/count": 16} for i, value in enumerate(values)]
 
 
-@pytest.mark.parametrize(("shares", "step"), list(zip(COLLAPSES, [3, 3, 3, 3, 16], strict=True)))
+@pytest.mark.parametrize(("shares", "step"), list(zip(COLLAPSES, [4, 3, 5, 4], strict=True)))
 def test_a_run_that_trains_on_shaping_alone_is_told(shares: list[float | None], step: int) -> None:
     (found,) = over_run(lines("shape/alone", list(shares)))
     assert (found.code, found.step) == ("W62", step)
@@ -55,7 +37,8 @@ def test_a_run_that_trains_on_shaping_alone_is_told(shares: list[float | None], 
         [0.33, 0.36, 0.12, 0.02, 0.10],
         [0.447, 0.4317, 0.3537, 0.3824, 0.3824, 0.2384],
         [0.7, 0.8, None, None],
-        [0.9, 0.4, 0.4, 0.9, 0.4],
+        [0.7, 0.8, 0.6, 0.7, 0.8],
+        [0.9, 0.4, 0.4, None, 0.4, 0.9],
         [0.0] * 20,
         [None] * 20,
     ],
