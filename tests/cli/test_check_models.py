@@ -297,8 +297,8 @@ def test_check_warns_of_lengths_that_contradict_each_other(tmp_path: Path) -> No
 
 def test_check_says_that_held_out_answers_leave_no_room_as_train_does(tmp_path: Path) -> None:
     code, found = check(recipe_in(tmp_path, eval={"max_tokens": 300}), tmp_path)
-    assert code == 3 and found["tokens"].level == "fail"
-    assert "`eval.max_tokens` 300 leaves no room for a prompt in a context of 256" in found["tokens"].message
+    assert code == 4 and found["tokens"].level == "fail"
+    assert "`eval.max_tokens` is 300, the model's context only 256 tokens" in found["tokens"].message
 
 
 TRL_REWARDS = """

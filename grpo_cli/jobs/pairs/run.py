@@ -95,10 +95,11 @@ def pairs_of_recipe(of: KnownRecipe, display: Display, settings: PairSettings) -
         RecipeError, DataError, SetupError: as `grpo train` would, and no pair among the samples.
     """
     from grpo_cli.jobs.workplace import open_start
-    from grpo_cli.measure.probe import ProbeSize, sample_probe
 
     recipe = of.recipe
     with open_start(recipe, of.base, display) as place:
+        from grpo_cli.measure.probe import ProbeSize, sample_probe  # torch, behind what the rows refuse
+
         found = sample_probe(
             recipe,
             place.train,
