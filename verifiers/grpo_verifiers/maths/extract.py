@@ -32,7 +32,7 @@ _AND = re.compile(
 )
 _OR_AT_END = re.compile(r"^[^.\n]*\bor\b[\s$\\(\[]*(?:[a-zA-Z](?:_\{?\w\}?)?\s*=\s*)?$")
 _OR_AFTER = re.compile(
-    r"\A[\s$)\]\\*,.(]*+\b(?:or|alternatively)\b[\s,]*+(?:(?:maybe|possibly|perhaps|even|else|it could be|it is)\s*+)?"
+    r"\A[\s$)\]\\*,.(]*+\b(?:or|alternatively)\b[\s,]*+(?:(?:maybe|possibly|perhaps|even|else|it could be|it is|is it)\s*+)?"
     r"(\$?\\?\(?\s*+(?:-?[\d.]|\\(?:d?frac|sqrt|pi))(?:[^\n.;]|\.(?=\d)){0,80})",
     re.I,
 )
@@ -66,6 +66,36 @@ _GOES_ON = re.compile(
     r"\A\s*+(?:\^(?!\s*+\{?\s*+\\circ)|!(?=\s*+\$)|(?:[-+*/]|\\(?:times|cdot|pm|div)(?![a-zA-Z]))(?=\s*+(?:\d|\\(?:[dt]?frac|sqrt|pi)(?![a-zA-Z]))))"
 )
 """What goes on with the formula behind its box: the box is not all of the answer."""
+_NUMBER_GOES_ON = re.compile(
+    r"\A(?:\.\d++|(?:\{?,\}?\d{3})++(?!\d)|\{?:\}?\d++|\d++|\s*+\\[dt]?frac(?![a-zA-Z])[^$\n]{1,40})"
+)
+"""Digits, a fraction or the minutes of a clock that touch the box: with it they are one number."""
+_FACTOR_GOES_ON = re.compile(
+    r"\A\s*+(?:\\(?:sqrt|pi|theta|alpha|beta|lambda|phi|ln|log|sin|cos|tan|cot|sec|csc)(?![a-zA-Z])|[a-zA-Z](?![a-zA-Z{]))[^$\n=<>]{0,60}"
+)
+"""A factor behind a box in the same formula: `\\boxed{5}\\pi`, `\\boxed{5}x`."""
+_FORMULA_ENDS = re.compile(r"\\[)\]]|\\(?:text|mathrm|quad|qquad|ldots|dots)(?![a-zA-Z])|[.,;:](?=\s|\Z)|\Z")
+_SCALE_BEHIND = re.compile(
+    r"\A(?:\\[)\]]|[\s$*~]|\\text\s*+\{)*+(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b",
+    re.I,
+)
+_UNIT_BEHIND = re.compile(
+    r"\A(?:\\[)\]]|[\s$*~]|\\(?:text|mathrm)\s*+\{)*+"
+    r"((?:square |cubic )?(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?|cents?|dollars?|euros?|degrees?|radians?"
+    r"|inch(?:es)?|feet|foot|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|millimet(?:er|re)s?|kilomet(?:er|re)s?"
+    r"|grams?|kilograms?|pounds?|ounces?|lit(?:er|re)s?|millilit(?:er|re)s?|gallons?|[ckm]m|kg|mg|km/h|mph))\b\}?(\^\{?\d\}?)?(?![\w/])",
+    re.I,
+)
+"""A unit behind the box. Only words that are nothing else; letters such as `m` may be variables."""
+_NUMBER_BEFORE = re.compile(r"(?:\$|\\\()\s*+(\d++:)\Z")
+_ALTERNATIVE_BEFORE = re.compile(
+    r"(?:\A|[\s(])(\$[^$\n]{1,40}\$|-?\d++(?:\.\d++)?)\)?\s{1,3}(?:or|oder|ou)\s{1,3}(?:\$|\\\()?\s?\Z", re.I
+)
+"""A value before "or" and the box."""
+_STATED_AFTER = re.compile(
+    r"\b(?:final |correct |right |real |true |actual )?answer\s++(?:is|should be|must be|equals|would be)\b[:\s]*+((?:[$\d\\(-])[^\n]{0,80})",
+    re.I,
+)
 _SIGN_BEFORE = re.compile(r"(?:^|[\s$(=\[{:]|\\\(|\\\[)[-−]\Z")
 _WITHDRAWN = re.compile(
     r"(?:\b(?:actually|wait|no|correction|sorry|hmm|instead|hold on|oops|scratch that|on second thought)\b[^\n]{0,40})"
@@ -224,7 +254,10 @@ def _last_box(text: str) -> Extraction | None:
         content = _within_formula(text, box, tail, content)
         if not content:
             return Extraction((), "unread")
+    content = _with_what_goes_on(text, box, tail, content)
     before = text[max(0, box.start - 48) : box.start].lower()
+    if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
+        return Extraction((other[1].strip("$"), content))
     if _may_deny(before) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
     if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
@@ -262,6 +295,45 @@ def _within_formula(text: str, box: _Box, tail: str, content: str) -> str:
     return content + "\\%" if tail.startswith(("%", "\\%")) else content
 
 
+def _with_what_goes_on(text: str, box: _Box, tail: str, content: str) -> str:
+    r"""The answer with what stands round its box and belongs to it: digits, factors, a scale word or a unit.
+
+    `\boxed{5}\pi` is five times pi, `\boxed{12},500` is 12,500, `\boxed{5}` million is no five.
+    """
+    if not content[-1:].isdigit() and content[-1:] not in "})":
+        return content
+    if tail and tail[0] not in "$ \n" and (match := _NUMBER_GOES_ON.match(tail)):
+        return content + _formula(match[0])
+    if tail and tail[0] != "$" and (match := _FACTOR_GOES_ON.match(tail)) and _in_formula(text, box):
+        return f"{content} {_formula(match[0])}"
+    if match := _SCALE_BEHIND.match(tail):
+        return f"{content} {match[1]}"
+    if match := _UNIT_BEHIND.match(tail):
+        return f"{content}\\text{{ {match[1]}}}{match[2] or ''}"
+    if (
+        box.start
+        and text[box.start - 1] == ":"
+        and (match := _NUMBER_BEFORE.search(text, max(0, box.start - 24), box.start))
+    ):
+        return match[1] + content
+    return content
+
+
+def _formula(text: str) -> str:
+    """A formula up to where it ends."""
+    found = _FORMULA_ENDS.search(text)
+    return (text if found is None else text[: found.start()]).strip()
+
+
+def _in_formula(text: str, box: _Box) -> bool:
+    """Whether the box stands between dollars, or in another formula that ends behind it."""
+    before, behind = text[max(0, box.start - 200) : box.start], text[box.end : box.end + 80]
+    line = before.rsplit("\n\n", 1)[-1]
+    if line.count("$") % 2 and "$" in behind:
+        return True
+    return line.rfind("\\(") > line.rfind("\\)") or line.rfind("\\[") > line.rfind("\\]")
+
+
 def _outermost(text: str, box: _Box) -> _Box:
     r"""`\boxed{x = \boxed{5}}` is its outer box; looked for a few levels up only, so the cost stays linear."""
     for _ in range(4):
@@ -293,7 +365,7 @@ def _second_opinion(text: str, end: int, tail: str) -> str | None:
         tagged = _tagged(text[end:])
         if tagged:
             return tagged
-    match = _WITHDRAWN.search(tail)
+    match = _WITHDRAWN.search(tail) or _STATED_AFTER.search(tail)
     if match is not None:
         return _first_formula(match.group(1))
     return None
