@@ -242,12 +242,15 @@ def read_verdict(line: object) -> Verdict:
     """
     if not isinstance(line, dict):
         raise ValueError("a verdict must be an object")
+    seconds = read_number(line.get("seconds")) or 0.0
+    if not 0 <= seconds <= MOST:
+        raise ValueError("`seconds` must be a time")
     return Verdict(
         outcome=read_outcome(_of(line, "outcome", str, "")),
         score=read_number(line.get("score")),
         answer=_of(line, "extracted", str, None),
         reason=_of(line, "reason", str, ""),
-        seconds=read_number(line.get("seconds")) or 0.0,
+        seconds=seconds,
         detail=_of(line, "detail", str, ""),
     )
 

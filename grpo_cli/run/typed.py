@@ -7,7 +7,9 @@ that are missing are those of older versions, keys that are unknown those of new
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +18,11 @@ from grpo_cli.run.records import MOST, NON_FINITE, parse_line
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, le=MOST)]
+COUNTS = re.compile(
+    r"step|samples|tokens|(?:drawn/)?group/(?!signal$).*|verify/[^/]+/(?:calls|right|wrong|no_answer|over_limit|error)"
+    r"|(?:eval|eval/greedy|canary)/n"
+)
+"""Keys of `metrics.jsonl` that count something: never null, and never a fraction."""
 TEXTS = ("at", "stage")
 """Keys of `metrics.jsonl` whose values are texts."""
 
@@ -48,6 +55,14 @@ class _Sandbox(_Read):
     warnings: list[str]
 
 
+class _Stage(_Read):
+    name: str
+    folder: str = ""
+    steps: Count = 0
+    before: dict[str, float | None] | None = None
+    after: dict[str, float | None] | None = None
+
+
 class _Manifest(_Read):
     """`run.json`."""
 
@@ -70,7 +85,7 @@ class _Manifest(_Read):
     phases: dict[str, _Spent] = {}
     acted: list[_Act] = []
     pace: list[dict[str, Any]] = []
-    stages: list[dict[str, Any]] = []
+    stages: list[_Stage] = []
     contents: dict[str, dict[str, dict[str, str]]] = {}
     changed: list[str] = []
     rolling_back_to: Count | None = None
@@ -210,11 +225,17 @@ def metrics_of(line: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"`{key}` is too large a number")
         elif kind not in (int, float, bool, str, type(None)):
             raise ValueError(f"`{key}` must be a number")
+        if not (kind is int and value >= 0) and _is_count(key):
+            raise ValueError(f"`{key}` must be a whole number of at least 0")
         found[key] = value
-    step = found.get("step")
-    if type(step) is not int or step < 0:
-        raise ValueError("`step` must be a whole number of at least 0")
+    if "step" not in found:
+        raise ValueError("`step` is missing")
     return found
+
+
+@cache
+def _is_count(key: str) -> bool:
+    return COUNTS.fullmatch(key) is not None
 
 
 def _typed(kind: type[_Read], found: dict[str, Any]) -> dict[str, Any]:

@@ -104,13 +104,16 @@ def _answer_if_over(run: RunFolder, recipe: Recipe, display: str, *, as_json: bo
     """Leave with what the run came to where nothing is left to do; else return."""
     from grpo_cli.display.choose import make_display
     from grpo_cli.display.watch.run import card_of
-    from grpo_cli.jobs.train.over import result_of
+    from grpo_cli.jobs.train.ending import write_own_report
+    from grpo_cli.jobs.train.over import lacks_report, result_of
 
     if recipe.stages is not None or (outcome := result_of(run, recipe)) is None:
         return
     wipe()
     shown = make_display(display)
     try:
+        if lacks_report(run, recipe):
+            write_own_report(run, shown)
         shown.finish(card_of(run))
     finally:
         shown.close()

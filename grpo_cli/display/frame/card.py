@@ -118,9 +118,9 @@ def _training(history: Sequence[Metrics]) -> list[str]:
     for metrics in history:
         for key, value in metrics.items():
             if key.startswith("verify/"):
-                calls += value if key.endswith("/calls") else 0
-                errors += value if key.endswith("/error") else 0
-                over += value if key.endswith("/over_limit") else 0
+                calls += (value or 0) if key.endswith("/calls") else 0
+                errors += (value or 0) if key.endswith("/error") else 0
+                over += (value or 0) if key.endswith("/over_limit") else 0
     lines.append(f"   {'verifiers':<17} {errors:,} errors  {over:,} over limit in {calls:,} calls")
     return lines
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TypeGuard
 
 from grpo_cli.run.info import Metrics
 from grpo_cli.text import BLOCKS
@@ -64,6 +65,7 @@ def _halved(bins: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 def columns_of(curve: Curve, width: int, steps: int = 0) -> list[float | None]:
     """A curve in at most `width` columns. Where a run of `steps` fits more than once, each step takes as many as fit."""
+    curve = [value if is_drawn(value) else None for value in curve]
     if width <= 0 or not curve:
         return []
     if len(curve) <= width:
@@ -79,6 +81,11 @@ def mean_of(values: Curve) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
+def is_drawn(value: float | None) -> TypeGuard[float]:
+    """Whether it has a place in a drawing: what was not measured has none, nor what is not finite."""
+    return value is not None and math.isfinite(value)
+
+
 def is_rate(key: str) -> bool:
     """Whether a metric says how much of something, so that 1 is all of it."""
     return key.startswith(RATES) or (key.startswith("reward/") and key.endswith("/mean"))
@@ -86,7 +93,7 @@ def is_rate(key: str) -> bool:
 
 def bounds(key: str, values: Curve) -> tuple[float, float]:
     """What the foot and the top of a drawing mean."""
-    known = [v for v in values if v is not None]
+    known = [v for v in values if is_drawn(v)]
     low, high = min([0.0, *known]), max([0.0, *known])
     return low, max(high, 1.0) if is_rate(key) else high
 
@@ -124,7 +131,7 @@ def points_of(
     found: dict[int, float] = {}
     for metrics in evaluations:
         value, step = metrics.get(key), metrics.get("step")
-        if value is not None and step is not None and columns > 0:
+        if is_drawn(value) and step is not None and columns > 0:
             share = min(max((step - first) / span, 0.0), 1.0)
             found[round(share * (columns - 1))] = value
     return found

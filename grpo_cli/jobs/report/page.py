@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -181,7 +182,9 @@ def _reading_json(reading: SampleDigest) -> dict[str, Json]:
 
 
 def _safe(value: Json) -> Json:
-    """Text with control characters made visible, lines kept."""
+    """Text with control characters made visible, lines kept; a number that is not finite as null, as everywhere in JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, str):
         return "\n".join(visible(line) for line in value.split("\n"))
     if isinstance(value, dict):

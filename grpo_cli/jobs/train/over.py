@@ -30,3 +30,12 @@ def result_of(run: RunFolder, recipe: Recipe) -> TrainResult | None:
         code=Exit.BAR_MISSED if manifest.get("reason") else Exit.OK,
         checkpoint=last if last.is_dir() else None,
     )
+
+
+def lacks_report(run: RunFolder, recipe: Recipe) -> bool:
+    """Whether the page that the recipe asks for is not there, or older than the last numbers: the run died before it was
+    written."""
+    page, numbers = run.path / "report.html", run.path / "metrics.jsonl"
+    if not recipe.run.report or not numbers.exists():
+        return False
+    return not page.exists() or page.stat().st_mtime < numbers.stat().st_mtime

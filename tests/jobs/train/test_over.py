@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from grpo_cli.app import app
 from grpo_cli.jobs.train.over import result_of
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.reading.load import load
@@ -103,3 +106,31 @@ def test_a_run_without_checkpoints_is_still_what_it_came_to(tmp_path: Path) -> N
     shutil.rmtree(run.path / "checkpoints")
     found = result_of(run, recipe_of(run))  # type: ignore[arg-type]
     assert found is not None and found.checkpoint is None
+
+
+@pytest.mark.parametrize("dies", ["before the page", "with half of it", "with that of fewer steps"])
+def test_a_report_that_death_prevented_is_written_when_the_run_is_found_over(
+    tmp_path: Path, dies: str
+) -> None:
+    run = finished(tmp_path)
+    page = run.path / "report.html"
+    if dies == "with half of it":
+        (run.path / ".report.html.new").write_text("<html>")
+    if dies == "with that of fewer steps":
+        page.write_text("<html>old")
+        os.utime(page, (1e9, 1e9))
+    done = CliRunner().invoke(app, ["train", "--resume", str(run.path), "--display", "plain"])
+    assert done.exit_code == 0, done.output
+    assert "held-out pass@1" in page.read_text() and str(page) in done.stderr
+    written = page.stat().st_mtime_ns
+    assert CliRunner().invoke(app, ["train", "--resume", str(run.path), "--json"]).exit_code == 0
+    assert page.stat().st_mtime_ns == written  # once is enough
+    assert [p.name for p in run.path.glob(".report*")] == []
+
+
+def test_a_report_that_nobody_asked_for_is_not_written_either(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    text = (run.path / "recipe.yaml").read_text().replace("report: true", "report: false")
+    (run.path / "recipe.yaml").write_text(text)
+    assert CliRunner().invoke(app, ["train", "--resume", str(run.path)]).exit_code == 0
+    assert not (run.path / "report.html").exists()
