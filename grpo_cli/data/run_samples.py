@@ -92,6 +92,13 @@ def run_rows(
                 continue
             count += 1
             line = item.fields
+            if not isinstance(line.get("fields") or {}, dict) or not isinstance(
+                line.get("tokens") or 0, int | float
+            ):
+                yield BrokenFile(
+                    item.place, "no sample of a run: `fields` must be an object, `tokens` a number"
+                )
+                continue
             row, text = str(line.get("row", "")), line.get("completion")
             if (
                 isinstance(text, str)

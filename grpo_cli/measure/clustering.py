@@ -19,6 +19,7 @@ from grpo_cli.policy.policy import Policy
 from grpo_cli.recipe.checking.ads import cluster_count
 from grpo_cli.recipe.sections.recipe import AdsSpec, Recipe
 from grpo_cli.run import lines
+from grpo_cli.run.records import parse_line
 
 FILE, SCHEMA = "clusters.json", 1
 PARTS = 128
@@ -46,7 +47,7 @@ def clusters_of_run(
     made_of = fingerprint(recipe)
     if file.is_file():
         try:
-            read = json.loads(file.read_text())
+            read = parse_line(file.read_bytes())
             # a run that was begun with another model or seed: its clusters are not this one's
             if read["of"] == made_of:
                 return Clusters.from_json(read["clusters"], ids)

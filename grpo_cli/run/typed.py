@@ -23,6 +23,8 @@ COUNTS = re.compile(
     r"|(?:eval|eval/greedy|canary)/n"
 )
 """Keys of `metrics.jsonl` that count something: never null, and never a fraction."""
+MOST_TEXT, MOST_VALUES, MOST_DEEP = 1_000_000, 50_000, 60
+"""Characters, values and levels of a recipe."""
 TEXTS = ("at", "stage")
 """Keys of `metrics.jsonl` whose values are texts."""
 
@@ -178,6 +180,8 @@ def recipe_of_text(text: str) -> dict[str, Any]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    if len(text) > MOST_TEXT:
+        raise ValueError("too large for a recipe")
     try:
         found = YAML(typ="safe").load(text)
     except (
@@ -191,9 +195,6 @@ def recipe_of_text(text: str) -> dict[str, Any]:
         raise ValueError("must be a mapping")
     _measure(found, [MOST_VALUES], 0)
     return _typed(_Recipe, found)
-
-
-MOST_VALUES, MOST_DEEP = 50_000, 60
 
 
 def _measure(value: object, left: list[int], depth: int) -> None:

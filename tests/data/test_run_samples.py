@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,16 @@ def test_options_that_cannot_be_meant_are_recipe_mistakes(
 ) -> None:
     with pytest.raises(RecipeError, match=said):
         texts(**options)
+
+
+@pytest.mark.parametrize("odd", [{"fields": [1]}, {"fields": "x"}, {"tokens": "long"}], ids=str)
+def test_a_line_that_is_no_sample_is_named_by_its_place(run: RunFolder, odd: dict[str, Any]) -> None:
+    path = run.sample_path(1)
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(json.loads(first) | odd), *rest]) + "\n")
+    with pytest.raises(DataError, match="no sample of a run") as caught:
+        texts(shortest=True)
+    assert caught.value.mistakes[0].place.endswith("step-000001.jsonl:1")
 
 
 def test_a_run_that_is_not_there_or_has_nothing_to_give_is_a_data_error(run: RunFolder) -> None:

@@ -18,6 +18,7 @@ from grpo_cli.recipe.reading.load import find, label_of, load
 from grpo_cli.run import lines
 from grpo_cli.run.folder import new_name
 from grpo_cli.run.naming import why_no_name
+from grpo_cli.run.records import parse_line
 from grpo_cli.text import visible
 
 SCHEMA = 1
@@ -127,7 +128,7 @@ def read_plan(named: str, dir: str = "runs") -> SweepPlan:
         hint = f"there are {names}" if names else "`grpo sweep RECIPE --seeds 3` begins one"
         raise DataError(f"no sweep `{named}` under `{dir}`", hint=hint)
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = parse_line(path.read_bytes())
         runs = tuple(PlannedRun(**(run | {"sets": tuple(run["sets"])})) for run in kept["runs"])
         return SweepPlan(kept["name"], kept["recipe"], str(path.parent), runs)
     except (OSError, ValueError, KeyError, TypeError) as err:

@@ -233,7 +233,7 @@ class Job:
         asked = next((code for code in heard if code is not None), None)
         if asked is not None and running.alarmed.action is None:
             return ending.end_interrupted(running, done, asked)
-        is_measured = self.held_out is None or running.measured_whole[-1]["step"] == done
+        is_measured = self.held_out is None or done in [m["step"] for m in running.measured_whole[-1:]]
         if running.alarmed.action is None and not is_measured:
             self.evaluate(done)
         action = running.alarmed.action or self.ranks.agreed(running.alarmed.wanted)

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from grpo_cli.errors import UsageError
+from grpo_cli.app import app
+from grpo_cli.errors import DataError, UsageError
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.runs.comparing import compare_runs, differences
 from grpo_cli.jobs.runs.listing import listed, ordered, size_text, table
@@ -17,6 +19,7 @@ from grpo_cli.jobs.runs.showing import compared_lines, lines_of
 from grpo_cli.jobs.runs.summary import RunSummary, bytes_of, summarise
 from grpo_cli.recipe.reading.dump import to_yaml
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import recipe_of
 from tests.builders.report_runs import make_run
 
@@ -86,6 +89,86 @@ def test_a_damaged_run_has_a_line_and_does_not_hide_the_others(tmp_path: Path) -
     assert found["broken"].status == "unreadable"
     assert "cannot be read" in found["broken"].reason
     assert "unreadable" in lines_of(broken)[0]
+
+
+ODD = {
+    '{"phases": {"a": {}}}': "`phases.a.wall_s`",
+    '{"phases": [1]}': "`phases`",
+    '{"phases": {"a": {"wall_s": "x", "cpu_s": 1}}}': "`phases.a.wall_s`",
+    '{"status": "paused", "acted": [{}]}': "`acted.0.action`",
+    '{"acted": 5}': "`acted`",
+    '{"argv": 5}': "`argv`",
+    '{"versions": []}': "`versions`",
+    '{"sandbox": {"code": 1}}': "`sandbox.code`",
+    '{"steps": 1.5}': "`steps`",
+    '{"stages": [5]}': "`stages.0`",
+    '{"contents": {"files": 5}}': "`contents.files`",
+    '{"seed": 1e999}': "`seed`",
+    "[]": "must be a JSON object",
+    "": "cannot be read",
+    "[" * 100_000: "nested too deeply",
+}
+
+
+@pytest.mark.parametrize("text", ODD, ids=lambda text: text[:40])
+def test_an_odd_manifest_is_named_by_its_key_in_every_command_and_hides_no_other_run(
+    tmp_path: Path, text: str
+) -> None:
+    make_run(tmp_path, "whole").update_manifest(status="done")
+    odd = make_run(tmp_path, "odd")
+    (odd.path / "run.json").write_text(text)
+    found = {one.name: one for one in listed(tmp_path)}
+    assert found["whole"].status == "done" and found["whole"].score is not None
+    assert found["odd"].status == "unreadable" and ODD[text] in found["odd"].reason
+    assert f"unreadable: {found['odd'].reason}" in lines_of(odd)[0]
+    first, (other,) = compare_runs([RunFolder.open(tmp_path / "whole"), odd])
+    assert (first.status, other.summary.status) == ("done", "unreadable")
+    for words in (["watch", str(odd.path), "--once"], ["report", str(odd.path)], ["doctor", str(odd.path)]):
+        done = CliRunner().invoke(app, words)
+        assert isinstance(done.exception, DataError), (words, done.output)
+        assert ODD[text] in str(done.exception)
+        assert done.exception.mistakes[0].place == str(odd.path / "run.json")
+
+
+ODD_LINES = {
+    '{"step": 3, "reward/total/mean": []}': "`reward/total/mean` must be a number",
+    '{"step": 3, "loss": "high"}': "`loss` must be a number",
+    '{"step": "3"}': "`step`",
+    '{"step": -1}': "`step`",
+    '{"loss": 1}': "`step` is missing",
+    '{"step": 3, "verify/math/calls": null}': "`verify/math/calls` must be a whole number",
+    '{"step": 3, "eval/n": 1e999}': "`eval/n` must be a whole number",
+    f'{{"step": 3, "tokens": {10**400}}}': "`tokens` is too large",
+    "5": "must be a JSON object",
+    '{"step": 3,': "Expecting",
+}
+
+
+@pytest.mark.parametrize("text", ODD_LINES, ids=lambda text: text[:40])
+def test_an_odd_line_of_numbers_is_named_by_its_place_and_its_key(tmp_path: Path, text: str) -> None:
+    make_run(tmp_path, "whole").update_manifest(status="done")
+    odd = make_run(tmp_path, "odd")
+    path = odd.path / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], text, *lines[1:]]) + "\n")
+    found = {one.name: one for one in listed(tmp_path)}
+    assert found["whole"].score is not None and found["odd"].status == "unreadable"
+    assert ODD_LINES[text] in found["odd"].reason
+    done = CliRunner().invoke(app, ["report", str(odd.path)])
+    assert isinstance(done.exception, DataError)
+    assert done.exception.mistakes[0].place == f"{path}:2"
+    assert isinstance(CliRunner().invoke(app, ["watch", str(odd.path), "--once"]).exception, DataError)
+
+
+def test_a_number_that_is_not_finite_is_no_odd_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "one")
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    for line_, value in zip(lines[1:4], ("NaN", "Infinity", "-Infinity"), strict=True):
+        line_["loss"] = line_["reward/total/mean"] = value
+    (run.path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    assert listed(tmp_path)[0].status != "unreadable"
+    for words in (["watch", str(run.path), "--once"], ["report", str(run.path)]):
+        assert CliRunner().invoke(app, words).exit_code == 0, words
 
 
 def test_numbers_fall_words_rise_and_what_was_not_measured_is_last_either_way() -> None:
