@@ -34,6 +34,7 @@ WEIGHTS = (
     ".pth",
 )
 """How files of weights end."""
+CODE = (".py", ".pyc", ".so")
 MARKS = ("manifest.json", "run.json")
 LEVELS = 3
 """Folders above one that are looked at."""
@@ -86,7 +87,9 @@ def _refuse_code(named: NamedThing, base: Path, came_with: Path | None) -> None:
                 f"`{named.key}` names `{named.text}`, code inside `{holder}`, a folder that came with a model: it is not run",
                 hint=HINT,
             )
-    holder = next((found for folder in folders if (found := _model_folder(folder))), None)
+    holder = next(
+        (found for folder in folders if _holds_code(folder) and (found := _model_folder(folder))), None
+    )
     top = where.partition(".")[0]
     if came_with is not None and not where.endswith(".py") and top in sys.stdlib_module_names:
         raise RecipeError(
@@ -126,6 +129,17 @@ def _holds_model(folder: Path) -> bool:
     try:
         with os.scandir(folder) as entries:
             return any(one.name in MARKS or one.name.endswith(WEIGHTS) for one in entries)
+    except OSError:
+        return False
+
+
+def _holds_code(folder: Path) -> bool:
+    """Whether Python would import anything from here, perhaps in the place of an installed package."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                one.name.endswith(CODE) or os.path.isfile(f"{one.path}/__init__.py") for one in entries
+            )
     except OSError:
         return False
 

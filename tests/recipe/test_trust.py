@@ -135,8 +135,17 @@ def test_a_run_of_ones_own_goes_on_with_its_reward(tmp_path: Path) -> None:
     run = write(tmp_path / "own" / "runs" / "first", held, weights="run.json")
     (run.parent / "reward.py").unlink()
     assert load(run, base=own.parent).verify["python"].options["function"] == "reward.py:f"
+
+
+def test_a_recipe_of_theirs_imports_nothing_from_its_folder(tmp_path: Path) -> None:
+    own = write(tmp_path / "own", recipe(), weights=None)
+    file = write(tmp_path / "theirs", recipe(verify={"python": {"function": f"{own.parent}/reward.py:f"}}))
+    (file.parent / "reward.py").unlink()
+    assert load(file)  # there is nothing to import
+    (file.parent / "numpy").mkdir()
+    (file.parent / "numpy" / "__init__.py").write_text(RAN)
     with pytest.raises(RecipeError, match="would import from"):
-        load(run)
+        load(file)
 
 
 def test_trust_lets_it_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
