@@ -19,7 +19,7 @@ from grpo_cli.run.records import MOST, NON_FINITE, parse_line
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, le=MOST)]
 COUNTS = re.compile(
-    r"step|samples|tokens|(?:drawn/)?group/(?!signal$).*|verify/[^/]+/(?:calls|right|wrong|no_answer|over_limit|error)"
+    r"step|samples|tokens|(?:drawn/)?group/(?!(?:signal|near_tie|inverted)$).*|verify/[^/]+/(?:calls|right|wrong|no_answer|over_limit|error)"
     r"|(?:eval|eval/greedy|canary)/n"
 )
 """Keys of `metrics.jsonl` that count something: never null, and never a fraction."""

@@ -268,5 +268,5 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     return "".join(out)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

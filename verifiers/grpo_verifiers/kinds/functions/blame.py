@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from grpo_verifiers.kinds.functions.asking import Answer
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
@@ -116,5 +116,5 @@ def suspicion(answer: Answer) -> Hashable | None:
     return None if is_ours else (answer.kind, answer.at)
 
 
-def _is_none(value: Any) -> bool:
+def _is_none(value: object) -> bool:
     return isinstance(value, list) and value[3] == RETURNED_NONE

@@ -62,7 +62,7 @@ def _crosses(value: object, is_asked: bool) -> bool:
     return True
 
 
-def alias(value: Any) -> tuple[str, tuple[Any, ...]] | None:
+def alias(value: object) -> tuple[str, tuple[Any, ...]] | None:
     """`list[int]`, `List[int]`, `int | None`, `Optional[int]`: what is subscripted and by what."""
     origin, args = getattr(value, "__origin__", None), getattr(value, "__args__", ())
     if isinstance(value, types.UnionType):
