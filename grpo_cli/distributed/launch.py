@@ -280,7 +280,7 @@ def end_rank(text: str, code: int) -> NoReturn:
 
 
 class _forwarded:
-    """While inside, SIGINT and SIGTERM (SIGHUP as one) go to the ranks, which stop at once at the second; what does not is killed.
+    """While inside, SIGINT and SIGTERM (other stop signals as one) go to the ranks, which stop at once at the second; what does not is killed.
 
     `is_quiet`: no rank talks here. `code` is that of the last signal.
     """
@@ -300,7 +300,7 @@ class _forwarded:
     def _take(self, number: int, frame: FrameType | None) -> None:
         if not self.stop_requests.counts(number):
             return
-        number = signal.SIGTERM if number == signal.SIGHUP else number
+        number = number if number == signal.SIGINT else signal.SIGTERM
         self.code = 128 + number
         ranks = list(self.control.glob("rank-*.pid"))
         if not ranks:  # torchrun still starts, or waits for other machines: nobody is there to heed it

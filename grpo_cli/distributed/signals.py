@@ -14,11 +14,15 @@ ONE_REQUEST_S = 3.0
 """SIGTERMs closer together than this are one request, and so are SIGHUPs, which a shell and its terminal both send."""
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a run to stop. The last says that the terminal has gone; `nohup` has it ignored, and that stays so."""
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""What schedulers send some time before they kill (Slurm's `--signal=USR1@120`, a limit of CPU time): a stop as by SIGTERM, where
+the program that runs this has no use of its own for them."""
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Those of `STOPS` that this process was not told to ignore."""
-    return [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    """Those of `STOPS` and `WARNINGS` that ask this process to stop: none that it was told to ignore or to use otherwise."""
+    stops = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    return stops + [n for n in WARNINGS if signal.getsignal(n) == signal.SIG_DFL]
 
 
 @dataclass

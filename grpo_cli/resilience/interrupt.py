@@ -39,7 +39,7 @@ class Interrupts:
 
     @contextmanager
     def handled(self) -> Iterator[Interrupts]:
-        """Take SIGINT, SIGTERM and SIGHUP while inside; the former handlers come back after."""
+        """Take SIGINT, SIGTERM and what else asks for a stop while inside; the former handlers come back after."""
         before = {number: signal.signal(number, self._take) for number in stop_signals()}
         try:
             yield self

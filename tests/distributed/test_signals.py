@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from grpo_cli.distributed import signals
-from grpo_cli.distributed.signals import StopRequests, stop_signals
+from grpo_cli.distributed.signals import WARNINGS, StopRequests, stop_signals
 
 
 def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
@@ -24,8 +24,17 @@ def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
 def test_a_hangup_that_nohup_had_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
+        assert stop_signals() == [signal.SIGINT, signal.SIGTERM, *WARNINGS]
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+        assert stop_signals() == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *WARNINGS]
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_warning_that_the_program_uses_itself_stops_nothing() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        assert signal.SIGUSR1 not in stop_signals()
+        assert signal.SIGUSR2 in stop_signals()
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -6,6 +6,9 @@ import os
 import signal
 import threading
 
+import pytest
+
+from grpo_cli.distributed.signals import WARNINGS
 from grpo_cli.errors import Exit
 from grpo_cli.resilience.interrupt import Interrupts
 
@@ -26,3 +29,14 @@ def test_a_signal_that_finds_the_display_locked_is_said_once_it_is_free() -> Non
         assert interrupts.asked == Exit.TERMINATED
         assert said == []
     assert len(said) == 1 and "finishing this step" in said[0]
+
+
+@pytest.mark.parametrize("number", WARNINGS)
+def test_what_a_scheduler_sends_before_it_kills_finishes_the_step(number: signal.Signals) -> None:
+    interrupts = Interrupts()
+    with interrupts.handled(), interrupts.finish_step():
+        os.kill(os.getpid(), number)
+        for _ in range(1000):  # the handler runs between two of these
+            pass
+        assert interrupts.asked == Exit.TERMINATED
+    assert signal.getsignal(number) == signal.SIG_DFL
