@@ -139,7 +139,7 @@ def test_epochs_go_through_the_rows_and_can_be_more_later(tmp_path: Path) -> Non
     [
         ("steps: 2, epochs: 1", "both say how long"),
         ("algorithm: grpo", "neither `steps` nor `epochs`"),
-        ("steps: 0", "neither `steps` nor `epochs`"),
+        ("steps: 0", "`train.steps: 0` trains nothing"),
         ("epochs: 0", "train.epochs"),
     ],
 )
