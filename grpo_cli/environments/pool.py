@@ -212,7 +212,10 @@ class Worlds:
         fault = self._fault(result, what)
         if fault.text not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(fault.text)
-            log.warning("environment: %s; further ones like it are only counted", fault.text)
+            if (
+                not self.scores
+            ):  # else the sample has no verdict, and that is written where verdicts are counted
+                log.warning("environment: %s; further ones like it are only counted", fault.text)
             if isinstance(result, Raised):
                 log.info("%s", result.traceback)
         return fault

@@ -59,6 +59,7 @@ class JudgedRows:
         """The same rows, whose notes another display shows from now on; it shows those that were kept first."""
         for level, text, hint in self.display.notes if isinstance(self.display, Notes) else ():
             display.note(level, text, hint)
+        self.judge.lines.note = lambda text, hint: display.note("warn", text, hint)
         return replace(self, display=display)
 
 
