@@ -147,7 +147,8 @@ def test_all_jobs_ask_with_the_same_prompts(
     held_out = [setting.prompt({**row, **setting.columns}) for row in HELD_OUT]
     checked = RecipeCheck(recipe, tmp_path)
     levels = {finding.check: finding.level.value for finding in checked.findings()}
-    assert levels["prompt"] == "ok" and levels["tokens"] == "ok"
+    # one of the templates opens no turn, which is warned of
+    assert levels["prompt"] in ("ok", "warn") and levels["tokens"] == "ok"
     assert checked.maker.ids(checked._rows_read) == [*train, *held_out]
     with overheard(monkeypatch) as heard:
         probe_recipe(recipe, tmp_path, Told().display, ProbeSize(4, 1))
