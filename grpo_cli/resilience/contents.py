@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which, files_of, places_of
 from grpo_cli.data.split import Split
 from grpo_cli.errors import DataError, Mistake, RecipeError
@@ -51,22 +52,29 @@ def files_behind(recipe: Recipe, base: Path | None) -> dict[str, dict[str, str]]
 
 
 def rows_read(splits: Mapping[Which, Split], recipe: Recipe) -> dict[str, dict[str, str]]:
-    """The digest of each split's rows, in order and with all their columns."""
-    found = {}
+    """The digest of each split's rows by their source, in order and with all their columns; how sources are mixed is the
+    recipe's."""
+    found: dict[str, dict[str, str]] = {}
     for which, split in splits.items():
-        digest = hashlib.sha256()
-        for row in split.rows:
-            told = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
-            line = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
-            digest.update(line.encode("utf-8", "surrogatepass"))
         sources = recipe.data.train if which == "train" else recipe.data.eval
-        names = [
-            one.source for one in (sources if isinstance(sources, list) else [sources]) if one is not None
-        ]
-        found[f"data.{which}"] = {
-            ", ".join(names): f"{digest.hexdigest()[:DIGITS]} of {len(split.rows):,} rows"
-        }
+        some = sources if isinstance(sources, list) else [sources]
+        names = sorted((one.source for one in some if one is not None), key=len, reverse=True)
+        rows: dict[str, list[Row]] = {}
+        for row in split.rows:
+            # of a pattern the file that matched
+            own = next((name for name in names if row.place.startswith(name)), row.place.rpartition(":")[0])
+            rows.setdefault(own or ", ".join(names), []).append(row)
+        found[f"data.{which}"] = {name: _digest_of_rows(of_one) for name, of_one in rows.items()}
     return found
+
+
+def _digest_of_rows(rows: Sequence[Row]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        told = [row.id, row.prompt, row.messages, row.tools, row.prefill, row.fields]
+        line = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
+        digest.update(line.encode("utf-8", "surrogatepass"))
+    return f"{digest.hexdigest()[:DIGITS]} of {len(rows):,} rows"
 
 
 def prompts_read(token_ids: Sequence[Sequence[int]]) -> dict[str, dict[str, str]]:

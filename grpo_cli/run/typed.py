@@ -19,8 +19,8 @@ from grpo_cli.run.records import MOST, NON_FINITE, parse_line
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False, le=MOST)]
 COUNTS = re.compile(
-    r"step|samples|tokens|(?:drawn/)?group/(?!(?:signal|near_tie|inverted)$).*|verify/[^/]+/(?:calls|right|wrong|no_answer|over_limit|error)"
-    r"|(?:eval|eval/greedy|canary)/n"
+    r"step|samples|tokens|(?:eval|eval/greedy|canary)/n|verify/[^/]+/(?:calls|right|wrong|no_answer|over_limit|error)"
+    r"|(?:drawn/)?group/(?:count|size|all_wrong|mixed|all_right|no_verdict|with_signal|hist/\d+)"
 )
 """Keys of `metrics.jsonl` that count something: never null, and never a fraction."""
 MOST_TEXT, MOST_VALUES, MOST_DEEP = 1_000_000, 50_000, 60

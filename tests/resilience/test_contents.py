@@ -243,11 +243,22 @@ EDITS: dict[str, Callable[[list[Any]], list[Any]]] = {
 def test_rows_are_the_same_where_all_of_each_is(edit: str) -> None:
     rows = [row(str(n)) for n in range(4)]
     one, same, other = (
-        rows_read({"train": Split(some, [{} for _ in some])}, recipe())
-        for some in (rows, list(rows), EDITS[edit](rows))
+        rows_read({"train": Split(some, {})}, recipe()) for some in (rows, list(rows), EDITS[edit](rows))
     )
     assert one == same != other
-    assert one["data.train"].keys() == {"rows.jsonl"}
+    assert one["data.train"].keys() == {"a.jsonl"}
+
+
+def test_of_several_sources_the_one_that_changed_is_named() -> None:
+    of = recipe(
+        data={"train": ["rows.jsonl", "tasks:addition3", "run:rl", "part-*.jsonl"], "prompt": "{question}"}
+    )
+    places = ["rows.jsonl:1", "tasks:addition3:train 1", "run:rl row a", "part-1.jsonl:1", "part-2.jsonl:1"]
+    rows = [replace(row(str(n)), place=place) for n, place in enumerate(places)]
+    before = rows_read({"train": Split(rows, {})}, of)["data.train"]
+    assert set(before) == {"rows.jsonl", "tasks:addition3", "run:rl", "part-1.jsonl", "part-2.jsonl"}
+    after = rows_read({"train": Split([*rows[:-1], replace(rows[-1], prompt="other")], {})}, of)["data.train"]
+    assert {name for name in before if before[name] != after[name]} == {"part-2.jsonl"}
 
 
 def test_a_recipe_folder_may_move(tmp_path: Path) -> None:
