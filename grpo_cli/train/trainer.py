@@ -30,6 +30,7 @@ from trl import GRPOConfig
 from grpo_cli.algorithm.loss import Objective
 from grpo_cli.distributed.replica import Replica
 from grpo_cli.distributed.sharded import ShardedTrainer
+from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.policy.positions import needs_positions
 from grpo_cli.policy.reference import Reference
 from grpo_cli.resilience.checkpoint import TrainState, check_space, checkpoint_bytes, saving
@@ -125,6 +126,12 @@ class Trainer(ShardedTrainer):
         """TRL's, with the model's small operations fused where that was proved to change nothing."""
         with patched(self.fused):
             return super().train(*args, **named)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Transformers' own. What it refuses of this model's layers is a sentence; the rest was tried before they were loaded."""
+        with loading_failures("no optimizer can be made of `train.trl` for this model"):
+            made: torch.optim.Optimizer = super().create_optimizer(model)
+            return made
 
     def _generate_and_score_completions(self, inputs: list[Batch]) -> Batch:
         self.before = self._begin()

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader
+from transformers import Trainer as TransformersTrainer
+from transformers import get_scheduler
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import pad
 
 from grpo_cli.distributed.sharding import set_precision, trainer_fields
-from grpo_cli.errors import SetupError
-from grpo_cli.recipe.arithmetic import Batching
+from grpo_cli.errors import RecipeError, SetupError
+from grpo_cli.policy.loading.failures import loading_failures, sentence
+from grpo_cli.recipe.arithmetic import Batching, batching
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.rollout.vllm.calls import stop_and_ban
 from grpo_cli.rollout.vllm.server import address
@@ -66,6 +71,80 @@ def check_hooks() -> None:
                 f"trl {trl.__version__} is not the one this was built for: `{name}` takes ({', '.join(got)})",
                 hint="pip install 'trl>=1.16,<1.17'",
             )
+
+
+HINTS = {
+    "lr_scheduler_type": "what this schedule needs stands in `train.trl.lr_scheduler_kwargs`",
+    "lr_scheduler_kwargs": "keys that `train.schedule`, or `train.trl.lr_scheduler_type`, takes",
+    "optim_args": "`name=value`, with a comma between two of them",
+}
+MODEL_MADE = ("galore", "apollo", "lomo", "adalomo")
+"""What the names of optimizers begin with that are made of a model's own layers."""
+
+
+def refuse_settings(recipe: Recipe, processes: int, device: torch.device) -> None:
+    """Try what training makes of `train.trl`, on a model of two numbers.
+
+    Raises:
+        RecipeError: a field that a library does not take; the place names it.
+        SetupError: another TRL than ours, or no trainer can be made whatever `train.trl` says.
+    """
+    check_hooks()
+    # the strategies act on the process, and are asked for elsewhere
+    plain = recipe.model_copy(update={"launch": recipe.launch.model_copy(update={"strategy": "ddp"})})
+    trl = recipe.train.trl
+    batch = batching(recipe, 0, processes, on_gpu=device.type == "cuda")
+
+    def refused(**fields: object) -> Exception | None:
+        train = plain.train.model_copy(update={"trl": fields})
+        try:
+            _rehearse(
+                grpo_config(plain.model_copy(update={"train": train}), Path(), batch, device, bf16=False)
+            )
+        except Exception as err:  # noqa: BLE001 - returned: libraries raise every class here
+            return err
+        return None
+
+    if (error := refused(**trl)) is None:
+        return
+    guilty = [name for name in trl if refused(**{k: v for k, v in trl.items() if k != name}) is None]
+    if not guilty and refused() is not None:
+        with loading_failures("no trainer can be made of this recipe"):
+            raise error
+    names = guilty or list(trl)
+    raise RecipeError(
+        f"training does not take it: {sentence(error)}",
+        place=", ".join(f"train.trl.{name}" for name in names),
+        hint=next(
+            (HINTS[name] for name in names if name in HINTS), "left out, it has the library's own value"
+        ),
+    ) from error
+
+
+def _rehearse(config: GRPOConfig) -> None:
+    """Make the optimizer, the schedule and what else reads the settings in the first step; raises what the libraries raise."""
+    toy = torch.nn.Linear(1, 1)
+    if not config.optim.startswith(MODEL_MADE):
+        kind, more = TransformersTrainer.get_optimizer_cls_and_kwargs(config, toy)
+        optimizer = kind(toy.parameters(), **more)
+        steps, warmup = config.max_steps, config.get_warmup_steps(config.max_steps)
+        kwargs = config.lr_scheduler_kwargs
+        schedule = get_scheduler(config.lr_scheduler_type, optimizer, warmup, steps, kwargs)
+        for at in (0, warmup, (warmup + steps) // 2, steps):
+            for rate in getattr(schedule, "lr_lambdas", ()):
+                rate(at)
+    pad([torch.ones(1)], pad_to_multiple_of=config.pad_to_multiple_of)
+    if (noise := config.neftune_noise_alpha) is not None:
+        torch.empty(1).uniform_(-noise, noise)
+    if config.torch_compile:
+        torch.compile(toy, mode=config.torch_compile_mode, backend=config.torch_compile_backend or "inductor")
+    DataLoader(
+        [0],  # type: ignore[arg-type]
+        num_workers=config.dataloader_num_workers,
+        prefetch_factor=config.dataloader_prefetch_factor,
+        persistent_workers=config.dataloader_persistent_workers,
+        multiprocessing_context=config.dataloader_multiprocessing_context,
+    )
 
 
 def grpo_config(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,17 @@ from typing import Any
 WHOLE = (
     *(b"", b"{", b"[]", b"5", b"null", b'"x"', b"{}", b"\n\n", b"[1,2\n", b"NaN", b"1" * 5000),
     *(b"\x00\xff\xfe" * 50, b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf{}"),
+    *(
+        b" " * (1 << 24),
+        b'{"a": 1, "a": {"b": 2}}',
+        b'{"a": "\\ud800\\u001b]0;x\\u0007"}',
+        b'{"format": 1, "files": [{}]}',
+    ),
+    *(
+        b"{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}",
+        b"{{ 'x' * 10**10 }}",
+    ),
+    *(b"{% if", b"{{ messages[9].content.x.y }}", b"{{ raise_exception('\x1b[2J') }}"),
     *(b"- a: b\n  c: [\n", b"a: &x [*x]\n", b"a: &x {b: *x}\n", b"a: 1e999999\n", b"? {a: b}\n: c\n"),
 )
 """In place of a whole file."""
@@ -59,6 +71,27 @@ class OddFile:
     how: str
     content: bytes
 
+    def put(self, folder: Path) -> None:
+        """Write it; whatever was there in its place goes."""
+        place = folder / self.file
+        place.unlink(missing_ok=True)
+        if self.how == "fifo":
+            os.mkfifo(place)
+        elif self.how == "loop":
+            place.symlink_to(place.name)
+        elif self.how == "folder":
+            place.mkdir()
+        elif self.how != "gone":
+            place.write_bytes(self.content)
+
+
+def odd_places(run: Path, names: list[str], seed: int) -> Iterator[OddFile]:
+    """As `odd_files`, with every fourth one no file: a pipe, a link to itself, a folder, nothing."""
+    chance = random.Random(seed)
+    for number, one in enumerate(odd_files(run, names, seed)):
+        how = chance.choice(("fifo", "loop", "folder", "gone"))
+        yield OddFile(one.file, how, b"") if number % 4 == 3 else one
+
 
 def odd_files(run: Path, names: list[str], seed: int) -> Iterator[OddFile]:
     """One oddity of each file by turns, without end: first whole files, then values in them by chance."""
@@ -67,7 +100,7 @@ def odd_files(run: Path, names: list[str], seed: int) -> Iterator[OddFile]:
         for name in names:
             raw = (run / name).read_bytes()
             wholes = (*WHOLE, raw[: len(raw) // 2], raw[:-1])
-            if round_ % 3 == 0 or name.endswith(".log"):
+            if round_ % 3 == 0 or not name.endswith((".json", ".jsonl", ".yaml")):
                 content = wholes[chance.randrange(len(wholes))]
                 yield OddFile(name, repr(content[:20]), content)
             else:

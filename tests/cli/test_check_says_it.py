@@ -1,5 +1,11 @@
 """What `grpo train` refuses before its first step and can be known without weights: `grpo check` says the same sentence, gives
-the same hint and ends with the same code."""
+the same hint and ends with the same code.
+
+Train's alone, for they need the weights or an engine that runs: weights that are broken or do not fit their configuration
+(`policy/model.py`), positions of a padded batch (`policy/positions.py`), training and sampling that disagree
+(`train/agreement.py`), memory of the graph engine, vLLM that does not start, a server with another model, a warm-up that
+learns nothing, an optimizer of the model's own layers (`train/trainer.py`), and ranks that cannot be reached.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +69,7 @@ CASES: dict[str, tuple[dict[str, dict[str, Any]], str, int]] = {
     "webhook": ({"run": {"webhook": "env:NO_SUCH"}}, "the variable NO_SUCH, which is not set", 4),
     "bad name": ({"run": {"name": "a/b"}}, "cannot name a run", 2),
     "bitsandbytes": ({"train": {"trl": {"optim": "paged_adamw_8bit"}}}, "package `bitsandbytes`", 4),
+    "xla": ({"train": {"trl": {"optim": "adamw_torch_xla"}}}, "package `torch-xla`", 4),
     "liger": ({"train": {"trl": {"use_liger_kernel": True}}}, "needs the package `liger-kernel`", 4),
     "flash": ({"model": {"attention": "flash_attention_2"}}, "needs the package `flash-attn`", 4),
     "attention": ({"model": {"attention": "nonsense"}}, "cannot load the model", 4),
@@ -266,12 +273,39 @@ def test_a_server_that_is_not_up_yet_is_unknown_and_not_refused(
     assert [one.level.value for one in found] == ["unknown"] and "no vLLM server is up" in found[0].message
 
 
-@pytest.mark.parametrize("trl", [{"tf32": True}, {"fp16": True, "bf16": True}])
-def test_settings_that_trl_does_not_take_are_refused_by_a_full_check(
-    trl: dict[str, Any], tmp_path: Path
-) -> None:
+NOT_TAKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "tf32": ({"tf32": True}, "train.trl.tf32: "),
+    "both": ({"fp16": True, "bf16": True}, "train.trl.fp16, train.trl.bf16: "),
+    "unknown argument of the schedule": (
+        {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"power": 2}},
+        "unexpected keyword argument 'power'",
+    ),
+    "a text for a number": (
+        {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycles": "x"}},
+        "train.trl.lr_scheduler_kwargs: ",
+    ),
+    "a schedule without what it needs": (
+        {"lr_scheduler_type": "warmup_stable_decay", "weight_decay": 0.1},
+        "train.trl.lr_scheduler_type: ",
+    ),
+    "a schedule of evaluations": ({"lr_scheduler_type": "greedy"}, "train.trl.lr_scheduler_type: "),
+    "no pair": ({"optim_args": "x"}, "train.trl.optim_args: "),
+    "below nothing": ({"optim": "sgd", "optim_args": "momentum=-3"}, "Invalid momentum value"),
+    "beta": ({"adam_beta2": 5.0}, "train.trl.adam_beta2: "),
+    "epsilon": ({"adam_epsilon": float("nan")}, "train.trl.adam_epsilon: "),
+    "compile mode": ({"torch_compile_mode": "nonsense"}, "train.trl.torch_compile_mode: "),
+    "noise": ({"neftune_noise_alpha": -1.0}, "train.trl.neftune_noise_alpha: "),
+    "workers": ({"dataloader_num_workers": -1}, "train.trl.dataloader_num_workers: "),
+    "workers that stay": ({"dataloader_persistent_workers": True}, "train.trl.dataloader_persistent_workers"),
+    "padding": ({"pad_to_multiple_of": 0}, "train.trl.pad_to_multiple_of: "),
+    "accelerate": ({"accelerator_config": {"x": 1}}, "train.trl.accelerator_config: "),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TAKEN)
+def test_settings_that_a_library_does_not_take_are_refused_by_both(name: str, tmp_path: Path) -> None:
+    trl, words = NOT_TAKEN[name]
     recipe = recipe_in(tmp_path, train={"trl": trl})
-    error = train_error(recipe, tmp_path)
-    (found,) = failures(recipe, tmp_path, is_full=True)
-    assert (found.check, found.message, found.code) == ("trainer", str(error), error.code)
-    assert failures(recipe, tmp_path, is_full=True, ask=ask_of("h100", None)) == []
+    same(recipe, tmp_path, words, Exit.USAGE)
+    assert not (tmp_path / "runs").exists()
+    assert failures(recipe, tmp_path, ask=ask_of("h100", None)) == []

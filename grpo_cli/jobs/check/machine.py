@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings
 from grpo_cli.errors import UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.refusals import Question, questions
-from grpo_cli.policy.loading.failures import loading_failures
 from grpo_cli.recipe.arithmetic import batching
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.recipe.whole_batch import refuse_parts
@@ -53,14 +51,10 @@ class Machine:
             return
         import torch
 
-        from grpo_cli.train.trl_config import check_hooks, grpo_config
+        from grpo_cli.train.trl_config import refuse_settings
 
-        device = torch.device("cuda" if self.on_gpu else "cpu")
         try:
-            check_hooks()
-            batch = batching(self.recipe, 0, self.processes, on_gpu=self.on_gpu)
-            with loading_failures("no trainer can be made of this recipe"):
-                grpo_config(self.recipe, Path(self.recipe.run.dir), batch, device, bf16=False)
+            refuse_settings(self.recipe, self.processes, torch.device("cuda" if self.on_gpu else "cpu"))
         except UserError as err:
             yield failed("trainer", err)
 

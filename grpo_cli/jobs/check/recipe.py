@@ -77,7 +77,6 @@ class RecipeCheck:
 
     def _findings(self) -> Iterator[CheckFinding]:
         yield from self.machine.findings()
-        yield from self.machine.trainer() if self.is_full else ()
         yield from self._rows()
         yield from check_model(self.recipe)
         sizes = self._sizes()
@@ -98,6 +97,8 @@ class RecipeCheck:
         if (imprecise := check_precision(self.recipe)) is not None:
             yield imprecise
         yield from check_alone(self.recipe)
+        # last, for it imports TRL, which takes seconds
+        yield from self.machine.trainer() if self.is_full or self.recipe.train.trl else ()
 
     def _sizes(self) -> ModelSizes | None:
         try:

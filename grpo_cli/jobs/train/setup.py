@@ -41,7 +41,7 @@ from grpo_cli.run.folder import RunFolder
 from grpo_cli.train.agreement import check_agreement
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.trainer import Trainer
-from grpo_cli.train.trl_config import check_hooks, grpo_config
+from grpo_cli.train.trl_config import check_hooks, grpo_config, refuse_settings
 
 if TYPE_CHECKING:
     from grpo_cli.train.prefer.pair_set import PairSet
@@ -55,14 +55,18 @@ def connect(recipe: Recipe, ranks: Ranks, *, resumes: bool) -> None:
     """Join the other ranks, after what this machine cannot do was refused; `resumes`: the run has a folder already.
 
     Raises:
+        RecipeError: a field of `train.trl` that training does not take.
         SetupError: another TRL than ours, what `questions` asks for is not here, or ranks that cannot be reached.
     """
+    device = pick_device(ranks.local)
     check_hooks()
-    on_gpu = pick_device(ranks.local).type == "cuda"
+    on_gpu = device.type == "cuda"
     for question in questions(recipe, ranks.world, on_gpu=on_gpu, begins=not resumes):
         question.ask()
     set_threads(recipe.run.threads)
     ranks.connect()
+    if recipe.train.method == "rl" and recipe.train.trl:
+        refuse_settings(recipe, ranks.world, device)
 
 
 def furnish_run(rows: JudgedRows, ranks: Ranks) -> tuple[Workplace, Server | None]:

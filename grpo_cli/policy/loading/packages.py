@@ -46,6 +46,8 @@ OPTIMIZERS = {
     r"schedule_free_.*": ("schedulefree", "schedulefree"),
     r"stable_adamw": ("optimi", "torch-optimi"),
     r"adamw_torch_[48]bit": ("torchao", "torchao"),
+    r"adamw_torch_xla": ("torch_xla", "torch-xla"),
+    r"adamw_torch_npu_fused": ("torch_npu", "torch-npu"),
     r"adamw_apex_fused": ("apex", "apex"),
     r"adamw_anyprecision": ("torchdistx", "torchdistx"),
     r".*(bnb|8bit|paged_|lion_32bit|ademamix).*": ("bitsandbytes", "bitsandbytes"),
