@@ -33,7 +33,7 @@ from grpo_cli.commands.work.train import train
 from grpo_cli.commands.work.verify import verify
 from grpo_cli.distributed.launch import end_rank, enter_rank, is_rank
 from grpo_cli.errors import Exit, UserError
-from grpo_cli.text import spell_plainly, visible_lines
+from grpo_cli.text import spell_plainly, visible_lines, visible_streams
 
 ORDER = (
     "init", "check", "verify", "audit", "probe", "train", "watch", "sweep", "runs", "report", "doctor", "eval", "chat", "pairs",
@@ -68,11 +68,15 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Verifiable-reward fine-tuning: one recipe, one verifier definition, three jobs."""
+    context.with_resource(
+        visible_streams()
+    )  # rows, models, rewards and libraries may put anything into what is printed
 
 
 app.command()(train)

@@ -7,9 +7,11 @@ import io
 import json
 import math
 import os
+import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any, TextIO, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """A value as JSON and YAML can hold it."""
@@ -55,6 +57,45 @@ def visible(text: str, most: int | None = None) -> str:
 def visible_lines(text: str) -> str:
     """The same for a text of several lines, such as an error."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+class VisibleStream:
+    """A stream of which a person reads every line: what is written there goes through `visible_lines`. All else is the
+    stream's own. A carriage return that begins a write stays, for the bars of libraries."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """As the stream's; the length is that of what was given."""
+        begin = "\r" if text.startswith("\r") else ""
+        self.stream.write(begin + visible_lines(text.removeprefix("\r")))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Each through `write`."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def visible_streams() -> Iterator[None]:
+    """Inside, nothing that this process prints can move a cursor, set a title or turn direction; painters take `raw`."""
+    before = sys.stdout, sys.stderr
+    # the stream's own class is no base: its attributes would hide those of the stream that it wraps
+    sys.stdout, sys.stderr = (cast(TextIO, VisibleStream(raw(one))) for one in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def raw(stream: TextIO) -> TextIO:
+    """A stream for control sequences of ours; whoever writes there makes all other text visible."""
+    return stream.stream if isinstance(stream, VisibleStream) else stream
 
 
 def as_ascii(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_cli.errors import Exit, UserError
-from grpo_cli.text import Json, strict_json
+from grpo_cli.text import Json, raw, strict_json
 
 if TYPE_CHECKING:
     from grpo_cli.jobs.check.findings import CheckFinding
@@ -32,7 +32,7 @@ def run_check(check: RecipeCheck, name: str, *, as_json: bool, shows: bool = Fal
     for finding in check.findings():
         findings.append(finding)
         if not as_json:
-            print("\n".join(text(finding, sys.stdout.isatty())), flush=True)
+            print("\n".join(text(finding, sys.stdout.isatty())), file=raw(sys.stdout), flush=True)
     code = exit_code(findings)
     seconds = time.perf_counter() - began
     shown = _shown(check) if shows else None
@@ -93,7 +93,7 @@ def show_plan(recipe: Recipe, base: Path, name: str, *, as_json: bool) -> Exit:
         return code
     print(to_yaml(recipe))
     for finding in findings:
-        print("\n".join(text(finding, sys.stdout.isatty())))
+        print("\n".join(text(finding, sys.stdout.isatty())), file=raw(sys.stdout))
     if recipe.launch.strategy != "ddp":
         print(f"{recipe.launch.strategy}: {STRATEGIES[recipe.launch.strategy]}")
     return code

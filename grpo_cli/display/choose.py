@@ -9,7 +9,7 @@ from typing import Literal, TextIO
 from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import UsageError
-from grpo_cli.text import needs_ascii
+from grpo_cli.text import needs_ascii, raw
 
 Mode = Literal["auto", "live", "plain", "json", "none"]
 MODES: tuple[Mode, ...] = ("auto", "live", "plain", "json", "none")
@@ -70,7 +70,7 @@ def _shown(mode: Mode, stream: TextIO, ascii: bool | None) -> Display:
     if mode == "live":
         from grpo_cli.display.terminal.live import LiveDisplay
 
-        return LiveDisplay(stream, ascii=plain_glyphs, color=wants_color(stream))
+        return LiveDisplay(raw(stream), ascii=plain_glyphs, color=wants_color(stream))
     if mode == "json":
         from grpo_cli.display.jsonlines import JsonDisplay
 

@@ -326,6 +326,7 @@ def _abandon(path: Path) -> None:
 
 def _read_recipe(path: Path) -> str:
     try:
+        lines.refuse_pipe(path)
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
         cause = getattr(err, "strerror", None) or err
@@ -351,6 +352,7 @@ def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 def _read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
     try:
+        lines.refuse_pipe(path)
         yield from lines.read(path, made)
     except OSError as err:
         raise DataError(f"cannot be read: {(err.strerror or 'error').lower()}", place=str(path)) from err

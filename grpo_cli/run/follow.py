@@ -11,6 +11,7 @@ from typing import Any
 from grpo_cli.errors import DataError
 from grpo_cli.lines.numbered import whole
 from grpo_cli.run.folder import RunFolder
+from grpo_cli.run.lines import refuse_pipe
 from grpo_cli.run.records import parse_line
 from grpo_cli.run.typed import metrics_of
 
@@ -45,6 +46,10 @@ class FileTail:
 
     def read(self) -> tuple[list[str], bool]:
         """New lines, and whether the file was replaced or cut, so that these are all its lines."""
+        try:
+            refuse_pipe(self.path)
+        except OSError as err:
+            raise DataError(f"cannot be read: {err.strerror}", place=str(self.path)) from err
         try:
             with self.path.open("rb") as file:
                 found = self.path.stat()

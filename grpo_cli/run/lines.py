@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -73,6 +74,12 @@ def read(path: Path, made: Callable[[dict[str, Any]], T]) -> Iterator[T]:
 def _is_stream(path: Path) -> bool:
     """Whether nothing may be renamed to this place: root would put a plain file where a device was."""
     return path.absolute().is_relative_to("/dev") or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
+def refuse_pipe(path: Path) -> None:
+    """Raises OSError where a pipe or a device lies in the place of a file: opening it may wait for ever."""
+    if _is_stream(path):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
 
 
 def replace(path: Path, text: str | Iterable[str]) -> None:

@@ -55,10 +55,10 @@ LIGHT = [
         ["report", "odd"],
         ["doctor", "odd"],
         ["pairs", "odd"],
-        ["verify", "rows.jsonl", "--recipe", f"{LAST}/recipe.yaml"],
+        ["verify", "rows.jsonl", "--recipe", f"{LAST}/recipe.yaml", "--json"],
     ),
     *(["explain", "runs/odd/recipe.yaml"], ["init", "made", "--from", "runs/odd/recipe.yaml", "--force"]),
-    *(["audit", "runs/odd/recipe.yaml", "--rows", "2"], ["runs", "remove", "odd"]),
+    *(["audit", "verifier", "--recipe", "runs/odd/recipe.yaml", "--rows", "2"], ["runs", "remove", "odd"]),
 ]
 HEAVY = {
     "runs": [
@@ -68,7 +68,7 @@ HEAVY = {
         ["chat", "odd", "--row", "0", "--samples", "1"],
         ["eval", LAST, "--display", "none", *FEW],
         ["check", "runs/odd/recipe.yaml"],
-        ["probe", "runs/odd/recipe.yaml", "--rows", "2", "--display", "none"],
+        ["probe", "runs/odd/recipe.yaml", "-n", "2", "--samples", "2", "--display", "none"],
         ["train", "recipe.yaml", "--set", f"model.path={LAST}", "--dry-run"],
         ["audit", "data", "runs/odd/recipe.yaml", "--rows", "2", "--display", "none"],
         ["check", "recipe.yaml", "--set", f"model.path={LAST}"],
@@ -79,7 +79,7 @@ HEAVY = {
         ["train", "recipe.yaml", "--display", "none", "--set", "run.name=new"],
         ["eval", "model", "--recipe", "recipe.yaml", "--display", "none", *FEW],
         ["chat", "model", "--recipe", "recipe.yaml", "--row", "0", "--samples", "1"],
-        ["probe", "recipe.yaml", "--rows", "2", "--display", "none"],
+        ["probe", "recipe.yaml", "-n", "2", "--samples", "2", "--display", "none"],
         ["export", "model", "exported", "--force"],
         ["check", "recipe.yaml", "--full"],
     ],
@@ -98,7 +98,7 @@ def outcome(words: Sequence[str]) -> str:
     """What is wrong with how a command ended; empty where it ended as it may."""
     out, began = io.StringIO(), time.perf_counter()
     signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(3 * MOST_S)  # on a machine with others' work; seconds of this process are counted below
+    signal.alarm(MOST_S + 5)  # on a machine with others' work; seconds of this process are counted below
     cpu = time.process_time()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):

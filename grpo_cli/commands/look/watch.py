@@ -39,7 +39,7 @@ def watch(
     import sys
 
     from grpo_cli.run.find import find_run
-    from grpo_cli.text import needs_ascii
+    from grpo_cli.text import needs_ascii, raw
 
     folder = find_run(run, dir)  # a wrong name is told before the frames are imported
     from grpo_cli.display.choose import can_animate, in_notebook, wants_color
@@ -52,8 +52,8 @@ def watch(
     if once and display in ("plain", "json"):
         follow_lines(watching, out, as_json=display == "json", ascii=plain_glyphs, once=True)
     elif once:
-        print_once(watching, out, ascii=plain_glyphs, color=wants_color(out))
+        print_once(watching, raw(out), ascii=plain_glyphs, color=wants_color(out))
     elif display == "live" or (display == "auto" and can_animate(out) and not in_notebook()):
-        follow_live(watching, out, ascii=plain_glyphs, color=wants_color(out))
+        follow_live(watching, raw(out), ascii=plain_glyphs, color=wants_color(out))
     else:
         follow_lines(watching, out, as_json=display == "json", ascii=plain_glyphs)

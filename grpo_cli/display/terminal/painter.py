@@ -17,6 +17,8 @@ from rich.color import ColorSystem
 from rich.style import Style
 from rich.text import Text
 
+from grpo_cli.text import visible
+
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 OTHER, USUAL = "\x1b[?1049h", "\x1b[?1049l"
 """The alternate screen and the usual one, with its scrollback as it was."""
@@ -99,6 +101,7 @@ class Painter:
         return "".join([*parts, self._styled(plain[at:], base)])
 
     def _styled(self, text: str, style: str) -> str:
+        text = visible(text)
         if not text or not self._color:
             return text
         return Style.parse(style.strip()).render(text, color_system=ColorSystem.STANDARD)

@@ -14,7 +14,7 @@ from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.watch.run import RunWatcher, card_of, seconds_of
 from grpo_cli.run.follow import is_evaluation, is_shown_step
 from grpo_cli.run.records import dump_line
-from grpo_cli.text import as_ascii
+from grpo_cli.text import as_ascii, visible_lines
 
 LOOK_S = 0.5
 PIPE_SIZE = (100, 30)
@@ -96,5 +96,6 @@ def follow_lines(
 
 def _write_card(watching: RunWatcher, out: TextIO, width: int, ascii: bool) -> None:
     text = "".join(f"{line}\n" for line in ["", *card_lines(card_of(watching.folder), max(width - 1, 20))])
+    text = visible_lines(text)
     out.write(as_ascii(text) if ascii else text)
     out.flush()

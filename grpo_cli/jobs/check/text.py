@@ -18,7 +18,7 @@ def text(finding: CheckFinding, colour: bool) -> list[str]:
         word = f"\x1b[{COLOURS[finding.level.value]}m{word}\x1b[0m"
     lines = [f"{word}{finding.check:<12} {visible(finding.message)}"]
     lines += [f"{'':<21}{visible(line)}" for line in finding.lines]
-    return lines + ([f"{'':<21}hint: {finding.hint}"] if finding.hint else [])
+    return lines + ([f"{'':<21}hint: {visible(finding.hint)}"] if finding.hint else [])
 
 
 def example(row: Row | None) -> list[str]:

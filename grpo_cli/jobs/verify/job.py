@@ -24,7 +24,7 @@ from grpo_cli.jobs.verify.tally import Order, Tally
 from grpo_cli.lines.numbered import NumberedLine
 from grpo_cli.reward.errors import FailureLines
 from grpo_cli.reward.plan import ScoringPlan
-from grpo_cli.text import strict_json, visible
+from grpo_cli.text import raw, strict_json, visible
 from grpo_verifiers.combine import cancelling
 from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.verdict import Outcome
@@ -276,12 +276,12 @@ class _Progress:
         if not self._is_live or now - self._last < BEAT_S:
             return
         self._last, self._is_shown = now, True
-        sys.stderr.write(f"\r  {lines:,} lines   {lines / (now - self._began):,.0f} lines/s\x1b[K")
+        raw(sys.stderr).write(f"\r  {lines:,} lines   {lines / (now - self._began):,.0f} lines/s\x1b[K")
         sys.stderr.flush()
 
     def clear(self) -> None:
         """Take the count away."""
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
+            raw(sys.stderr).write("\r\x1b[K")
             sys.stderr.flush()
             self._is_shown = False

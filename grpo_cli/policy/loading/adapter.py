@@ -163,7 +163,7 @@ def describe(folder: Path, base: AdapterBase) -> str:
 def _config(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as err:
+    except (OSError, ValueError, RecursionError) as err:
         raise SetupError(f"`{folder / CONFIG}` cannot be read: {err}") from err
     if not isinstance(found, dict):
         raise SetupError(f"`{folder / CONFIG}` holds no configuration")

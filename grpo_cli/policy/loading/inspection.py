@@ -151,7 +151,7 @@ def _config(model: Model) -> Iterator[ModelFlaw]:
         return
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as err:
+    except (OSError, ValueError, RecursionError) as err:
         yield ModelFlaw(f"`{path}` cannot be read: {err}")
         return
     if not isinstance(config, dict):

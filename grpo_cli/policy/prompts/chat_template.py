@@ -2,24 +2,22 @@
 
 Templates are programs that come with a model: they run in jinja's sandbox, on plain JSON values. What they can use is what
 transformers gives them (`tojson`, `raise_exception`, `strftime_now`, `{% generation %}`, loop controls). Their time and
-memory are bounded by a first rendering in a process of its own (`trial`). No torch in here.
+memory are bounded by the process that renders them (`trial`). No torch in here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
-from jinja2 import Template, TemplateError, meta
+from jinja2 import TemplateError, meta
 
-from grpo_cli.policy.prompts.jinja import environment, now
-from grpo_cli.policy.prompts.trial import try_template
+from grpo_cli.policy.prompts.jinja import environment
+from grpo_cli.policy.prompts.trial import TemplateRefuses, at_line, render_beside, rendered
 from grpo_cli.policy.tiny import CHAT_TEMPLATE
-from grpo_cli.text import visible
 
 Templates = str | Mapping[str, str]
 """One template, or several by name, of which `tool_use` serves rows with tools and `default` all others."""
@@ -27,14 +25,8 @@ Templates = str | Mapping[str, str]
 GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
 TWO_TIMES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2012, 12, 13, 20, 8, 7))
 """Points in time that no form of a date writes alike."""
-MOST_WORDS = 1000
-"""Characters of what a template says as it refuses."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which data sets keep the thinking of an earlier turn; templates read the first or the second."""
-
-
-class TemplateRefuses(ValueError):
-    """A template that cannot be read, or that does not render these messages; the message is in its own words."""
 
 
 @dataclass(frozen=True)
@@ -51,25 +43,28 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         *,
         opens: bool = True,
-        clock: Callable[[str], str] | None = None,
+        clock: datetime | None = None,
     ) -> str:
-        """The text of a chat; with `opens` up to where the assistant's turn begins, with `clock` in place of `strftime_now`.
+        """The text of a chat; with `opens` up to where the assistant's turn begins, with `clock` as if it were then.
 
         Raises:
             TemplateRefuses: the template says so, or fails.
             SetupError: it goes on for ever, or makes far too much.
         """
+        return self._dated(messages, tools, opens=opens, clock=clock)[0]
+
+    def _dated(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        opens: bool = True,
+        clock: datetime | None = None,
+    ) -> tuple[str, list[str]]:
+        """The text with the dates that the template wrote into it."""
         source, given = self._source(bool(tools)), self._given(messages, tools, opens)
-        _keeps_limits(source, given)
-        given |= {"strftime_now": clock} if clock is not None else {}
-        try:
-            return _compiled(source).render(given)
-        except TemplateRefuses:
-            raise
-        except TemplateError as err:
-            raise TemplateRefuses(visible(err.message or type(err).__name__, MOST_WORDS)) from err
-        except Exception as err:  # a template is a program: it may fail in any way a program can
-            raise TemplateRefuses(f"{type(err).__name__}: {visible(str(err), MOST_WORDS)}") from err
+        make = rendered if source == CHAT_TEMPLATE else render_beside  # that one is ours
+        return make(source, given, clock)
 
     def clock_fix(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
@@ -80,18 +75,13 @@ class ChatTemplate:
         Raises:
             TemplateRefuses: as `render`.
         """
-        told: list[str] = []
-
-        def today(form: str) -> str:
-            told.append(now(form))
-            return told[-1]
 
         def differs(template: ChatTemplate) -> bool:
-            return len({template.render(messages, tools, clock=time.strftime) for time in TWO_TIMES}) > 1
+            return len({template.render(messages, tools, clock=time) for time in TWO_TIMES}) > 1
 
         if not differs(self):
             return None
-        self.render(messages, tools, clock=today)
+        _, told = self._dated(messages, tools)
         for name in sorted(self.variables()):
             fixed = replace(self, args={**self.args, name: told[0]})
             with suppress(TemplateRefuses):
@@ -109,11 +99,12 @@ class ChatTemplate:
         sources = [self.templates] if isinstance(self.templates, str) else list(self.templates.values())
         env = environment()
         for source in sources:
-            _keeps_limits(source, self._given([{"role": "user", "content": "x"}], None, True))
+            with suppress(TemplateRefuses):  # what cannot be read is refused below, in its own words
+                replace(self, templates=source).render([{"role": "user", "content": "x"}])
         try:
             found = set().union(*(meta.find_undeclared_variables(env.parse(source)) for source in sources))
-        except TemplateError as err:
-            raise TemplateRefuses(_at_line(err)) from err
+        except (TemplateError, RecursionError) as err:
+            raise TemplateRefuses(at_line(err) if isinstance(err, TemplateError) else str(err)) from err
         # what is left over must come from the recipe
         return found - set(GIVEN) - set(self.special) - set(env.globals)
 
@@ -133,27 +124,9 @@ class ChatTemplate:
         raise TemplateRefuses(f"there are several templates ({names}) and none is the default")
 
 
-def _keeps_limits(source: str, given: Mapping[str, Any]) -> None:
-    if source != CHAT_TEMPLATE:  # that one is ours
-        try_template(source, given)
-
-
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message without nulls, its thinking under the names that templates read."""
     plain = {key: value for key, value in message.items() if value is not None}
     reasoning = next((plain[key] for key in REASONING if key in plain), None)
     # under both names that templates read, whichever the row has
     return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
-
-
-@lru_cache(maxsize=16)
-def _compiled(source: str) -> Template:
-    try:
-        return environment().from_string(source)
-    except TemplateError as err:
-        raise TemplateRefuses(_at_line(err)) from err
-
-
-def _at_line(err: TemplateError) -> str:
-    line = getattr(err, "lineno", None)
-    return f"line {line}: {err.message}" if line else str(err.message)

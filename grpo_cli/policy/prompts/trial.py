@@ -1,85 +1,98 @@
-"""The first rendering of a chat template that came from elsewhere: in a process that may be killed.
+"""Rendering of a chat template that came from elsewhere: in one process beside this one, which may be killed.
 
 Templates are programs. Jinja's sandbox keeps them from this machine, and neither from going on for ever nor from making a
-text of gigabytes, which jinja may do as early as it compiles a constant. What passes here is rendered in this process.
+text of gigabytes, which jinja may do as early as it compiles a constant. A template may be quick on a thousand prompts and
+burst on the next, so all of them are rendered there. The process is kept: a prompt costs a round trip of a tenth of a
+millisecond, not a start.
 """
 
 from __future__ import annotations
 
-import json
+import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from jinja2 import Template, TemplateError
+
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.prompts.jinja import environment
+from grpo_cli.policy.prompts.jinja import environment, now
 from grpo_cli.text import visible
 from grpo_verifiers.processes.pool import Killed, Pool, ProcessLimits
+from grpo_verifiers.processes.results import Done
 from grpo_verifiers.verifier import Unavailable
 
 LIMITS = ProcessLimits(cpu_s=1.0, wall_s=3.5, patience=2.0, memory_mb=256, forks=False)
 LONG = 20_000
-"""Characters of each message of the second prompt that is tried: a template may well be quick on short ones only."""
+"""Characters of each message of a second prompt that is tried once: a template may well be quick on short ones only."""
 MOST_ADDED = 1_000_000
 """Characters that a template may add to four times what it was given."""
-MOST_ROLES = 8
-"""Messages by whose roles a prompt is another one to a template that it passed already."""
+MOST_WORDS = 1000
+"""Characters of what a template says as it refuses."""
 Given = Mapping[str, Any]
 """What a template is rendered with, `messages` among it."""
 
-_found: dict[tuple[object, ...], str] = {}
-_trying = threading.Lock()
+_failed: dict[str, str] = {}
+"""Templates that broke a limit, and how: none is waited for again."""
+_tried = set[str]()
+_rendering = threading.Lock()
 
 
-def try_template(source: str, given: Given) -> None:
-    """Render a template with these messages and with long ones, once for each template and sequence of roles.
+class TemplateRefuses(ValueError):
+    """A template that cannot be read, or that does not render these messages; the message is in its own words."""
+
+
+def render_beside(source: str, given: Given, clock: datetime | None = None) -> tuple[str, list[str]]:
+    """What a template makes of what it is given, and the dates that it wrote; with `clock` as if it were then.
 
     Raises:
+        TemplateRefuses: it says so, or fails.
         SetupError: it goes on too long, needs too much memory or makes too long a text; or no process could be started.
     """
-    roles = tuple(str(message.get("role")) for message in given["messages"][:MOST_ROLES])
-    others = {key: value for key, value in given.items() if key not in ("messages", "tools")}
-    key = (source, repr(others), roles, bool(given["tools"]))
-    with _trying:  # `check` renders in two threads
-        if key not in _found:
-            # a template that failed once is not waited for again, whatever it gets
-            failed = next((why for (known, *_), why in _found.items() if known == source and why), None)
-            _found[key] = failed or _tried(source, given)
-    if _found[key]:
+    with _rendering:  # `check` renders in two threads
+        if source not in _failed and source not in _tried:
+            _tried.add(source)
+            _run(source, {**given, "messages": _lengthened(given["messages"])}, clock)
+        made = [] if source in _failed else _run(source, given, clock)
+    if source in _failed:
         raise SetupError(
-            f"the model's chat template, which begins `{visible(source.strip(), 40)}`, {_found[key]}",
+            f"the model's chat template, which begins `{visible(source.strip(), 40)}`, {_failed[source]}",
             hint="give another template with `model.chat_template`, or set `data.plain: true`",
         )
+    if made[0] == "refuses":
+        raise TemplateRefuses(made[1])
+    return made[1], made[2]
 
 
-def _tried(source: str, given: Given) -> str:
-    """What of the limits it broke; empty where it kept them, also where it fails in its own words."""
-    for messages in _short_and_long(given):
-        prompt = json.dumps({**given, "messages": messages}, default=str)
-        try:
-            (result,) = _pool().run([(source, prompt)])
-        except Unavailable as err:
-            raise SetupError(f"the chat template cannot be tried: {err}") from err
-        if isinstance(result, Killed):
-            if result.reason == "unavailable":
-                raise SetupError("the chat template cannot be tried: its process ended")
-            return {
-                "timeout": f"does not come to an end: {LIMITS.cpu_s:g} s were not enough for one prompt",
-                "memory": f"needs more than {LIMITS.memory_mb} MB for one prompt",
-            }.get(result.reason, "ends the process that renders it")
-        made = getattr(result, "value", 0)
-        if made > MOST_ADDED + 4 * len(prompt):
-            return f"makes {made:,} characters of a prompt of {len(prompt):,}"
-    return ""
+def _run(source: str, given: Given, clock: datetime | None) -> list[Any]:
+    """What the process returns; a limit that was broken is noted."""
+    try:
+        (result,) = _pool().run([(source, given, clock)])
+    except Unavailable as err:
+        raise SetupError(f"the chat template cannot be rendered: {err}") from err
+    if isinstance(result, Done):
+        if result.value[0] == "long":
+            _failed[source] = f"makes {result.value[1]:,} characters of a prompt of {result.value[2]:,}"
+        return list(result.value)
+    reason = (
+        result.reason if isinstance(result, Killed) else "memory"
+    )  # a MemoryError where even that cannot be caught
+    if reason == "unavailable":
+        raise SetupError("the chat template cannot be rendered: its process ended")
+    _failed[source] = {
+        "timeout": f"does not come to an end: {LIMITS.cpu_s:g} s were not enough for one prompt",
+        "memory": f"needs more than {LIMITS.memory_mb} MB for one prompt",
+    }.get(reason, "ends the process that renders it")
+    return []
 
 
-def _short_and_long(given: Given) -> list[Sequence[Mapping[str, Any]]]:
-    def lengthened(text: object) -> object:
+def _lengthened(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def longer(text: object) -> object:
         return (text + " " + "x " * (LONG // 2)) if isinstance(text, str) else text
 
-    messages = given["messages"]
-    return [messages, [{**one, "content": lengthened(one.get("content"))} for one in messages]]
+    return [{**one, "content": longer(one.get("content"))} for one in messages]
 
 
 @lru_cache(maxsize=1)
@@ -87,6 +100,56 @@ def _pool() -> Pool:
     return Pool(f"{__name__}:load", workers=1, limits=LIMITS)
 
 
-def load(config: object) -> tuple[Callable[[tuple[str, str]], int], None]:
-    """The pool's task: how many characters a template makes of what it is given."""
-    return lambda item: len(environment().from_string(item[0]).render(json.loads(item[1]))), None
+@lru_cache(maxsize=16)
+def compiled(source: str) -> Template:
+    """A template that is ready to render.
+
+    Raises:
+        TemplateRefuses: it cannot be read.
+    """
+    try:
+        return environment().from_string(source)
+    except TemplateError as err:
+        raise TemplateRefuses(at_line(err)) from err
+
+
+def at_line(err: TemplateError) -> str:
+    """Jinja's words with the line, where it gives one."""
+    line = getattr(err, "lineno", None)
+    return f"line {line}: {err.message}" if line else str(err.message)
+
+
+def rendered(source: str, given: Given, clock: datetime | None = None) -> tuple[str, list[str]]:
+    """As `render_beside`, in this process: for templates of ours."""
+    dates = list[str]()
+
+    def date(form: str) -> str:
+        dates.append(now(form) if clock is None else clock.strftime(form))
+        return dates[-1]
+
+    try:
+        return compiled(source).render({**given, "strftime_now": date}), dates
+    except TemplateRefuses:
+        raise
+    except TemplateError as err:
+        raise TemplateRefuses(visible(err.message or type(err).__name__, MOST_WORDS)) from err
+    except MemoryError:
+        raise
+    except Exception as err:  # a template is a program: it may fail in any way a program can
+        raise TemplateRefuses(f"{type(err).__name__}: {visible(str(err), MOST_WORDS)}") from err
+
+
+def load(config: object) -> tuple[Callable[[tuple[str, Given, datetime | None]], list[Any]], None]:
+    """The pool's task: a template's text and dates, its refusal, or how long a text it made of how many characters."""
+
+    def work(item: tuple[str, Given, datetime | None]) -> list[Any]:
+        source, given, clock = item
+        try:
+            text, dates = rendered(source, given, clock)
+        except TemplateRefuses as err:
+            return ["refuses", str(err)]
+        size = len(pickle.dumps(given))
+        made = len(text) + sum(map(len, dates))
+        return ["long", made, size] if made > MOST_ADDED + 4 * size else ["text", text, dates]
+
+    return work, None

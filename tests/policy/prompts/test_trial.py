@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from grpo_cli.app import app
 from grpo_cli.errors import Exit, SetupError
+from grpo_cli.policy.prompts import trial
 from grpo_cli.policy.prompts.chat_template import ChatTemplate, TemplateRefuses
+from tests.builders.chat_models import make_model
 
 ASK = [{"role": "user", "content": "What is 2+3?"}]
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}@{% endfor %}{% endfor %}{% endfor %}"
@@ -81,3 +87,67 @@ def test_a_long_system_prompt_and_many_turns_are_no_burst() -> None:
     template = "{{ 'Be good. ' * 10000 }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     talk = [{"role": role, "content": "x" * 5000} for _ in range(50) for role in ("user", "assistant")]
     assert ChatTemplate(template).render(talk).count("<user>") == 50
+
+
+LATE = {
+    "loops after the eighth message": "{% if messages|length > 8 %}" + LOOP.replace("@", "") + "{% endif %}",
+    "loops for one word": "{% if 'burst' in messages[-1].content %}" + LOOP.replace("@", "") + "{% endif %}",
+    "loops over what a message holds": "{% if 'burst' in messages[-1].content %}{% for a in messages[-1].content * 99 %}"
+    "{% for b in messages[-1].content * 99 %}{% for c in messages[-1].content * 99 %}{% endfor %}{% endfor %}{% endfor %}{% endif %}",
+    "a text of gigabytes": "{% if 'burst' in messages[-1].content %}{{ 'x' * 10**10 }}{% endif %}",
+    "a number of gigabytes": "{% if 'burst' in messages[-1].content %}{{ (messages|length + 9) ** (9 ** 9) }}{% endif %}",
+    "twice as long for each character": "{% if 'burst' in messages[-1].content %}{% set n = namespace(x='ab') %}"
+    "{% for c in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}{% endif %}",
+}
+
+
+@pytest.mark.parametrize("template", LATE.values(), ids=LATE)
+def test_a_template_that_bursts_on_a_later_prompt_is_refused_there(template: str) -> None:
+    chat = ChatTemplate(template + "{{ messages[-1].content }}")
+    for number in range(20):
+        assert chat.render([{"role": "user", "content": f"What is {number}?"}]) == f"What is {number}?"
+    began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SetupError, match=r"come to an end|MB for one prompt"):
+        chat.render([{"role": "user", "content": f"burst {'x' * 100}"}] * 9)
+    assert time.process_time() - began < 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+def test_a_healthy_template_pays_a_round_trip_and_no_process_for_each_prompt() -> None:
+    chat = ChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
+    chat.render(ASK)
+    (worker,) = trial._pool()._slots
+    began = time.process_time()
+    for number in range(500):
+        assert chat.render([{"role": "user", "content": str(number)}]) == f"<user>{number}"
+    assert time.process_time() - began < 0.5
+    assert trial._pool()._slots == [worker]
+
+
+@pytest.mark.parametrize("template", LATE.values(), ids=LATE)
+@pytest.mark.parametrize("command", ["eval", "chat"])
+def test_commands_end_in_a_sentence_where_a_later_prompt_bursts(
+    command: str, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_model(tmp_path / "model")
+    (tmp_path / "model/chat_template.jinja").write_text(template + "{{ messages[-1].content }}")
+    rows: list[dict[str, Any]] = [{"question": f"What is {i}?", "answer": "1"} for i in range(9)]
+    burst = [{"role": role, "content": "burst burst"} for _ in range(5) for role in ("user", "assistant")]
+    rows.append({"question": [*burst, burst[0]], "answer": "1"})
+    for name in ("train", "eval"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = {
+        "model": "./model",
+        "data": {"train": "train.jsonl", "eval": "eval.jsonl", "prompt": "{question}"},
+        "verify": {"regex": {"pattern": "[a-m]"}},
+        "sample": {"prompts": 2, "group": 2, "max_tokens": 4},
+        "train": {"steps": 1},
+        "eval": {"samples": 1, "k": [1]},
+    }
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+    words = {"eval": ["--display", "none"], "chat": ["--row", "9", "--samples", "1"]}[command]
+    began = time.monotonic()
+    with pytest.raises(SetupError, match=r"come to an end|MB for one prompt"):
+        app([command, "./model", "--recipe", "r.yaml", *words], standalone_mode=False)
+    assert time.monotonic() - began < 10 + 20  # seconds of a busy machine
