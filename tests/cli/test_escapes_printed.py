@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers.utils.logging import disable_progress_bar
 
 from grpo_cli.app import app
 from grpo_cli.display.choose import make_display
@@ -27,6 +28,7 @@ STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows, a reward and a run whose every text is hostile."""
+    disable_progress_bar()  # which return to the beginning of their line
     folder = tmp_path_factory.mktemp("hostile")
     rows = [{"question": f"{i} {HOSTILE}", "answer": HOSTILE, "completion": HOSTILE} for i in range(6)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

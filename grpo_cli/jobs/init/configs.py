@@ -83,12 +83,22 @@ def read_config(file: Path) -> Config:
 
 
 def convert(config: Mapping[str, Any]) -> ConvertedRecipe:
-    """The recipe of a configuration. Steps are those of one process: `launch.gpus` shares them out."""
+    """The recipe of a configuration. Steps are those of one process: `launch.gpus` shares them out.
+
+    Raises:
+        DataError: a value is of another kind than its name takes, such as a text for a number.
+    """
     made, rest = ConvertedRecipe(), dict(config)
-    for part in (_model, _data, _rewards, put_batch, put_length, put_method, _run):
-        part(rest, made)
-    for name, value in rest.items():
-        _other(name, value, made)
+    try:
+        for part in (_model, _data, _rewards, put_batch, put_length, put_method, _run):
+            part(rest, made)
+        for name, value in rest.items():
+            _other(name, value, made)
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as err:
+        raise DataError(
+            f"a value is of another kind than its name takes: {err}",
+            hint="mend the configuration, or write the recipe with `grpo init` and its keys",
+        ) from err
     return made
 
 

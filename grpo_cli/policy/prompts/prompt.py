@@ -12,7 +12,8 @@ from typing import Any
 
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, SetupError, UserError
-from grpo_cli.policy.prompts.chat_template import ChatTemplate, TemplateRefuses
+from grpo_cli.policy.prompts.chat_template import ChatTemplate
+from grpo_cli.policy.prompts.trial import TemplateRefuses
 from grpo_verifiers.thinking import opening_at_end
 
 NO_TEMPLATE = "the model's tokenizer has no chat template: its prompts cannot be chats"

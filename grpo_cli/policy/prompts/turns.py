@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from grpo_cli.errors import SetupError
-from grpo_cli.policy.prompts.chat_template import TemplateRefuses
 from grpo_cli.policy.prompts.prompt import Prompts
+from grpo_cli.policy.prompts.trial import TemplateRefuses
 
 ASKED, SAID, NEXT = "First question?", "First answer.", "Second question?"
 """Words that no template has of its own."""

@@ -13,7 +13,8 @@ import pytest
 from grpo_cli.app import app
 from grpo_cli.errors import Exit, SetupError
 from grpo_cli.policy.prompts import trial
-from grpo_cli.policy.prompts.chat_template import ChatTemplate, TemplateRefuses
+from grpo_cli.policy.prompts.chat_template import ChatTemplate
+from grpo_cli.policy.prompts.trial import TemplateRefuses
 from tests.builders.chat_models import make_model
 
 ASK = [{"role": "user", "content": "What is 2+3?"}]
