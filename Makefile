@@ -137,12 +137,13 @@ test-mlflow: setup  ## a run tracked by the real mlflow-skinny, in .venv-mlflow,
 	.venv-mlflow/bin/python -m pip --disable-pip-version-check install -q $(if $(PIP_INDEX),--index-url $(PIP_INDEX)) 'mlflow-skinny>=3'
 	.venv-mlflow/bin/python -m pytest tests/mlflow/check_mlflow.py $(ARGS)
 
-check: setup  ## format, lint, types, the contracts between rooms, the links of the pages, and what is generated of them
+check: setup  ## format, lint, types, the contracts between rooms, the links of the pages, what is generated of them; ends with the sum of source lines
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=.:verifiers $(BIN)/lint-imports --no-logo
 	$(PYTEST) tests/architecture tests/docs/test_links.py tests/docs/test_reference.py tests/docs/test_metrics.py
+	@$(BIN)/python -m tests.architecture.figures --sum
 
 check-package: setup  ## build the wheel, install it beside PyPI's `verifiers`, use both
 	PIP_INDEX='$(PIP_INDEX)' $(BIN)/python tests/package/check_package.py

@@ -1,6 +1,7 @@
-"""What the code says about itself, counted: `python -m tests.architecture.figures [ROOT] [--missing]`.
+"""The code in figures: `python -m tests.architecture.figures [ROOT] [--sum | --missing]`.
 
-Lines, comments and documented functions of the two packages. A public function is one without a leading underscore, of a
+Lines, files, functions, comments and documented functions of the two packages. Lines are all lines, docstrings and blank ones
+too; functions are methods and nested ones too. A public function is one without a leading underscore, of a
 module or of a class without one. It says shapes where its docstring, or the names of its parameters, carry the suffixes of
 CONTRIBUTING's table (`logps_BT`), a pair of brackets of axes (`[B, T]`), or the word scalar.
 """
@@ -12,6 +13,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -113,11 +115,66 @@ def comments(root: Path) -> dict[str, tuple[int, int]]:
     return rooms
 
 
+class Sizes(NamedTuple):
+    """Sums over both packages."""
+
+    lines: int
+    files: int
+    functions: int
+    used_once: int
+    """Functions with one definition and one use in the source."""
+    imported_once: int
+    """Modules that one other module imports."""
+
+    def __str__(self) -> str:
+        return (
+            f"source: {self.lines:,} lines in {self.files} files, {100 * self.functions / self.lines:.2f} functions per 100"
+            f" lines; {self.used_once} functions are used once, {self.imported_once} modules imported once"
+        )
+
+
+def sizes(root: Path) -> Sizes:
+    """The sums of a checkout; what `grpo init` copies is no source."""
+    lines = files = 0
+    uses: Counter[str] = Counter()
+    defined: Counter[str] = Counter()
+    importers: dict[str, set[Path]] = defaultdict(set)
+    for package in PACKAGES:
+        for file in sorted((root / package).rglob("*.py")):
+            if "starters" in file.parts and file.name != "__init__.py":
+                continue
+            text = file.read_text()
+            lines, files = lines + len(text.splitlines()), files + 1
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, Function):
+                    defined[node.name] += 1
+                elif isinstance(node, ast.Name):
+                    uses[node.id] += 1
+                elif isinstance(node, ast.Attribute):
+                    uses[node.attr] += 1
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                        importers[name].add(file)
+    once = [name for name, n in defined.items() if n == 1 == uses[name] and not name.startswith("__")]
+    modules = {
+        ".".join(file.relative_to(root / package).with_suffix("").parts): Path(package).name
+        for package in PACKAGES
+        for file in (root / package).rglob("*.py")
+        if file.name != "__init__.py"
+    }
+    lone = [name for name, package in modules.items() if len(importers[f"{package}.{name}"]) == 1]
+    return Sizes(lines, files, sum(defined.values()), len(once), len(lone))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("root", type=Path, nargs="?", default=ROOT)
     parser.add_argument("--missing", action="store_true", help="name what says nothing")
+    parser.add_argument("--sum", action="store_true", help="the sums only")
     options = parser.parse_args()
+    print(sizes(options.root))
+    if options.sum:
+        return
     places = list(public_functions(options.root))
     tensors = [p for p in places if has_tensor(p.node)]
     # a command's docstring is its help page, and what it raises is printed as one line

@@ -131,12 +131,6 @@ def test_every_room_is_named_on_the_page_of_the_architecture() -> None:
     none("rooms that docs/architecture.md does not name", sorted(rooms - named))
 
 
-def test_no_module_is_longer_than_500_lines() -> None:
-    """One idea a file: what has grown beyond that holds two."""
-    long = {module: len(path.read_text().splitlines()) for module, path in modules().items()}
-    none("modules over 500 lines", [f"{module} {lines}" for module, lines in long.items() if lines > 500])
-
-
 def test_few_parameters_are_any() -> None:
     found = []
     for module in modules():
