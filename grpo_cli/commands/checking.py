@@ -25,7 +25,7 @@ ALL = 1_000_000_000
 def run_check(check: RecipeCheck, name: str, *, as_json: bool, shows: bool = False) -> Exit:
     """Print each answer as soon as it is known, or one object at the end; `shows` the first prompt as the model gets it."""
     from grpo_cli.jobs.check.findings import exit_code
-    from grpo_cli.jobs.check.text import example, summary, text
+    from grpo_cli.jobs.check.show import example, summary, text
 
     began = time.perf_counter()
     findings: list[CheckFinding] = []
@@ -74,7 +74,7 @@ def show_plan(recipe: Recipe, base: Path, name: str, *, as_json: bool) -> Exit:
     """What would be trained, and what `grpo check` says of it; what forbids it is told on stderr, and nothing else then."""
     from grpo_cli.jobs.check.findings import Level, exit_code
     from grpo_cli.jobs.check.recipe import RecipeCheck
-    from grpo_cli.jobs.check.text import text
+    from grpo_cli.jobs.check.show import text
     from grpo_cli.recipe.checking.strategy import STRATEGIES
     from grpo_cli.recipe.reading.dump import to_yaml
 

@@ -15,7 +15,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from grpo_cli.jobs.export.gguf.vocabulary import PATTERNS
+from grpo_cli.jobs.export.gguf.writing import PATTERNS
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.tiny import CHAT_TEMPLATE
 

@@ -34,7 +34,7 @@ def doctor(
       grpo doctor last
     """
     if run is not None:
-        from grpo_cli.jobs.doctor.run_page import examine_run
+        from grpo_cli.jobs.doctor.report import examine_run
 
         raise typer.Exit(examine_run(run, dir, json))
     from grpo_cli.jobs.doctor.report import examine_machine

@@ -140,9 +140,8 @@ def remove(
       grpo runs remove $(grpo runs --status failed --json | jq -r '.runs[].path')
     """
     from grpo_cli.errors import UsageError
-    from grpo_cli.jobs.runs.listing import HEADER, rows_of, size_text, table
-    from grpo_cli.jobs.runs.removing import removable
-    from grpo_cli.jobs.runs.removing import remove as delete
+    from grpo_cli.jobs.runs.listing import HEADER, removable, rows_of, size_text, table
+    from grpo_cli.jobs.runs.listing import remove as delete
     from grpo_cli.run.find import LAST, find_run
 
     if LAST in names:

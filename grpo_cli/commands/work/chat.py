@@ -123,7 +123,7 @@ def _row(
     _get_ready()
     with open_first(source.recipe, source.base, [of], model_of(source)) as first:
         with loading("chat"):
-            from grpo_cli.jobs.chat.row import lines_of, sample_row
+            from grpo_cli.jobs.chat.talk import lines_of, sample_row
         with closing(make_display("auto")) as shown:
             records = sample_row(source, of, row, samples, seed, shown, first)
     if as_json:

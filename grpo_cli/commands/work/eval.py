@@ -56,9 +56,8 @@ def evaluate(
     pin_one_gpu()
     with open_first(source.recipe, source.base, ["eval"], model_of(source)) as first:
         with loading("eval"):
-            from grpo_cli.jobs.evaluate.compare import compare
             from grpo_cli.jobs.evaluate.kinds import by_kind
-            from grpo_cli.jobs.evaluate.run import measure_model
+            from grpo_cli.jobs.evaluate.run import compare, measure_model
             from grpo_cli.jobs.evaluate.text import as_object, comparison, table
         with closing(make_display(display)) as shown:
             found = measure_model(source, shown, seed, by=by or [], first=first)

@@ -82,8 +82,7 @@ def sweep(
 def _run(plan: SweepPlan, at_once: int | None, display: str, *, as_json: bool) -> int:
     """Run what is not over, print what it came to, say how to go on; the exit code."""
     from grpo_cli.distributed.launch import gpu_count
-    from grpo_cli.jobs.sweep.outcome import as_object, outcomes, table_of
-    from grpo_cli.jobs.sweep.running import run_all, seats_of
+    from grpo_cli.jobs.sweep.running import as_object, outcomes, run_all, seats_of, table_of
 
     _tell(f"sweep {plan.name}: {len(plan.runs)} runs in {plan.dir}")
     seats = seats_of(gpu_count(), at_once, os.environ.get("CUDA_VISIBLE_DEVICES"))

@@ -9,15 +9,104 @@ from typing import Any
 
 from grpo_cli.data.messages import Message
 from grpo_cli.data.rows import Row
+from grpo_cli.data.sources import Which
+from grpo_cli.display.protocol import Display
+from grpo_cli.errors import DataError
+from grpo_cli.jobs.workplace import JudgedRows, open_workplace
+from grpo_cli.measure.evaluator import Evaluator
 from grpo_cli.policy.model import load_model, pick_device
 from grpo_cli.policy.policy import Policy
 from grpo_cli.policy.threads import set_threads
 from grpo_cli.recipe.chat import chat_options
+from grpo_cli.recipe.sections.course import Eval
 from grpo_cli.recipe.sections.inputs import Model
 from grpo_cli.recipe.sections.method import Sample
 from grpo_cli.resilience.model_source import ModelSource, open_model
 from grpo_cli.rollout.engine import Engine, Request, SamplingSettings
 from grpo_cli.rollout.make import policy_engine
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.text import number, visible
+
+# A group of samples of one row, judged as training and evaluation judge it.
+
+
+def sample_row(
+    source: ModelSource,
+    which: Which,
+    named: str,
+    samples: int,
+    seed: int,
+    display: Display,
+    first: JudgedRows | None = None,
+) -> list[SampleRecord]:
+    """`samples` completions of the row with this number (from 1) or id; `first`: the rows, if they are open already.
+
+    Raises:
+        RecipeError, DataError, SetupError: as `grpo eval`; no such row.
+    """
+    recipe = source.recipe
+    with open_workplace(
+        recipe,
+        source.base,
+        display,
+        splits=[which],
+        load=lambda device, accept: open_model(source, device, accept),
+        first=first,
+    ) as opened:
+        split = opened.splits[which]
+        at = place_of(split.rows, named, which)
+        only = replace(
+            split, rows=[split.rows[at]], golds={name: [own[at]] for name, own in split.golds.items()}
+        )
+        evaluator = Evaluator(
+            Eval(samples=samples, k=[1], greedy=False),
+            only,
+            opened.judge,
+            opened.engine,
+            opened.policy,
+            SamplingSettings.measuring(recipe.sample, seed),
+            environment=recipe.environment,
+        )
+        return evaluator.run(0, lambda done, total: display.progress("sample", done, total)).sampled.records
+
+
+def place_of(rows: list[Row], named: str, which: Which) -> int:
+    """The index of a row by its number from 1, or by the beginning of its id where only one has that.
+
+    Raises:
+        DataError: none, or several.
+    """
+    if named.isdigit() and 1 <= int(named) <= len(rows):
+        return int(named) - 1
+    found = [i for i, row in enumerate(rows) if row.id.startswith(named)]
+    if len(found) == 1:
+        return found[0]
+    why = "several rows have ids that begin so" if found else f"`data.{which}` has rows 1 to {len(rows)}"
+    raise DataError(f"no row `{named}`: {why}", place="--row")
+
+
+def lines_of(records: list[SampleRecord]) -> list[str]:
+    """The group for a person to read: the prompt, then every completion under its verdicts."""
+    first = records[0]
+    right = sum(record.is_right for record in records)
+    lines = [f"row {visible(first.row)}", *_indented(first.prompt)]
+    if (answer := first.fields.get("answer")) is not None:
+        lines.append(f"expected: {visible(str(answer))}")
+    lines.append(f"{right} of {len(records)} right")
+    for i, record in enumerate(records, 1):
+        outcome = record.outcome.value if record.outcome else "no verdict"
+        cut = ", cut" if record.truncated else ""
+        lines += ["", f"— {i}: {outcome}, reward {number(record.reward)}, {record.tokens} tokens{cut}"]
+        lines += _indented(record.completion)
+        for name, verdict in record.verdicts.items():
+            said = f" answer `{visible(str(verdict.answer))}`" if verdict.answer is not None else ""
+            lines.append(f"  {name}: {verdict.outcome.value} ({visible(verdict.reason)}){said}")
+    return lines
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {visible(line)}" for line in text.splitlines() or [""]]
+
 
 CUT = "… (cut at {tokens} tokens)"
 

@@ -6,22 +6,145 @@ Every completion is taken at `sample.max_tokens`, so tokens are an upper bound; 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_cli.errors import UserError
+from grpo_cli.distributed.launch import choose_processes, gpu_count, meeting_settings
+from grpo_cli.errors import Exit, UsageError, UserError
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
-from grpo_cli.jobs.check.fit import check_fit
 from grpo_cli.jobs.check.lengths import PromptLengths
+from grpo_cli.jobs.refusals import Question, questions
 from grpo_cli.policy.loading.adapter import saved_rank
 from grpo_cli.policy.loading.sizes import ModelSizes
-from grpo_cli.recipe.arithmetic import BatchPlan, evaluations
+from grpo_cli.recipe.arithmetic import BatchPlan, batching, evaluations
 from grpo_cli.recipe.checking.strategy import splits_parameters
 from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
+from grpo_cli.recipe.whole_batch import refuse_parts
 from grpo_cli.resilience.checkpoint import REST, check_space
-from grpo_cli.sizing.fit import CardQuestion
+from grpo_cli.rollout.vllm.server import NotUp, find_server
+from grpo_cli.sizing.fit import CardQuestion, cards_of, fit, lengths_of, unfit
 from grpo_cli.sizing.state import ADAM, base_width, critic_parameters, trained
+
+# Whether the run fits the cards that were asked about, as a check's answer.
+
+LEVELS = {
+    "fits": Level.OK,
+    "without graphs": Level.OK,
+    "tight": Level.NOTE,
+    "does not fit": Level.WARN,
+}
+
+
+def check_fit(
+    recipe: Recipe,
+    sizes: ModelSizes | None,
+    plan: BatchPlan,
+    lengths: PromptLengths | None,
+    ask: CardQuestion,
+    held_out: int,
+) -> CheckFinding:
+    """The answer for these cards; `held_out` rows are measured in each evaluation."""
+    why = "no `config.json` of this model on this disk" if sizes is None else unfit(recipe, sizes)
+    if why is not None or sizes is None:
+        return CheckFinding("fit", Level.UNKNOWN, f"unknown: {why}")
+    counts = lengths.counts if lengths is not None else []
+    try:
+        found = fit(recipe, sizes, plan, lengths_of(counts, recipe.sample.max_tokens), ask, held_out)
+    except UsageError as err:
+        return CheckFinding("fit", Level.FAIL, str(err), hint=err.hint, code=Exit.USAGE)
+    lines = found.lines() + ([] if counts else ["the tokens of prompts are unknown here and not in the sum"])
+    level = LEVELS[found.answer]
+    return CheckFinding("fit", level, found.message(), tuple(lines), found.as_json(), found.hint())
+
+
+# What `grpo train` would refuse on this machine: processes, packages, the engine, the run folder.
+
+
+@dataclass
+class Machine:
+    """Where a recipe would run: on the cards that a person names, else here."""
+
+    recipe: Recipe
+    ask: CardQuestion | None
+    processes: int = 1
+    """Of all machines together, once `findings` has looked."""
+    on_gpu: bool = False
+
+    def findings(self) -> Iterator[CheckFinding]:
+        """One for each refusal of the run, none where all is well."""
+        yield from self._launch()
+        found = list(refused(questions(self.recipe, self.processes, on_gpu=self.on_gpu)))
+        yield from found
+        if not any(finding.check == "engine" for finding in found):
+            yield from self._server()
+
+    def parts(self, longest: int) -> Iterator[CheckFinding]:
+        """Whether a step can be dealt out to the processes and their micro-batches; `longest` prompt in tokens."""
+        if self.recipe.train.method != "rl":
+            return
+        try:
+            batch = batching(self.recipe, longest, self.processes, on_gpu=self.on_gpu)
+            refuse_parts(self.recipe, batch, self.processes)
+        except UserError as err:
+            yield failed("batches", err)
+
+    def trainer(self) -> Iterator[CheckFinding]:
+        """Whether TRL is the one that this was built for and takes the recipe's settings; imports it, which takes seconds."""
+        if self.recipe.train.method != "rl" or self.is_elsewhere:
+            return
+        import torch
+
+        from grpo_cli.train.trl_config import refuse_settings
+
+        try:
+            refuse_settings(self.recipe, self.processes, torch.device("cuda" if self.on_gpu else "cpu"))
+        except UserError as err:
+            yield failed("trainer", err)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a person asks about the cards of another machine."""
+        return self.ask is not None and not self.ask.cards.is_here
+
+    def _launch(self) -> Iterator[CheckFinding]:
+        if self.is_elsewhere:
+            assert self.ask is not None
+            self.on_gpu = True
+            with suppress(UserError):  # `fit` says so
+                self.processes = cards_of(self.recipe, self.ask.cards)
+            return
+        self.on_gpu = gpu_count() > 0
+        try:
+            nodes, here = choose_processes(self.recipe)
+            self.processes = here * nodes.count
+            meeting_settings(nodes)
+        except UserError as err:
+            yield failed("launch", err)
+
+    def _server(self) -> Iterator[CheckFinding]:
+        """Whether the vLLM server that the recipe names can feed the run, looked at once: training waits for it."""
+        sample = self.recipe.sample
+        if sample.engine != "vllm" or sample.vllm.get("mode") != "server":
+            return
+        try:
+            find_server({**sample.vllm, "server_timeout": 0}, lambda waited, most: None)
+        except NotUp as err:
+            yield CheckFinding("engine", Level.UNKNOWN, str(err), hint=err.hint)
+        except UserError as err:
+            yield failed("engine", err)
+
+
+def refused(asked: Iterable[Question]) -> Iterator[CheckFinding]:
+    """A finding for each question whose answer is no."""
+    for question in asked:
+        try:
+            question.ask()
+        except UserError as err:
+            yield failed(question.check, err)
+
 
 GIB = 1 << 30
 

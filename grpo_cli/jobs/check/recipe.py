@@ -10,17 +10,23 @@ from functools import cached_property
 from pathlib import Path
 
 from grpo_cli.data.audit import GoldAudit
+from grpo_cli.data.overlap import THRESHOLD, Corpus, Pair
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
+from grpo_cli.data.suspects import (
+    MOST_COPIES,
+    MOST_EXPOSURE,
+    RowSignals,
+    count_copies,
+    find_contradictions,
+    gold_of_row,
+)
 from grpo_cli.data.template import FillError, parse
 from grpo_cli.errors import UserError
-from grpo_cli.jobs.check.cost import check_costs, check_precision
+from grpo_cli.jobs.check.cost import Machine, check_costs, check_precision, refused
 from grpo_cli.jobs.check.episodes import Beginnings, check_episodes
-from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
 from grpo_cli.jobs.check.findings import CheckFinding, Level, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, check_lengths, check_unreached, refuse_lengths
-from grpo_cli.jobs.check.likeness import check_likeness
-from grpo_cli.jobs.check.machine import Machine, refused
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.prompts import check_clock, check_prompts, refuse_tokenizer
 from grpo_cli.jobs.check.reading import CheckedRows, read_rows, spread_parts
@@ -35,6 +41,119 @@ from grpo_cli.recipe.arithmetic import IDLE_HINT, BatchPlan, idle_reuse, plan
 from grpo_cli.recipe.chat import chat_options
 from grpo_cli.recipe.sections.recipe import Recipe, WarmupPhase
 from grpo_cli.sizing.fit import CardQuestion
+from grpo_cli.text import visible
+
+# Rows that a run could learn by heart, and questions with two golds: the cheap part of `grpo audit data`.
+
+SHOWN = 3
+HINT = "`grpo audit data` looks at each row, with the model too"
+
+
+def check_exposure(rows: Sequence[Row], draws: int) -> CheckFinding:
+    """Whether some question gets a large share of the rows that a run draws; a sample of the rows stands for all."""
+    copies = count_copies(rows)
+    exposed = RowSignals(copies, [], []).exposed(draws)
+    most = max(copies)
+    repeated = sum(n > MOST_COPIES for n in copies)
+    data = {"draws": draws, "most_copies": most, "repeated": repeated, "exposed": len(exposed)}
+    said = f"; {repeated:,} rows ask a question that comes more than {MOST_COPIES} times" if repeated else ""
+    if not exposed:
+        share = f"no question gets {MOST_EXPOSURE:.0%} of {draws:,} draws"
+        return CheckFinding("exposure", Level.NOTE if repeated else Level.OK, share + said, data=data)
+    first = max(exposed, key=lambda row: copies[row])
+    text = f"one question gets {copies[first] / len(rows):.0%} of {draws:,} draws{said}"
+    return CheckFinding(
+        "exposure",
+        Level.WARN,
+        text,
+        (f"{rows[first].place}: {visible(rows[first].prompt[:80])}",),
+        data,
+        hint=f"a run can learn such a row by heart, whatever it says: more rows, or fewer steps; {HINT}",
+    )
+
+
+def check_contradictions(rows: Sequence[Row], seen: str) -> Iterator[CheckFinding]:
+    """Questions that stand twice with two golds."""
+    found = find_contradictions(rows)
+    data = {"rows": len(rows), "contradictions": len(found)}
+    if not found:
+        yield CheckFinding("two golds", Level.OK, f"no question of {seen} has two golds", data=data)
+        return
+    lines = tuple(
+        " and ".join(
+            f"{rows[i].place} says {visible(gold_of_row(rows[i].fields) or '')[:40]}" for i in same[:3]
+        )
+        for same in found[:SHOWN]
+    )
+    text = f"{len(found):,} questions of {seen} have two golds or more"
+    yield CheckFinding("two golds", Level.WARN, text, lines, data, hint=f"one of them is wrong; {HINT}")
+
+
+# Rows that repeat each other, and held-out rows that the training rows contain.
+
+SHOWN_LIKENESSES = 3
+
+
+def check_likeness(train: Sequence[Row], held_out: Sequence[Row] | None, seen: str) -> Iterator[CheckFinding]:
+    """Duplicates in the training rows, and overlap with the held-out ones; `seen` names the rows that were looked at."""
+    corpus = Corpus(train)
+    pairs = corpus.duplicates()
+    exact, near = _split(pairs)
+    data = {"rows": len(train), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
+    if pairs:
+        yield CheckFinding(
+            "duplicates",
+            Level.NOTE,
+            f"{_counts(pairs)} of {seen}",
+            _lines(near),
+            data,
+        )
+    else:
+        yield CheckFinding("duplicates", Level.OK, f"none in {seen}", data=data)
+    if held_out is None:
+        yield CheckFinding(
+            "overlap",
+            Level.NOTE,
+            "no held-out rows: gains will be seen on training rows only",
+            hint="add `data.eval`",
+        )
+        return
+    pairs = corpus.overlap(held_out)
+    exact, near = _split(pairs)
+    data = {"held_out": len(held_out), "exact": len(exact), "near": len(near), "threshold": THRESHOLD}
+    if pairs:
+        yield CheckFinding(
+            "overlap",
+            Level.WARN,
+            f"{_counts(pairs)} of {len(held_out):,} held-out rows stand among {seen}",
+            _lines(exact or near),
+            data,
+            hint="leave them out of one side, or held-out scores measure memory",
+        )
+    else:
+        yield CheckFinding(
+            "overlap",
+            Level.OK,
+            f"none of {len(held_out):,} held-out rows stands among {seen}",
+            data=data,
+        )
+
+
+def _split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    return [p for p in pairs if p.similarity == 1.0], [p for p in pairs if p.similarity < 1.0]
+
+
+def _counts(pairs: Sequence[Pair]) -> str:
+    exact, near = _split(pairs)
+    parts = [f"{len(exact):,} exact"] * bool(exact) + [f"{len(near):,} near"] * bool(near)
+    return " and ".join(parts)
+
+
+def _lines(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    return tuple(
+        f"{p.second.place} is {p.similarity:.0%} like {p.first.place}" for p in pairs[:SHOWN_LIKENESSES]
+    )
+
 
 GOLDS_S = 0.7
 """Seconds after which the golds of a split are sampled rather than all run; programs take milliseconds each."""

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.jobs.evaluate.compare import PairedComparison
 from grpo_cli.jobs.evaluate.kinds import Kinds, lines_of
+from grpo_cli.jobs.evaluate.run import PairedComparison
 from grpo_cli.measure.evaluation import Evaluation, MeasuredSamples
 from grpo_cli.statistics.estimate import Interval
 from grpo_cli.text import number, visible

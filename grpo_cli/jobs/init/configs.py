@@ -6,16 +6,153 @@ sizes, data sets, rewards) is worked out here. What was left out is never silent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grpo_cli.errors import DataError
-from grpo_cli.jobs.init.converted import Config, ConvertedRecipe, take
-from grpo_cli.jobs.init.rewards import verifiers_of
-from grpo_cli.jobs.init.training import put_batch, put_length, put_method
 from grpo_cli.recipe.checking.other_names import counterpart, why_none
 from grpo_cli.recipe.checking.trl_table import FIELDS
+
+# Reward functions that a configuration of another trainer names, as verifiers.
+
+OPEN_R1: dict[str, tuple[dict[str, Any], str]] = {
+    "accuracy": ({"math": {}}, "{solution}"),
+    "format": ({"format": {"tags": ["think", "answer"]}}, ""),
+}
+"""Names of open-r1's registry: the verifier that judges the same, and where the gold is."""
+TRL = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward", "get_soft_overlong_punishment")
+"""Functions that `trl.rewards` has by these names."""
+
+Left = list[tuple[str, object, str]]
+
+
+def verifiers_of(names: Sequence[object], weights: Sequence[object]) -> tuple[dict[str, Any], str, Left]:
+    """The section `verify`, the template of the gold (empty: none is known), and what could not be taken over."""
+    verify: dict[str, Any] = {}
+    left: Left = []
+    gold = ""
+    for at, named in enumerate(names):
+        name = str(named)
+        weight = {"weight": float(str(weights[at]))} if at < len(weights) else {}
+        if name in OPEN_R1:
+            (found, answer), gold = OPEN_R1[name], gold or OPEN_R1[name][1]
+            verify |= {kind: options | weight for kind, options in found.items()}
+            gold = gold or answer
+        elif name in TRL and name != "get_soft_overlong_punishment":
+            verify[name] = {"kind": "python", "function": f"trl.rewards:{name}"} | weight
+        elif "." in name and "/" not in name:
+            module, _, function = name.rpartition(".")
+            verify[function] = {"kind": "python", "function": f"{module}:{function}"} | weight
+        else:
+            why = "give the function with `verify: {NAME: {python: FILE.py:FUNCTION}}`"
+            if "/" in name:
+                why = "a reward model is `verify: {NAME: {kind: reward_model}}`"
+            elif name == "get_soft_overlong_punishment":
+                why = "it is `train.overlong`"
+            left.append((f"reward_funcs: {name}", weight.get("weight", 1.0), why))
+    return verify, gold, left
+
+
+# How a configuration trains, as the recipe says it: batch, length, schedule and loss.
+
+
+def put_batch(rest: Config, made: ConvertedRecipe) -> None:
+    """Prompts a step and the micro-batch, from completions a step and the size of a group."""
+    group = int(rest.get("num_generations", 8))
+    micro = int(take(rest, "per_device_train_batch_size", "micro_batch_size") or 8)
+    together = micro * int(take(rest, "gradient_accumulation_steps") or 1)
+    prompts, over = divmod(together, group)
+    made.put("sample.prompts", max(1, prompts))
+    if over:
+        made.left.append(
+            (
+                "per_device_train_batch_size",
+                micro,
+                f"{together} completions a step are no whole groups of {group}",
+            )
+        )
+    elif micro < together:
+        made.put("sample.micro_batch", micro)
+
+
+def put_length(rest: Config, made: ConvertedRecipe) -> None:
+    """Steps or epochs, and those of the warm-up."""
+    steps, epochs = take(rest, "max_steps"), take(rest, "num_train_epochs", "num_epochs", "epochs")
+    if steps is not None and int(steps) > 0:
+        made.put("train.steps", int(steps))
+    else:
+        made.put("train.epochs", float(epochs if epochs is not None else 3))
+    ratio = take(rest, "warmup_ratio")
+    if ratio and "steps" in made.recipe["train"]:
+        made.put("train.lr_warmup_steps", round(float(ratio) * int(steps)))
+    elif ratio:
+        made.left.append(("warmup_ratio", ratio, "say `train.lr_warmup_steps`, which counts steps"))
+
+
+SCHEDULES = {
+    "linear": "linear",
+    "cosine": "cosine",
+    "constant": "constant",
+    "constant_with_warmup": "constant",
+}
+SCALES: dict[object, str] = {True: "group", False: "none", "group": "group", "batch": "batch", "none": "none"}
+
+
+def put_method(rest: Config, made: ConvertedRecipe) -> None:
+    """Clipping, KL, schedule, scale and ratio."""
+    rest.setdefault("loss_type", "dapo")
+    low, high = float(take(rest, "epsilon") or 0.2), take(rest, "epsilon_high")
+    made.put("train.clip", {"low": low, "high": float(high) if high is not None else low})
+    beta, corrects = float(take(rest, "beta") or 0), take(rest, "use_bias_correction_kl")
+    if beta:
+        made.put("train.kl", {"beta": beta, "estimator": "k3_corrected" if corrects else "k3"})
+        made.put("train.dead_groups", "keep")  # their answers pay the KL too
+    schedule = take(rest, "lr_scheduler_type", "lr_scheduler")
+    if schedule in SCHEDULES:
+        made.put("train.schedule", SCHEDULES[schedule])
+    elif schedule:
+        made.put("train.trl.lr_scheduler_type", schedule)
+    scale = take(rest, "scale_rewards")
+    if scale is not None:
+        made.put("train.scale", SCALES.get(scale, scale))
+    level = take(rest, "importance_sampling_level")
+    if level is not None:
+        made.put("train.ratio", level)
+    if made.recipe["train"].get("ratio") == "sequence" and rest["loss_type"] in ("dapo", "bnpo"):
+        made.left.append(
+            ("loss_type", rest.pop("loss_type"), "GSPO averages each answer by itself: `loss: grpo`")
+        )
+        made.put("train.loss", "grpo")
+
+
+# A recipe that another trainer's configuration becomes, and what of that is still to be dealt with.
+
+Config = dict[str, Any]
+
+
+@dataclass
+class ConvertedRecipe:
+    """A recipe as nested mappings, and `(name, value, why)` of all that is not in it."""
+
+    recipe: Config = field(default_factory=dict)
+    left: list[tuple[str, object, str]] = field(default_factory=list)
+
+    def put(self, path: str, value: object) -> None:
+        """Say the key at a dotted path."""
+        *above, last = path.split(".")
+        inner = self.recipe
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+
+
+def take(rest: Config, *names: str) -> Any:
+    """The value of the first of these names, all of which are dealt with then."""
+    found = [rest.pop(name) for name in names if name in rest]
+    return found[0] if found else None
+
 
 NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 PLAIN = {

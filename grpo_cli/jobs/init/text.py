@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 
-from grpo_cli.jobs.init.converted import ConvertedRecipe
+from grpo_cli.jobs.init.configs import ConvertedRecipe
 
 ORDER = ("grpo", "model", "data", "sample", "verify", "train", "eval", "run")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.data.files import BrokenFile, Record, read_file
+from grpo_cli.data.overlap import refuse_held_out
+from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.display.protocol import Display
-from grpo_cli.errors import DataError
-from grpo_cli.jobs.pairs.belonging import check_belonging
-from grpo_cli.jobs.pairs.reading import read_samples, run_samples
+from grpo_cli.errors import DataError, Mistake
 from grpo_cli.preference.lines import ANSWERS, answer_lines, pair_lines
 from grpo_cli.preference.pairs import PairLimits, RowPairs, make_pairs
 from grpo_cli.preference.summary import PairSummary, why_no_pairs
@@ -18,6 +19,94 @@ from grpo_cli.preference.unspelt import count_unspelt, unspelt_text
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
+
+# Samples are held against the recipe that they are said to be of, before anything is learned from them.
+
+
+def check_belonging(samples: Sequence[SampleRecord], recipe: Recipe, base: Path | None, place: str) -> None:
+    """Refuse samples of held-out rows, and samples that another recipe has drawn or judged.
+
+    Raises:
+        DataError: what is wrong, in one sentence; also where the recipe's rows cannot be read.
+    """
+    held_out = load_rows(recipe.data, "eval", base) if recipe.data.eval is not None else []
+    refuse_held_out([Row(s.row, s.prompt, None, {}) for s in samples], held_out, place)
+    train = load_rows(recipe.data, "train", base)
+    known = {row.id for row in train} | {row.prompt for row in train}
+    strange = [s for s in samples if s.row not in known and s.prompt not in known]
+    if strange:
+        raise DataError(
+            f"{len(strange):,} of {len(samples):,} samples are of rows that the recipe does not have,"
+            f" first row `{strange[0].row}`: samples of another recipe",
+            place=place,
+        )
+    judged = sorted({name for s in samples for name in s.verdicts})
+    if judged and judged != sorted(recipe.verify):
+        named, own = (", ".join(f"`{name}`" for name in names) for names in (judged, sorted(recipe.verify)))
+        raise DataError(
+            f"the samples were judged by {named}, the recipe judges by {own}: samples of another recipe",
+            place=place,
+            hint="`grpo verify FILE --recipe RECIPE --out SCORED` judges them anew",
+        )
+
+
+# Judged samples from files and runs, with the place of every line that is none.
+
+
+def read_samples(files: Sequence[str]) -> list[SampleRecord]:
+    """The samples of files as `grpo train` and `grpo verify --out` write them.
+
+    Raises:
+        DataError: no such file, and every line that is no judged sample.
+    """
+    found: list[SampleRecord] = []
+    mistakes: list[Mistake] = []
+    for name in files:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise DataError("no such file", place=name, hint="name files, a run, or a recipe")
+        for item in read_file(path, name):
+            read = _sample(item)
+            if isinstance(read, Mistake):
+                mistakes.append(read)
+            else:
+                found.append(read)
+    if mistakes:
+        raise DataError(mistakes, hint="`grpo verify FILE --out SCORED` writes such lines")
+    return found
+
+
+def run_samples(run: RunFolder, since: int) -> list[SampleRecord]:
+    """What a run drew for training from step `since` on.
+
+    Raises:
+        DataError: there are none.
+    """
+    return list(_of_run(run, since))
+
+
+def _of_run(run: RunFolder, since: int) -> Iterator[SampleRecord]:
+    steps = [step for step in run.steps() if step >= since]
+    if not steps:
+        which = f"no samples from step {since} on" if run.steps() else "no samples"
+        raise DataError(f"the run has {which}", place=str(run.path))
+    for step in steps:
+        yield from run.samples(step)
+
+
+def _sample(item: Record | BrokenFile) -> SampleRecord | Mistake:
+    if isinstance(item, BrokenFile):
+        return Mistake(item.place, item.why)
+    fields = item.fields
+    for key in ("prompt", "completion"):
+        if not isinstance(fields.get(key), str):
+            return Mistake(item.place, f"`{key}` must be text")
+    if fields.get("outcome") is None:
+        return Mistake(item.place, "no `outcome`: the sample was not judged")
+    try:
+        return SampleRecord.from_json(fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
+        return Mistake(item.place, f"no judged sample: {err}")
 
 
 @dataclass(frozen=True)

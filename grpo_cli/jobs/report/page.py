@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,10 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo_cli.errors import SetupError
+from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import Arm, RunData
-from grpo_cli.jobs.report.arms import arms_table
-from grpo_cli.jobs.report.findings import FindingGroup, grouped_findings
-from grpo_cli.jobs.report.outcome import AlarmAct, Setup, acts_of, setup_of, tiles_of, verdict
-from grpo_cli.jobs.report.overlays import held_out, overlay
-from grpo_cli.jobs.report.packing import MOST_PACKED, SamplePack, pack_samples
+from grpo_cli.findings.samples import duplicate_rows, nearest_step, samples_behind, split_of
+from grpo_cli.jobs.report.arms import AlarmAct, Setup, acts_of, arms_table, setup_of, tiles_of, verdict
 from grpo_cli.jobs.report.pictures import (
     groups,
     histogram,
@@ -36,13 +34,135 @@ from grpo_cli.jobs.report.pictures import (
     timing,
     verifiers,
 )
-from grpo_cli.jobs.report.plot import Figure
-from grpo_cli.jobs.report.reading import SampleDigest, read_samples
-from grpo_cli.jobs.report.stages import stage_tables
+from grpo_cli.jobs.report.plot import Figure, held_out, overlay
+from grpo_cli.jobs.report.reading import MOST_PACKED, SampleDigest, SamplePack, pack_samples, read_samples
 from grpo_cli.jobs.report.templates import render
 from grpo_cli.run import lines
 from grpo_cli.run.reading import ReadOnce
-from grpo_cli.text import Json, visible
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.estimate import across_seeds
+from grpo_cli.text import Json, number, score, visible
+
+# Findings as the page shows them: one entry a code, however often it was said, with the completions behind
+# the first.
+
+MOST_SAID = 40
+"""Times that one code is listed."""
+
+
+@dataclass
+class FindingGroup:
+    """All findings of one code in the order of their steps; `samples` are those of `sample_step` behind the first."""
+
+    code: str
+    found: list[Finding] = field(default_factory=list)
+    samples: Sequence[SampleRecord] = ()
+    sample_step: int | None = None
+    is_held_out: bool = False
+
+    @property
+    def count(self) -> int:
+        """How often it was said."""
+        return len(self.found)
+
+    @property
+    def when(self) -> str:
+        """`step 12`, or `5 times, steps 12 to 90`."""
+        first, last = self.found[0].step, self.found[-1].step
+        return (
+            f"step {first}" if len(self.found) == 1 else f"{len(self.found)} times, steps {first} to {last}"
+        )
+
+    @property
+    def earlier(self) -> list[Finding]:
+        """What was said before the last, the last of it at most."""
+        return self.found[:-1][-MOST_SAID:]
+
+
+def grouped_findings(run: RunData) -> list[FindingGroup]:
+    """The run's findings by code, the code that spoke first in front; copies among its rows last."""
+    groups: dict[str, FindingGroup] = {}
+    for finding in run.findings:
+        groups.setdefault(finding.code, FindingGroup(finding.code)).found.append(finding)
+    copies = duplicate_rows(run.folder)
+    if copies is not None:
+        groups[copies[0].code] = FindingGroup(copies[0].code, [copies[0]])
+    for group in groups.values():
+        split = split_of(group.code)
+        step = nearest_step(run.folder, group.found[0].step, split)
+        if step is None:
+            continue
+        of_copies = copies[1] if copies is not None and group.code == copies[0].code else None
+        group.samples = of_copies or samples_behind(group.code, list(run.folder.samples(step, split)))
+        group.sample_step, group.is_held_out = step, split == "eval"
+    return list(groups.values())
+
+
+# The stages of a chain as a table: held-out score before and after each, with 95 % intervals.
+
+PASS_1 = "pass@1"
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage in words: its steps on the axis of the chain, scores before and after."""
+
+    name: str
+    steps: str
+    before: str
+    after: str
+    n: str
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """The stages of an arm; `how` says what the intervals are over."""
+
+    label: str
+    rows: list[StageRow]
+    how: str
+
+
+def stage_tables(arms: Sequence[Arm]) -> list[StageTable]:
+    """A table of each arm whose runs are chains of the same stages."""
+    found = []
+    for arm in arms:
+        chains = [run.manifest.get("stages") or [] for run in arm.runs]
+        names = [[str(stage.get("name")) for stage in chain] for chain in chains]
+        if names[0] and all(names[0] == other for other in names):
+            over = f"over {len(chains)} seeds (t)" if len(chains) > 1 else "clustered by prompt"
+            found.append(StageTable(_label(arm), _rows(chains), f"95 % intervals {over}"))
+    return found
+
+
+def _label(arm: Arm) -> str:
+    run: RunData = arm.runs[0]
+    return run.name if len(arm.runs) == 1 else arm.label
+
+
+def _rows(chains: Sequence[Sequence[dict[str, Any]]]) -> list[StageRow]:
+    rows, done = [], 0
+    for stages in zip(*chains, strict=True):
+        steps = int(stages[0].get("steps") or 0)
+        before, after = (_score([stage.get(when) for stage in stages]) for when in ("before", "after"))
+        n = next((stage["after"].get("n") for stage in stages if stage.get("after")), None)
+        rows.append(
+            StageRow(str(stages[0]["name"]), f"{done + 1} to {done + steps}", before, after, number(n))
+        )
+        done += steps
+    return rows
+
+
+def _score(measured: Sequence[dict[str, Any] | None]) -> str:
+    """`0.412 [0.380, 0.440]`: of one run its own interval, of several that over them; a dash where one was not measured."""
+    known = [one for one in measured if one is not None and one.get(PASS_1) is not None]
+    if len(known) < len(measured):
+        return number(None)
+    if len(known) == 1:
+        return f"{score(known[0][PASS_1])} [{score(known[0].get('low'))}, {score(known[0].get('high'))}]"
+    said = across_seeds([one[PASS_1] for one in known])
+    return f"{score(said.mean)} [{score(said.low)}, {score(said.high)}]"
+
 
 SCRIPTS = ("plot.js", "reader.js", "report.js")
 OVERLAYS = (

@@ -8,8 +8,7 @@ import pytest
 
 from grpo_cli.data.rows import Row
 from grpo_cli.data.suspects import RowSignals
-from grpo_cli.jobs.audit.data import audit_data, choose
-from grpo_cli.jobs.audit.rows import DataAudit, RowVotes
+from grpo_cli.jobs.audit.data import DataAudit, RowVotes, audit_data, choose
 from grpo_cli.reward.group import Group
 from grpo_cli.reward.judge import Judgement
 from grpo_cli.rollout.engine import Completion

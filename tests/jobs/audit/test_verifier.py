@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from grpo_cli.errors import UsageError
-from grpo_cli.jobs.audit.attacks import ATTACKS, REWRITES
-from grpo_cli.jobs.audit.run import audit_kinds
-from grpo_cli.jobs.audit.samples import ROWS
-from grpo_cli.jobs.audit.verifier import audit
+from grpo_cli.jobs.audit.run import ROWS, audit_kinds
+from grpo_cli.jobs.audit.verifier import ATTACKS, REWRITES, audit
 from grpo_verifiers import Sample, Verdict, Verifier
 from grpo_verifiers.verdict import right, wrong
 

@@ -13,10 +13,9 @@ from grpo_cli.errors import DataError, Exit, Mistake, SetupError
 from grpo_cli.jobs.check.cost import check_memory, check_time
 from grpo_cli.jobs.check.findings import CheckFinding, Level, exit_code, failed
 from grpo_cli.jobs.check.lengths import PromptLengths, histogram
-from grpo_cli.jobs.check.likeness import check_likeness
 from grpo_cli.jobs.check.model import check_model
 from grpo_cli.jobs.check.reading import read_rows
-from grpo_cli.jobs.check.recipe import RecipeCheck
+from grpo_cli.jobs.check.recipe import RecipeCheck, check_likeness
 from grpo_cli.jobs.check.tokens import UnknownTokens, full_prompt_maker, prompt_maker
 from grpo_cli.policy.loading.files import model_files
 from grpo_cli.policy.loading.sizes import local_sizes, read_sizes
@@ -260,8 +259,8 @@ def test_check_counts_against_the_context_that_vllm_is_started_with() -> None:
 
 def test_a_question_that_a_run_could_learn_by_heart_is_warned_of() -> None:
     from grpo_cli.data.rows import Row
-    from grpo_cli.jobs.check.exposure import check_contradictions, check_exposure
     from grpo_cli.jobs.check.findings import Level
+    from grpo_cli.jobs.check.recipe import check_contradictions, check_exposure
 
     one = [Row("0", "one", None, {"answer": 1}, "rows.jsonl:1")]
     found = check_exposure(one, draws=400)

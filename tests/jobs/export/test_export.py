@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from grpo_cli.app import app
 from grpo_cli.jobs.export import folder as exporting
-from grpo_cli.jobs.export.card import card_of
+from grpo_cli.jobs.export.folder import card_of
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.resilience import model_source
 from tests.builders.report_runs import make_run

@@ -12,7 +12,7 @@ import pytest
 
 from grpo_cli.findings.run_data import Arm, arms_of, collect
 from grpo_cli.jobs.report.arms import arms_table, budget_notes, final_difference, pooled_shares
-from grpo_cli.jobs.report.overlays import held_out
+from grpo_cli.jobs.report.plot import held_out
 from grpo_cli.statistics.estimate import across_seeds
 from grpo_cli.text import plus_minus, score
 from tests.builders.report_runs import make_run

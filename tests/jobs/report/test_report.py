@@ -19,14 +19,11 @@ import pytest
 from grpo_cli.errors import DataError, SetupError
 from grpo_cli.findings.finding import Finding
 from grpo_cli.findings.run_data import arms_of, collect, differing_keys, flat_recipe
-from grpo_cli.jobs.report.findings import grouped_findings
-from grpo_cli.jobs.report.outcome import verdict
-from grpo_cli.jobs.report.overlays import held_out
-from grpo_cli.jobs.report.packing import pack_samples, packed_line
-from grpo_cli.jobs.report.page import build_page, embedded, write_report
+from grpo_cli.jobs.report.arms import verdict
+from grpo_cli.jobs.report.page import build_page, embedded, grouped_findings, stage_tables, write_report
 from grpo_cli.jobs.report.pictures import groups, policy, rewards
-from grpo_cli.jobs.report.reading import probes, read_samples, surprises_of
-from grpo_cli.jobs.report.stages import stage_tables
+from grpo_cli.jobs.report.plot import held_out
+from grpo_cli.jobs.report.reading import pack_samples, packed_line, probes, read_samples, surprises_of
 from grpo_cli.jobs.report.templates import environment
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.reading import ReadOnce, spread, steps_to_read

@@ -13,8 +13,7 @@ from grpo_cli.app import app
 from grpo_cli.errors import DataError, UsageError
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.runs.comparing import compare_runs, differences
-from grpo_cli.jobs.runs.listing import listed, ordered, size_text, table
-from grpo_cli.jobs.runs.removing import removable, remove
+from grpo_cli.jobs.runs.listing import listed, ordered, removable, remove, size_text, table
 from grpo_cli.jobs.runs.showing import compared_lines, lines_of
 from grpo_cli.jobs.runs.summary import RunSummary, bytes_of, summarise
 from grpo_cli.recipe.reading.dump import to_yaml

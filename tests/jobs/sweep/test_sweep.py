@@ -13,9 +13,8 @@ import pytest
 
 from grpo_cli.errors import DataError, Exit, RecipeError, UsageError
 from grpo_cli.jobs.sweep import running
-from grpo_cli.jobs.sweep.outcome import as_object, outcomes, table_of
 from grpo_cli.jobs.sweep.plan import PlannedRun, SweepPlan, make_plan, read_plan, split_values
-from grpo_cli.jobs.sweep.running import command_of, run_all, seats_of, state_of
+from grpo_cli.jobs.sweep.running import as_object, command_of, outcomes, run_all, seats_of, state_of, table_of
 from grpo_cli.run.folder import RunFolder
 from tests.builders.report_runs import make_run
 

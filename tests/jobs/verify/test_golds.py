@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_cli.jobs.verify.golds import GoldCache
+from grpo_cli.jobs.verify.scorer import GoldCache
 from grpo_verifiers import Sample, Verdict, Verifier, build
 
 
