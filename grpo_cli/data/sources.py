@@ -11,20 +11,180 @@ has its proportions. Nothing is drawn at random.
 from __future__ import annotations
 
 import glob
+import logging
+import os
 import re
+import socket
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import floor
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-from grpo_cli.data.files import BrokenFile, Record, read_file
-from grpo_cli.data.hub import SAVED, hub_rows, saved_rows
+from grpo_cli.data.files import BrokenFile, Record, plain, read_file
 from grpo_cli.data.run_samples import find_samples, run_rows
 from grpo_cli.data.tasks import Split, task_rows
-from grpo_cli.errors import DataError, Mistake, RecipeError
+from grpo_cli.errors import DataError, Mistake, RecipeError, SetupError
 from grpo_verifiers.names import near_or_known
+
+# Data sets of the Hugging Face hub, through the `datasets` library; a machine without a network gets one
+# clear sentence.
+
+OPTIONS = ("config", "split", "revision", "streaming")
+SAVED = ("dataset_info.json", "dataset_dict.json")
+"""Files by which a folder is known to be of `save_to_disk`."""
+
+
+def hub_rows(name: str, split: str, options: Mapping[str, Any], key: str) -> Iterator[Record | BrokenFile]:
+    """The rows of one split; options `config`, `split`, `revision`, `streaming` (true where the set is too large to keep).
+
+    Raises:
+        RecipeError: unknown option.
+        SetupError: the hub cannot be reached and the set is not in the cache.
+        DataError: no such data set, configuration or split.
+    """
+    for option in options:
+        if option not in OPTIONS:
+            raise RecipeError(
+                f"unknown option `{option}` of `hub:{name}`{near_or_known(option, OPTIONS)}", place=key
+            )
+    rows = _load(name, str(options.get("split", split)), options, key)
+    return (_record(fields, f"hub:{name}:row {i}") for i, fields in enumerate(rows, start=1))
+
+
+def saved_rows(
+    folder: Path, name: str, split: str, options: Mapping[str, Any], key: str
+) -> Iterator[Record | BrokenFile]:
+    """The rows of a folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote; option `split`.
+
+    Raises:
+        RecipeError: unknown option.
+        DataError: the folder cannot be read, or has no such split.
+    """
+    for option in options:
+        if option != "split":
+            raise RecipeError(f"unknown option `{option}` of the folder `{name}`; known: split", place=key)
+    import datasets
+
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError) as err:
+        raise DataError(f"`{name}` cannot be read: {str(err).splitlines()[0]}", place=key) from err
+    if isinstance(found, datasets.DatasetDict):
+        asked = str(options.get("split", split))
+        if asked not in found:
+            raise DataError(f"`{name}` has no split `{asked}`{near_or_known(asked, list(found))}", place=key)
+        found = found[asked]
+    elif "split" in options:
+        raise DataError(f"`{name}` is one split; leave the option `split` out", place=key)
+    return (_record(fields, f"{name}:row {i}") for i, fields in enumerate(found, start=1))
+
+
+def _record(fields: Mapping[str, Any], place: str) -> Record | BrokenFile:
+    try:
+        return Record({key: plain(value) for key, value in fields.items()}, place)
+    except ValueError as err:
+        return BrokenFile(place, str(err))
+
+
+def _load(name: str, split: str, options: Mapping[str, Any], key: str) -> Any:
+    leave_hub()
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+
+    datasets.disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        return datasets.load_dataset(
+            name,
+            options.get("config"),
+            split=split,
+            revision=options.get("revision"),
+            streaming=bool(options.get("streaming", False)),
+        )
+    except DatasetNotFoundError as err:
+        raise DataError(f"no data set `{name}` on the hub, or it is gated", place=key) from err
+    except ValueError as err:  # unknown configuration or split: the library's message lists the known ones
+        raise DataError(f"`hub:{name}`: {str(err).splitlines()[0]}", place=key) from err
+    except OSError as err:  # ConnectionError, requests' and the hub's own errors are all OSErrors
+        raise SetupError(
+            f"the hub cannot be reached for `{name}`",
+            place=key,
+            hint="get it on a machine with a network and name the file, or use tasks:NAME, which needs none",
+        ) from err
+
+
+# Whether the Hugging Face hub answers. Its libraries try a name that does not answer again and again, a
+# minute and more for a model; here it is asked once, for seconds, and where it does not answer they are
+# told to work from their cache.
+
+HOME = "https://huggingface.co"
+SECONDS = 4.0
+"""How long an answer is waited for; a name server that does not answer counts too."""
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+TOLD = "this machine is told to stay offline"
+UNREACHABLE = "the hub cannot be reached"
+
+_found: dict[str, bool] = {}
+"""Whether an address answered this process."""
+
+
+def hub_is_there(seconds: float = SECONDS) -> bool:
+    """Whether the hub, or the proxy that stands before it, takes a connection; asked once in a process.
+
+    Args:
+        seconds: waited for at most.
+    """
+    home = os.environ.get("HF_ENDPOINT", HOME)
+    proxies = getproxies()
+    address = proxies.get(urlsplit(home).scheme) or proxies.get("all") or home
+    if address not in _found:
+        _found[address] = _answers(address, seconds)
+    return _found[address]
+
+
+def why_offline() -> str | None:
+    """Why this process does not ask the hub, by its environment alone; None where it does."""
+    if not any(os.environ.get(name, "").lower() in ("1", "true", "on", "yes") for name in OFFLINE):
+        return None
+    return UNREACHABLE if False in _found.values() else TOLD
+
+
+def leave_hub() -> str | None:
+    """Where the hub does not answer, its libraries use their cache from now on; why they do, None where they do not."""
+    why = why_offline()
+    if why is not None or hub_is_there():
+        return why
+    os.environ[OFFLINE[0]] = "1"
+    for module in ("huggingface_hub.constants", "datasets.config"):
+        if module in sys.modules:  # it has read the environment already
+            vars(sys.modules[module]).update(HF_HUB_OFFLINE=True, HF_DATASETS_OFFLINE=True)
+    return UNREACHABLE
+
+
+def _answers(address: str, seconds: float) -> bool:
+    parts = urlsplit(address if "//" in address else f"//{address}")
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    found: list[bool] = []
+
+    def ask() -> None:
+        try:
+            socket.create_connection((parts.hostname or "", port), seconds).close()
+        except OSError:
+            return
+        found.append(True)
+
+    # a name server that is not there makes the lookup hang, which no time limit of a socket ends
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(seconds)
+    return bool(found)
+
 
 Which = Literal["train", "eval"]
 _KINDS = (".jsonl", ".json", ".parquet", ".csv", ".tsv", ".ndjson", ".gz", ".zst")

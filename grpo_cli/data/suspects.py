@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from grpo_cli.data.overlap import words
+from grpo_cli.data.audit import words
 from grpo_cli.data.rows import Row
 
 MOST_COPIES = 3

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from grpo_cli.distributed.network import check_port_free, interface_settings, is_own, own_address
-from grpo_cli.distributed.signals import StopRequests, stop_signals
+from grpo_cli.distributed.peers import StopRequests, stop_signals
 from grpo_cli.errors import Exit, SetupError, UsageError
 from grpo_cli.text import visible_lines
 

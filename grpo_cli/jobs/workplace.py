@@ -15,9 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.data.rows import Row
-from grpo_cli.data.sources import Which
+from grpo_cli.data.sources import Which, leave_hub
 from grpo_cli.data.split import Split
 from grpo_cli.display.protocol import Display
 from grpo_cli.display.silent import SilentDisplay

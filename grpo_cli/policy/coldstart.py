@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from grpo_cli.data.overlap import refuse_held_out
+from grpo_cli.data.audit import refuse_held_out
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.data.template import FillError, TemplateError, parse
 from grpo_cli.errors import DataError, RecipeError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from grpo_cli.data.hub_access import leave_hub
+from grpo_cli.data.sources import leave_hub
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer, tiny_llama
 from grpo_cli.policy.loading.adapter import adapter_folder, attach_saved, base_of

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpo_cli.data.audit import held_out_among
 from grpo_cli.data.files import Record
-from grpo_cli.data.overlap import held_out_among
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import SourceLike, broken_lines, load_source
 from grpo_cli.errors import DataError, Mistake

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from grpo_cli.distributed.signals import StopRequests, stop_signals
+from grpo_cli.distributed.peers import StopRequests, stop_signals
 from grpo_cli.errors import Exit
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data import hub
+from grpo_cli.data import sources
 from grpo_cli.data.rows import load_rows
 from grpo_cli.errors import DataError, RecipeError, SetupError
 from tests.builders.data_builders import Data, Source, question
@@ -29,7 +29,7 @@ def loader(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     vars(errors)["DatasetNotFoundError"] = type("DatasetNotFoundError", (FileNotFoundError,), {})
     monkeypatch.setitem(sys.modules, "datasets", library)
     monkeypatch.setitem(sys.modules, "datasets.exceptions", errors)
-    monkeypatch.setattr(hub, "leave_hub", lambda: None)
+    monkeypatch.setattr(sources, "leave_hub", lambda: None)
     return answer
 
 

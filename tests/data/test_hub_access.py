@@ -9,16 +9,16 @@ from types import ModuleType
 
 import pytest
 
-from grpo_cli.data import hub_access
-from grpo_cli.data.hub_access import TOLD, UNREACHABLE, hub_is_there, leave_hub, why_offline
+from grpo_cli.data import sources
+from grpo_cli.data.sources import TOLD, UNREACHABLE, hub_is_there, leave_hub, why_offline
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*hub_access.OFFLINE, "HF_ENDPOINT"):
+    for name in (*sources.OFFLINE, "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hub_access, "_found", {})
-    monkeypatch.setattr(hub_access, "getproxies", dict)
+    monkeypatch.setattr(sources, "_found", {})
+    monkeypatch.setattr(sources, "getproxies", dict)
 
 
 def port(*, listens: bool) -> tuple[socket.socket, str]:
@@ -40,7 +40,7 @@ def test_a_hub_answers_where_something_listens(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_proxy_is_asked_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     held, address = port(listens=True)
-    monkeypatch.setattr(hub_access, "getproxies", lambda: {"https": address})
+    monkeypatch.setattr(sources, "getproxies", lambda: {"https": address})
     with held:
         assert hub_is_there()
 
@@ -68,5 +68,5 @@ def test_without_a_hub_libraries_that_are_loaded_go_offline_too(monkeypatch: pyt
 
 def test_who_is_told_to_stay_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(hub_access, "hub_is_there", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(sources, "hub_is_there", lambda: pytest.fail("asked"))
     assert leave_hub() == TOLD

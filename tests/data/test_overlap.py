@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from grpo_cli.data.overlap import Corpus
+from grpo_cli.data.audit import Corpus
 from grpo_cli.data.rows import Row
 
 LONG = "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.data.audit import audit_golds
-from grpo_cli.data.overlap import Corpus
+from grpo_cli.data.audit import Corpus, audit_golds
 from grpo_cli.data.rows import load_rows
 from grpo_verifiers import build
 from tests.builders.data_builders import Data, Source

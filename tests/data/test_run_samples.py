@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data.overlap import refuse_held_out
+from grpo_cli.data.audit import refuse_held_out
 from grpo_cli.data.rows import load_rows
 from grpo_cli.errors import DataError, RecipeError
 from grpo_cli.recipe.sections.recipe import Data, Source

@@ -6,15 +6,15 @@ import signal
 
 import pytest
 
-from grpo_cli.distributed import signals
-from grpo_cli.distributed.signals import WARNINGS, StopRequests, stop_signals
+from grpo_cli.distributed import peers
+from grpo_cli.distributed.peers import WARNINGS, StopRequests, stop_signals
 
 
 def test_two_quick_sigterms_are_one_request_and_two_quick_ctrl_c_are_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = iter([10.0, 10.1, 12.0, 20.0, 30.0, 30.1])
-    monkeypatch.setattr(signals.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(peers.time, "monotonic", lambda: next(now))
     term, typed = StopRequests(), StopRequests()
     assert [term.counts(signal.SIGTERM) for _ in range(4)] == [True, False, False, True]
     assert [typed.counts(signal.SIGINT) for _ in range(2)] == [True, True]

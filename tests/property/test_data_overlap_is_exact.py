@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_cli.data import overlap
-from grpo_cli.data.overlap import THRESHOLD, Corpus, words
+from grpo_cli.data import audit
+from grpo_cli.data.audit import THRESHOLD, Corpus, words
 from grpo_cli.data.rows import Row
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcde"), min_size=3, max_size=9).map(" ".join), max_size=12)
@@ -22,7 +22,7 @@ def similarity(first: str, second: str) -> float:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_common(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlap, "COMMON_ROWS", 1_000)
+    monkeypatch.setattr(audit, "COMMON_ROWS", 1_000)
 
 
 @given(TEXTS)

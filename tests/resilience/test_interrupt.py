@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from grpo_cli.distributed.signals import WARNINGS
+from grpo_cli.distributed.peers import WARNINGS
 from grpo_cli.errors import Exit
 from grpo_cli.resilience.interrupt import Interrupts
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from grpo_cli.data.audit import GoldAudit
-from grpo_cli.data.overlap import THRESHOLD, Corpus, Pair
+from grpo_cli.data.audit import THRESHOLD, Corpus, GoldAudit, Pair
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.suspects import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from grpo_cli.data.hub_access import leave_hub
+from grpo_cli.data.sources import leave_hub
 from grpo_cli.errors import SetupError
 from grpo_cli.jobs.export.gguf.modelfile import modelfile
 from grpo_cli.jobs.export.gguf.writing import check_gguf, write_gguf

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_cli.data.audit import refuse_held_out
 from grpo_cli.data.files import BrokenFile, Record, read_file
-from grpo_cli.data.overlap import refuse_held_out
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.display.protocol import Display
 from grpo_cli.errors import DataError, Mistake

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from grpo_cli.data.hub_access import why_offline
+from grpo_cli.data.sources import why_offline
 from grpo_cli.errors import SetupError, UserError
 from grpo_cli.policy.loading.adapter import adapter_folder, base_of, refuse_adapter
 from grpo_cli.policy.loading.files import ModelFiles, model_files, smollm2_file, tokenizer_files

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.data import hub_access
+from grpo_cli.data import sources
 from grpo_cli.data.rows import Row, load_rows
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError
 from grpo_cli.jobs.check.cost import check_memory, check_time
@@ -306,8 +306,8 @@ def test_the_memory_of_a_critic_is_counted_beside_the_policys(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(socket, "create_connection", lambda *address: asked.append(address))
-    monkeypatch.setattr(hub_access, "_found", {})
-    for name in hub_access.OFFLINE:
+    monkeypatch.setattr(sources, "_found", {})
+    for name in sources.OFFLINE:
         monkeypatch.delenv(name, raising=False)
     recipe = ppo(train)
     sizes = read_sizes(recipe.model, model_files(recipe.model))
