@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from grpo_cli.environments.waiting import own_loop
-from grpo_verifiers.kinds.functions.find import BadFunction, find
+from grpo_verifiers.kinds.functions.conventions import BadFunction, find
 from grpo_verifiers.kinds.functions.value import BadReturn
 
 Said = tuple[str, str]

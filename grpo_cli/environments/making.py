@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from grpo_cli.environments.step import kind_of, method_of
-from grpo_verifiers.kinds.functions.find import BadFunction, find, place_of
+from grpo_verifiers.kinds.functions.conventions import BadFunction, find, place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verifier import Unavailable

@@ -17,8 +17,7 @@ from grpo_cli.environments.step import Step
 from grpo_cli.environments.worker import Ask, Play, digest
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers.kinds.functions.asking import Prints
-from grpo_verifiers.processes.cores import allowed_cores
-from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result
+from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result, allowed_cores
 from grpo_verifiers.verifier import Unavailable
 
 log = logging.getLogger("grpo_verifiers")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from grpo_cli.environments.making import environment_factory_of
 from grpo_cli.environments.step import Step, as_json, method_of, read_number, read_step, read_text
 from grpo_cli.environments.waiting import awaited
-from grpo_verifiers.kinds.functions.find import place_of
+from grpo_verifiers.kinds.functions.conventions import place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 
 Play = tuple[int, int]

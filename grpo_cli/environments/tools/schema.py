@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from grpo_verifiers.kinds.functions.find import BadFunction, place_of
+from grpo_verifiers.kinds.functions.conventions import BadFunction, place_of
 from grpo_verifiers.names import near_or_known
 
 PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}

@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_cli.environments.tools.schema import BadCall, checked, schema_of
 from grpo_cli.environments.waiting import awaited
-from grpo_verifiers.kinds.functions.find import BadFunction
+from grpo_verifiers.kinds.functions.conventions import BadFunction
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
 

@@ -14,7 +14,7 @@ from typing import Any
 from grpo_cli.errors import Exit, UsageError
 from grpo_cli.jobs.doctor.machine import MachineProblem, facts, troubles
 from grpo_cli.text import strict_json
-from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lanes import default_count
 from grpo_verifiers.verifier import BadOption, Unavailable

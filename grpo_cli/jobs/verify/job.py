@@ -26,7 +26,7 @@ from grpo_cli.reward.errors import FailureLines
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.text import raw, strict_json, visible
 from grpo_verifiers.combine import cancelling
-from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import Verifier
 

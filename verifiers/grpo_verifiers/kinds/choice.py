@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from grpo_verifiers.answers import AnswerVerifier, Example, Where, find_answer
-from grpo_verifiers.golds import accepted
-from grpo_verifiers.text import normal, unwrapped
+from grpo_verifiers.text import accepted, normal, unwrapped
 from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
 

@@ -15,13 +15,13 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import Example, StatedAnswer, Where
-from grpo_verifiers.golds import any_of
-from grpo_verifiers.kinds.exact import stated
+from grpo_verifiers.kinds.short_text import stated
 from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.units import SCALES, conversion, find_unit, singular, units_agree
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS
+from grpo_verifiers.text import any_of
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption
 

@@ -21,10 +21,16 @@ from string import Formatter
 from typing import Any, Literal
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.kinds.functions.asking import Answer, BrokenContract, FunctionCaller, Prints, probes
-from grpo_verifiers.kinds.functions.blame import SURROUNDINGS, Blame
-from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
-from grpo_verifiers.kinds.functions.most import most_of
+from grpo_verifiers.kinds.functions.asking import (
+    SURROUNDINGS,
+    Answer,
+    Blame,
+    BrokenContract,
+    FunctionCaller,
+    Prints,
+    probes,
+)
+from grpo_verifiers.kinds.functions.conventions import FunctionCall, derive, most_of
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
 from grpo_verifiers.kinds.functions.waiting import WAITS_S, is_away
 from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import regex
 
 from grpo_verifiers.answers import NO_GOLD, Example
-from grpo_verifiers.golds import accepted
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits
+from grpo_verifiers.text import accepted
 from grpo_verifiers.thinking import AfterThinking, after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_verifiers.processes import wire
-from grpo_verifiers.processes.results import ProcessLimits
+from grpo_verifiers.processes.wire import ProcessLimits
 
 _MEMORY = b'{"raised": ["MemoryError", "out of memory", "", ["MemoryError", "Exception"]], "seconds": 0.0}'
 _PR_SET_PDEATHSIG = 1
