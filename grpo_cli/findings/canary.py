@@ -16,7 +16,7 @@ from typing import Any
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.estimate import paired_clustered
 
-ALPHA = 0.01
+ALPHA_OF_CANARY = 0.01
 """Chance of a false alarm over all looks of a run."""
 
 Shares = Mapping[str, Sequence[float]]
@@ -44,7 +44,7 @@ def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, 
 def is_doubtful(line: Mapping[str, Any]) -> bool:
     """Whether the drop is above the bar and not significant: the next step is looked at too, since a fall can be fast."""
     drop, p = line.get("canary/drop"), line.get("canary/p")
-    return drop is not None and p is not None and drop > line["canary/bar"] and p >= ALPHA
+    return drop is not None and p is not None and drop > line["canary/bar"] and p >= ALPHA_OF_CANARY
 
 
 def shares_of(
@@ -86,7 +86,7 @@ def canary_metrics(start: Shares, now: Shares, factor: int, bar: float) -> dict[
 def canary_alarm(line: Mapping[str, Any]) -> str | None:
     """What is wrong at this measurement, or None."""
     drop, p = line.get("canary/drop"), line.get("canary/p")
-    if drop is None or p is None or drop <= line["canary/bar"] or p >= ALPHA:
+    if drop is None or p is None or drop <= line["canary/bar"] or p >= ALPHA_OF_CANARY:
         return None
     return (
         f"{line['canary/pass@1']:.1%} of the canary samples are right, {drop:.1%} fewer than at the start"

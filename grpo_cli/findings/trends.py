@@ -45,11 +45,7 @@ def length_hack(history: History, limits: Limits) -> list[Finding]:
 
 
 def length_hack_at(
-    history: History,
-    lengths: Sequence[float | None],
-    right: Sequence[float | None],
-    i: int,
-    limits: Limits,
+    history: History, lengths: Sequence[float | None], right: Sequence[float | None], i: int, limits: Limits
 ) -> Finding | None:
     """W22 as seen after step i; `lengths` and `right` are means over the window that ends at each step."""
     now, right_now, best = lengths[i], right[i], -1.0

@@ -61,11 +61,7 @@ def held(recipe: Recipe, sizes: ModelSizes, world: int) -> dict[str, float]:
     gradients, moments = own.parameters * own.width, 2 * own.parameters * own.width
     splits = splits_parameters(strategy)
     shared, moved = (world if splits else 1), (world if strategy != "ddp" else 1)
-    found = {
-        "weights": weights / shared,
-        "gradients": gradients / moved,
-        "optimizer": moments / moved,
-    }
+    found = {"weights": weights / shared, "gradients": gradients / moved, "optimizer": moments / moved}
     if splits:
         found["whole copy that generates"] = sizes.parameters * HALF
     elif not own.is_half:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.findings.gold import clustered_z, gap_alarm, gap_metrics, rough_z
+from grpo_cli.findings.gold import clustered_z, gap_alarm, gap_metrics
 from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Outcome, Verdict
 
@@ -29,11 +29,6 @@ def records(
 
 def evaluation(proxy: float, gold: float, seed: int = 0) -> dict[str, Any]:
     return {"eval/pass@1": proxy, **gap_metrics(records(proxy, gold, seed=seed), "gold", 1.0)}
-
-
-def test_rough_z_numbers() -> None:
-    assert rough_z(0.9, 0.7, 256) == pytest.approx(5.657, abs=5e-4)
-    assert rough_z(0.75, 0.70, 256) == pytest.approx(1.267, abs=1e-3)
 
 
 def test_the_gap_is_paired_on_the_same_samples() -> None:

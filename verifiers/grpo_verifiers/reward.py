@@ -44,7 +44,11 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
         completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any
     ) -> list[float | None]:
         size = len(completions)
-        lists = {key: value for key, value in columns.items() if _is_column(value, size)}
+        lists = {
+            key: value
+            for key, value in columns.items()
+            if (isinstance(value, list | tuple) and len(value) == size)
+        }
         texts = [completion_text(prompt) for prompt in prompts] if prompts is not None else [""] * size
         golds: list[Any] = []
         groups: list[int] = []  # of each sample: samples in a row with one prompt and one row of data
@@ -115,7 +119,3 @@ def _score(verdict: Verdict) -> float:
     if verdict.score is None:
         raise NoVerdict(f"{verdict.reason}: {verdict.detail}".rstrip(": "))
     return verdict.score
-
-
-def _is_column(value: object, length: int) -> bool:
-    return isinstance(value, list | tuple) and len(value) == length

@@ -64,10 +64,7 @@ def _step(state: FrameState, width: int) -> Text:
 
 def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:
     return line(
-        width,
-        Piece(0, name),
-        Piece(10, value, "bold"),
-        Piece(max(16, 11 + len(value)), visible(rest), style),
+        width, Piece(0, name), Piece(10, value, "bold"), Piece(max(16, 11 + len(value)), visible(rest), style)
     )
 
 

@@ -26,12 +26,7 @@ class ToolCall:
 
     def as_json(self) -> dict[str, Any]:
         """For the way into a worker."""
-        return {
-            "name": self.name,
-            "arguments": self.arguments,
-            "error": self.error,
-            "is_text": self.is_text,
-        }
+        return {"name": self.name, "arguments": self.arguments, "error": self.error, "is_text": self.is_text}
 
 
 def read_calls(text: str, form: CallForm) -> list[ToolCall]:

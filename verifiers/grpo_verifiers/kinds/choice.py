@@ -34,10 +34,7 @@ _OPTION_LIKE = re.compile(
     re.I,
 )
 """A box that speaks of options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
-_SAID = re.compile(
-    r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})",
-    re.I,
-)
+_SAID = re.compile(r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})", re.I)
 
 
 @dataclass(frozen=True)

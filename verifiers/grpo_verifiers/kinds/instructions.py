@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -106,10 +106,6 @@ def _in_script(text: str, args: Args) -> bool:
     return bool(letters) and inside >= 0.9 * len(letters)
 
 
-def _capital_words(text: str) -> int:
-    return sum(word.isupper() and any(map(str.isalpha, word)) for word in words_of(text))
-
-
 def _nth_paragraph(text: str, args: Args) -> bool:
     """As IFEval: blocks between two line breaks; how many there are is part of the instruction."""
     blocks = [block for block in text.split("\n\n") if block.strip()]
@@ -148,7 +144,9 @@ CHECKS: dict[str, Check] = {
     "headings": lambda text, args: args.allows(len(_HEADING.findall(text))),
     "highlights": lambda text, args: args.allows(len(_HIGHLIGHT.findall(text))),
     "placeholders": lambda text, args: args.allows(len(_PLACEHOLDER.findall(text))),
-    "capital_words": lambda text, args: args.allows(_capital_words(text)),
+    "capital_words": lambda text, args: args.allows(
+        sum(word.isupper() and any(map(str.isalpha, word)) for word in words_of(text))
+    ),
     "letter": lambda text, args: args.allows(text.casefold().count(args.text.casefold())),
     "keyword": lambda text, args: args.allows(count_of(text, args.text)),
     "include": lambda text, args: all(count_of(text, word) for word in args.words),
@@ -189,24 +187,11 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("include", "avoid", "one_of", "contains_one"), ("words",)),
 }
 _COUNTED = frozenset(
-    [
-        "words",
-        "sentences",
-        "paragraphs",
-        "parts",
-        "lines",
-        "characters",
-        "bullets",
-        "numbered",
-        "headings",
-        "highlights",
-        "placeholders",
-        "capital_words",
-        "letter",
-        "keyword",
-        "sections",
-    ]
-)
+    (
+        "words", "sentences", "paragraphs", "parts", "lines", "characters", "bullets", "numbered", "headings",
+        "highlights", "placeholders", "capital_words", "letter", "keyword", "sections",
+    )
+)  # fmt: skip
 
 
 def obeys(text: str, kind: str, args: Args) -> bool:
@@ -276,9 +261,13 @@ class InstructionsVerifier(AnswerVerifier):
         """
         said = row.get("instructions")
         if said is None and "instruction_id_list" in row:
-            said = from_ifeval(
-                row["instruction_id_list"], row.get("kwargs") or [], str(row.get("prompt", ""))
-            )
+            arguments, said = row.get("kwargs") or [], []
+            for i, name in enumerate(row["instruction_id_list"]):
+                given = (arguments[i] if i < len(arguments) else None) or {}
+                given = {key: value for key, value in given.items() if value is not None}
+                said.append(_translated(str(name), given, str(row.get("prompt", ""))))
+                if said[-1] is None:
+                    raise BadGold(f"IFEval's `{name}` is not among the checks")
         if not isinstance(said, list) or not said:
             raise BadGold("no column `instructions` with a list of instructions")
         try:
@@ -293,7 +282,11 @@ class InstructionsVerifier(AnswerVerifier):
             return no_answer("in_thinking")
         if not text.strip():
             return no_answer("empty")
-        texts = _loosened(text) if self.options.lenient else [text]
+        texts = [text]
+        if self.options.lenient:
+            lines = text.strip().split("\n")
+            texts = ["\n".join(part) for part in (lines, lines[1:], lines[:-1], lines[1:-1])]
+            texts += [one.replace("*", "") for one in texts]
         failed = [kind for kind, args in sample.gold if not any(obeys(one, kind, args) for one in texts)]
         if not failed:
             return right(None, "obeyed")
@@ -311,34 +304,7 @@ class InstructionsVerifier(AnswerVerifier):
         ]
 
 
-def _loosened(text: str) -> list[str]:
-    lines = text.strip().split("\n")
-    shorter = [lines, lines[1:], lines[:-1], lines[1:-1]]
-    texts = ["\n".join(part) for part in shorter]
-    return [*texts, *(one.replace("*", "") for one in texts)]
-
-
 _RELATION = {"at least": "least", "less than": "most"}
-
-
-def from_ifeval(
-    names: Sequence[str], arguments: Sequence[Mapping[str, Any] | None], prompt: str
-) -> list[dict[str, Any]]:
-    """Instructions from IFEval's columns.
-
-    Raises:
-        BadGold: one of them has no check here; the message names it.
-    """
-    out = []
-    for i, name in enumerate(names):
-        given = {
-            k: v for k, v in ((arguments[i] if i < len(arguments) else None) or {}).items() if v is not None
-        }
-        made = _translated(str(name), given, prompt)
-        if made is None:
-            raise BadGold(f"IFEval's `{name}` is not among the checks")
-        out.append(made)
-    return out
 
 
 def _counted(
@@ -350,6 +316,11 @@ def _counted(
 
 
 def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, Any] | None:
+    """The instruction that an IFEval name and its arguments mean; None where it has no check here.
+
+    Raises:
+        BadGold: the arguments cannot be read.
+    """
     plain: dict[str, dict[str, Any]] = {
         "punctuation:no_comma": {"kind": "no_commas"},
         "detectable_format:json_format": {"kind": "json"},

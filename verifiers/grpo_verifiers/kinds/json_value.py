@@ -59,25 +59,20 @@ class JsonComparison:
             if not isinstance(value, list) or len(value) != len(gold):
                 return False
             if self.order == "free":
-                return self._same_items(value, gold)
+                # lists in any order: by sorted spelling where that settles it, else greedily for short
+                # ones
+                if sorted(map(_spelled, value)) == sorted(map(_spelled, gold)):
+                    return True
+                if len(gold) > 200:
+                    return False
+                left = list(gold)
+                for item in value:
+                    at = next((i for i, one in enumerate(left) if self.equal(item, one)), None)
+                    if at is None:
+                        return False
+                    del left[at]
+                return True
             return all(self.equal(a, b) for a, b in zip(value, gold, strict=True))
-        return self._same_leaf(value, gold)
-
-    def _same_items(self, value: list[Any], gold: list[Any]) -> bool:
-        """Lists in any order: by sorted spelling where that settles it, else greedily for short ones."""
-        if sorted(map(_spelled, value)) == sorted(map(_spelled, gold)):
-            return True
-        if len(gold) > 200:
-            return False
-        left = list(gold)
-        for item in value:
-            at = next((i for i, one in enumerate(left) if self.equal(item, one)), None)
-            if at is None:
-                return False
-            del left[at]
-        return True
-
-    def _same_leaf(self, value: object, gold: object) -> bool:
         if isinstance(gold, bool) or isinstance(value, bool) or gold is None or value is None:
             return value is gold
         if isinstance(gold, int | float) and isinstance(value, int | float):
@@ -215,15 +210,13 @@ class JsonVerifier(AnswerVerifier):
                 return verdict
         if not gold.has_value:
             return right(text[:200], "schema")
-        return self._compared(value, gold.value, text[:200])
-
-    def _compared(self, value: object, gold: object, shown: str) -> Verdict:
+        shown = text[:200]
         options = self.options
         settings = (tuple(options.fields), options.extra, options.order, options.rel_tol, options.casefold)
         try:
-            if JsonComparison(*settings).equal(value, gold, is_top=True):
+            if JsonComparison(*settings).equal(value, gold.value, is_top=True):
                 return right(shown, "equal")
-            score = JsonComparison(*settings).share(value, gold) if options.partial else 0.0
+            score = JsonComparison(*settings).share(value, gold.value) if options.partial else 0.0
         except TooManyComparisons:
             return over_limit("too_many_comparisons", shown)
         return wrong(shown, "unequal", score=min(score, 0.999))

@@ -168,7 +168,12 @@ class JudgeVerifier(Verifier):
             "prompt": sample.prompt,
             "rubric": options.rubric,
         }
-        text = _filled(options.template, {**have, "low": low, "high": high})
+        # the template with its places filled once: braces inside the values stay text
+        values = {**have, "low": low, "high": high}
+        out = []
+        for text, name, _, _ in Formatter().parse(options.template):
+            out += [text, values[name] if name else ""]
+        text = "".join(out)
         messages = [{"role": "user", "content": text.encode("utf-8", "replace").decode()}]
         if options.system is not None:
             messages.insert(0, {"role": "system", "content": options.system})
@@ -262,14 +267,6 @@ def _fields(template: str) -> list[str]:
     return list(dict.fromkeys(name for _, name, _, _ in parts if name))
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with its places filled once: braces inside the values stay text."""
-    out = []
-    for text, name, _, _ in Formatter().parse(template):
-        out += [text, values[name] if name else ""]
-    return "".join(out)
-
-
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -332,7 +329,16 @@ class Endpoint:
             NoReply: there was none, also after all retries, or the budget is used up.
         """
         for attempt in range(self._settings.retries + 1):
-            self._wait_for_turn()
+            settings = self._settings
+            with self._lock:
+                if settings.budget is not None and self.calls >= settings.budget:
+                    raise NoReply("budget", f"the budget of {settings.budget:,} calls is used up")
+                self.calls += 1
+                now = time.monotonic()
+                turn = max(now, self._next)
+                if settings.per_minute is not None:
+                    self._next = turn + 60.0 / settings.per_minute
+            time.sleep(turn - now)
             try:
                 return self._once(body)
             except _Again as err:
@@ -341,18 +347,6 @@ class Endpoint:
                 pause = FIRST_PAUSE_S * 2**attempt if err.pause_s is None else err.pause_s
                 time.sleep(min(pause, LONGEST_PAUSE_S))
         raise AssertionError
-
-    def _wait_for_turn(self) -> None:
-        settings = self._settings
-        with self._lock:
-            if settings.budget is not None and self.calls >= settings.budget:
-                raise NoReply("budget", f"the budget of {settings.budget:,} calls is used up")
-            self.calls += 1
-            now = time.monotonic()
-            turn = max(now, self._next)
-            if settings.per_minute is not None:
-                self._next = turn + 60.0 / settings.per_minute
-        time.sleep(turn - now)
 
     def _once(self, body: Mapping[str, Any]) -> str:
         data = json.dumps(body).encode()
@@ -364,7 +358,17 @@ class Endpoint:
             if status in _AGAIN or status >= 500:
                 raise _Again(f"http_{status}", message, _pause(headers.get("retry-after")))
             raise NoReply(f"http_{status}", message)
-        return _content(text)
+        # the reply of a chat completion
+        try:
+            choice = json.loads(text)["choices"][0]
+            content, finish = choice["message"]["content"], choice.get("finish_reason")
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as err:
+            raise _Again("no_completion", f"the reply is no chat completion: {text[:120]!r}") from err
+        if finish == "length":
+            raise NoReply("cut", "the reply was cut at `max_tokens`")
+        if not isinstance(content, str) or not content.strip():
+            raise _Again("empty", "the reply is empty")
+        return content
 
     def _request(
         self, method: str, path: str, data: bytes | None, deadline: float
@@ -428,17 +432,3 @@ def _pause(text: str | None) -> float | None:
         return max(0.0, float(text)) if text is not None else None
     except ValueError:  # a date
         return None
-
-
-def _content(text: bytes) -> str:
-    """The reply of a chat completion."""
-    try:
-        choice = json.loads(text)["choices"][0]
-        content, finish = choice["message"]["content"], choice.get("finish_reason")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as err:
-        raise _Again("no_completion", f"the reply is no chat completion: {text[:120]!r}") from err
-    if finish == "length":
-        raise NoReply("cut", "the reply was cut at `max_tokens`")
-    if not isinstance(content, str) or not content.strip():
-        raise _Again("empty", "the reply is empty")
-    return content

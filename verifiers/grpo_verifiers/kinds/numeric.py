@@ -96,7 +96,7 @@ class NumericVerifier(StatedAnswer):
         gold = any_of(row.get("answer"))
         if not isinstance(gold, list):
             return (_one(gold),)
-        if _are_ends(gold):
+        if len(gold) == 2 and all(isinstance(end, int | float) and not isinstance(end, bool) for end in gold):
             return (_range(_one(gold[0]).low, _one(gold[1]).low),)
         if not gold:
             raise BadGold("the list of accepted answers is empty")
@@ -165,10 +165,6 @@ class NumericVerifier(StatedAnswer):
             ),
             Example("\\boxed{4.2}", {"answer": "4..5"}, "inside the gold's range"),
         ]
-
-
-def _are_ends(gold: list[Any]) -> bool:
-    return len(gold) == 2 and all(isinstance(end, int | float) and not isinstance(end, bool) for end in gold)
 
 
 def _one(gold: object) -> NumericGold:

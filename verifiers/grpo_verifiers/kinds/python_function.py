@@ -100,7 +100,17 @@ class PythonVerifier(Verifier):
             raise BadOption("timeout_s", "`timeout_s` must be above 0")
         if options.memory_mb < 16:
             raise BadOption("memory_mb", "`memory_mb` must be at least 16")
-        _check_numbers(options)
+        if not math.isfinite(options.right_at):
+            raise BadOption("right_at", "`right_at` must be a finite number")
+        ends = options.range
+        if ends is not None and (len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]):
+            raise BadOption(
+                "range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]"
+            )
+        if options.concurrency is not None and options.concurrency < 1:
+            raise BadOption("concurrency", "`concurrency` must be at least 1")
+        if options.retries < 0:
+            raise BadOption("retries", "`retries` must be at least 0")
         self.low = options.range[0] if options.range else None
         self._prints = Prints(options.function)
         limit_s = options.timeout_s or _COMPUTES_S
@@ -274,23 +284,22 @@ class PythonVerifier(Verifier):
                 answer.reason, answer.reason
             )
             return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
-        self._log_once(answer.traceback)
+        key = answer.traceback.splitlines()[-2] if answer.traceback.count("\n") > 2 else answer.traceback
+        with self._lock:
+            is_new = key not in self._logged and len(self._logged) < 100
+            self._logged.add(key)
+        if is_new:
+            log.warning(
+                "`%s` raised; further ones like it are only counted\n%s",
+                self.options.function,
+                answer.traceback,
+            )
         what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
         if ours is None:
             return wrong(None, "verifier_raised", answer.seconds, detail=what)
         is_unanswered = self._caller.shape == "waiting" and is_away(answer.bases, answer.message)
         reason = "unanswered" if is_unanswered else "verifier_raised"
         return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
-
-    def _log_once(self, traceback: str) -> None:
-        key = traceback.splitlines()[-2] if traceback.count("\n") > 2 else traceback
-        with self._lock:
-            is_new = key not in self._logged and len(self._logged) < 100
-            self._logged.add(key)
-        if is_new:
-            log.warning(
-                "`%s` raised; further ones like it are only counted\n%s", self.options.function, traceback
-            )
 
 
 _ENDS = {
@@ -311,20 +320,6 @@ _FOR_WORKERS = (
     "args",
     "timeout_s",
 )
-
-
-def _check_numbers(options: PythonOptions) -> None:
-    if not math.isfinite(options.right_at):
-        raise BadOption("right_at", "`right_at` must be a finite number")
-    ends = options.range
-    if ends is not None and (len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]):
-        raise BadOption(
-            "range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]"
-        )
-    if options.concurrency is not None and options.concurrency < 1:
-        raise BadOption("concurrency", "`concurrency` must be at least 1")
-    if options.retries < 0:
-        raise BadOption("retries", "`retries` must be at least 0")
 
 
 def _load_message(function: str, err: LoadFailed) -> str:

@@ -37,7 +37,9 @@ def keep(control_fd: int, parent: int) -> None:
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _outlive_signals()
-    _silence_stdout()
+    # A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr
+    with contextlib.suppress(OSError):  # the trainer may run without a stderr
+        os.dup2(2, 1)
     control = socket.socket(fileno=control_fd)
     opening = wire.receive(control)
     if opening is None:
@@ -195,12 +197,6 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
-
-
-def _silence_stdout() -> None:
-    """A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr."""
-    with contextlib.suppress(OSError):  # the trainer may run without a stderr
-        os.dup2(2, 1)
 
 
 def boot() -> None:

@@ -68,11 +68,6 @@ class Assertion:
     is_axiom: bool
     number: int
 
-    @property
-    def essential(self) -> tuple[Essential, ...]:
-        """The essential hypotheses."""
-        return tuple(h for h in self.hypotheses if isinstance(h, Essential))
-
 
 @dataclass(frozen=True, slots=True)
 class Database:
@@ -279,9 +274,8 @@ def _usable(goal: MetamathGoal, database: Database, label: str) -> Assertion:
         raise BadProof("unknown_label", f"no `{label[:80]}` in the database")
     if goal.before is not None and found.number >= goal.before:
         raise BadProof("not_yet_proved", f"`{label}` is the theorem itself or comes after it")
-    same_hypotheses = tuple(e.statement for e in found.essential) == tuple(
-        h.statement for h in goal.hypotheses
-    )
+    essential = tuple(h.statement for h in found.hypotheses if isinstance(h, Essential))
+    same_hypotheses = essential == tuple(h.statement for h in goal.hypotheses)
     if not found.is_axiom and found.statement == goal.statement and same_hypotheses:
         raise BadProof("not_yet_proved", f"`{label}` is the theorem itself")
     if goal.allowed is not None and label not in goal.allowed and found.statement[0] == "|-":

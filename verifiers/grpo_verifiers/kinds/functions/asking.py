@@ -321,14 +321,12 @@ def suspicion(answer: Answer) -> Hashable | None:
     """What failures of one kind share that a completion may be to blame for; None of verdicts, and of failures that are ours by
     their nature."""
     if isinstance(answer, Done):
-        return RETURNED_NONE if _is_none(answer.value) else None
+        return (
+            RETURNED_NONE if (isinstance(answer.value, list) and answer.value[3] == RETURNED_NONE) else None
+        )
     if isinstance(answer, Killed):
         return answer.reason if answer.reason in ("timeout", "memory", "died") else None
     if not isinstance(answer, Raised) or is_away(answer.bases, answer.message):
         return None
     is_ours = "Exception" not in answer.bases or not set(_NOT_CARRIED).isdisjoint(answer.bases)
     return None if is_ours else (answer.kind, answer.at)
-
-
-def _is_none(value: object) -> bool:
-    return isinstance(value, list) and value[3] == RETURNED_NONE

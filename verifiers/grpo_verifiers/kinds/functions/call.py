@@ -31,8 +31,7 @@ from grpo_verifiers.kinds.functions.waiting import WAITS_S, Waiting
 from grpo_verifiers.processes.worker import described
 from grpo_verifiers.verdict import SKIPPED, Outcome
 
-# Environments of the package `verifiers`: the weighted reward functions of a single-turn environment as one
-# function.
+# Environments of the package `verifiers`: the weighted reward functions of a single-turn one as one function.
 
 LOADER = "load_environment"
 _OF_GROUPS = {"states", "prompts", "completions", "answers", "tasks", "infos"}
@@ -56,11 +55,6 @@ class _Part:
         given = {**have, **self.objects}
         found = self.function(**{k: v for k, v in given.items() if takes_all or k in parameters})
         return float(await found if inspect.isawaitable(found) else found)
-
-
-def is_loader(function: Callable[..., Any]) -> bool:
-    """Whether this makes an environment rather than a reward."""
-    return getattr(function, "__name__", "") == LOADER
 
 
 def reward_of(loader: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Reward:
@@ -89,14 +83,8 @@ def reward_of(loader: Callable[..., Any], name: str, arguments: Mapping[str, Any
         have: dict[str, Any] = {"answer": "", **row}
         derive(have, ("info", "task"))
         have |= {"prompt": asked, "completion": said}
-        have["state"] = {
-            "trajectory": [],
-            "is_completed": True,
-            "responses": [],
-            "turn": 1,
-            "timing": {},
-            **have,
-        }
+        turn = {"trajectory": [], "is_completed": True, "responses": [], "turn": 1, "timing": {}}
+        have["state"] = {**turn, **have}
         values = {part.name: await part.value(have) for part in parts}
         total = sum(part.weight * values[part.name] for part in parts)
         return {"score": total, "detail": " ".join(f"{key}={value:g}" for key, value in values.items())}
@@ -134,7 +122,7 @@ def load(config: Mapping[str, Any]) -> tuple[Work, dict[str, Any]]:
         if folder not in sys.path:
             sys.path.insert(0, folder)
     function, name = find(config["function"]), config["function"]
-    if is_loader(function):
+    if getattr(function, "__name__", "") == LOADER:
         function = reward_of(function, name, config["args"])
     call = UserFunction(function, name, config)
     return call.work, call.info()
@@ -195,7 +183,13 @@ class UserFunction:
         if self.signature.shape == "many":
             self._columns.clear()
             entries = [self._entry(value, in_list=True) for value in self._many(calls, messages)]
-            return [self._with_columns(entry, i, len(calls)) for i, entry in enumerate(entries)]
+            for i, entry in enumerate(entries):  # what the function logged (TRL's `log_extra`) is the detail
+                if isinstance(entry, list) and not entry[4]:
+                    logged = {
+                        name: values for name, values in self._columns.items() if len(values) == len(calls)
+                    }
+                    entry[4] = " ".join(f"{name}={values[i]}" for name, values in logged.items())[:300]
+            return entries
         if self._waits:
             return self._concurrent(calls, messages)
         return [self._entry(self._awaited(self._call(call, messages))) for call in calls]
@@ -252,13 +246,6 @@ class UserFunction:
 
     def _log_extra(self, column: str, values: Sequence[Any]) -> None:
         self._columns[column] = values
-
-    def _with_columns(self, entry: Entry, i: int, n: int) -> Entry:
-        """A verdict with what the function logged of its sample (TRL's `log_extra`) as its detail."""
-        if isinstance(entry, list) and not entry[4]:
-            said = [f"{name}={values[i]}" for name, values in self._columns.items() if len(values) == n]
-            entry[4] = " ".join(said)[:300]
-        return entry
 
     def _awaited(self, value: Any) -> Any:
         if not inspect.isawaitable(value):
