@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,10 +12,9 @@ from typing import TextIO
 
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.stream import put
-from grpo_cli.display.wishes import KeyRequests
+from grpo_cli.display.protocol import KeyRequests
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 from grpo_cli.text import (
     as_ascii,
     duration,
@@ -25,6 +26,31 @@ from grpo_cli.text import (
     two_decimals,
     visible,
 )
+
+# A run does not end because its progress cannot be shown: a closed pipe, a terminal that is gone, a full
+# disk.
+
+GONE = (errno.EPIPE, errno.EIO)
+"""What a write says after the reader of a pipe, or a terminal, has gone."""
+
+
+def put(stream: TextIO, text: str) -> None:
+    """Write and flush. What a full disk does not take is dropped, as in `train.log`, which has the same lines.
+
+    Once the reader has gone, this and all that others write there goes nowhere.
+
+    Raises:
+        UnicodeEncodeError: the stream cannot spell it; nothing was written.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError as err:
+        if err.errno in GONE:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
 
 QUIET_PHASE_S = 30.0
 QUIET_PROGRESS_S = 10.0

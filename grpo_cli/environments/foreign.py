@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from grpo_cli.environments.waiting import own_loop
+from grpo_cli.environments.step import own_loop
 from grpo_verifiers.kinds.functions.conventions import BadFunction, find
 from grpo_verifiers.kinds.functions.value import BadReturn
 

@@ -12,9 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo_cli.environments.making import Kind
 from grpo_cli.environments.step import Step
-from grpo_cli.environments.worker import Ask, Play, digest
+from grpo_cli.environments.worker import Ask, Kind, Play, digest
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers.kinds.functions.asking import Prints
 from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result, allowed_cores

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grpo_cli.findings.canary import canary_alarm
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
-from grpo_cli.findings.gold import gap_alarm
-from grpo_cli.findings.held_out import HeldOutFall, held_out_fell
+from grpo_cli.findings.held_out import HeldOutFall, canary_alarm, gap_alarm, held_out_fell
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 
 MONITORS = {
     "W70": "gold",

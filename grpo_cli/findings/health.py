@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from grpo_cli.findings.finding import (
     Finding,
@@ -13,6 +14,7 @@ from grpo_cli.findings.finding import (
     all_of_last,
     finding_at,
     finite,
+    mean_over,
     measured,
     median,
     median_of_last,
@@ -20,11 +22,9 @@ from grpo_cli.findings.finding import (
     step_of,
     two_medians,
 )
-from grpo_cli.findings.reasons import untrusted_objects
-from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
+from grpo_cli.findings.samples import untrusted_objects
 from grpo_cli.run.info import Metrics
-from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.statistics.step import mean, percentile
+from grpo_cli.statistics.step import as_drawn, mean, percentile
 
 FIRST_STEPS = 3
 """How many say where a run began: enough against noise, few enough for what learns fast."""
@@ -394,9 +394,6 @@ def not_finite(history: History, limits: Limits) -> Finding | None:
     )
 
 
-Rule = Callable[[History, Limits], Finding | None]
-
-
 def one_row_leads(history: History, limits: Limits) -> Finding | None:
     """W61: one row has more than a twentieth of all that the run learned from, by |advantage| times tokens.
 
@@ -411,6 +408,49 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
     return finding_at("W61", history, text, "more rows or fewer steps; `grpo audit data` shows the rows")
 
 
+# What is paid beside the outcome and takes its place: groups that train on it alone, right answers that it
+# makes worth a wrong one.
+
+
+def shaping_alone(history: History, limits: Limits) -> Finding | None:
+    """W62: most of what is learned comes from groups whose outcomes are equal, by |advantage| times tokens: from what is paid
+    beside the outcome alone. Right answers are gone soon after.
+
+    Said after three steps above the bound, or where nothing is learned any more and the three last lessons were above it in the
+    mean: answers that have become alike leave no group with a spread.
+    """
+    shares = measured(history, "shape/alone")[-limits.alone_steps :]
+    if len(shares) < limits.alone_steps:
+        return None
+    learned = [line.get("shape/alone") is not None for line in history[-limits.alone_steps :]]
+    worst = fmean(shares) if not learned[-1] else min(shares) if all(learned) else 0.0
+    if worst <= limits.alone:
+        return None
+    return finding_at(
+        "W62",
+        history,
+        f"{fmean(shares):.0%} of what was learned in {len(shares)} steps came from groups whose outcomes are equal: they train on"
+        " what is paid beside the outcome",
+        "say `train.alive_by: outcome`",
+    )
+
+
+def right_paid_as_wrong(history: History, limits: Limits) -> Finding | None:
+    """W63: right answers are paid no more than a wrong one to the same prompt: something else weighs as much as being right."""
+    if len(history) < limits.window:
+        return None
+    share = mean_over(history[-limits.window :], "group/inverted", limits.window // 2)
+    if share is None or share <= limits.inverted:
+        return None
+    return finding_at(
+        "W63",
+        history,
+        f"{share:.0%} of the right answers in {limits.window} steps were paid no more than a wrong one to the same prompt",
+        "lower the weight of what is paid beside the outcome, or pay it for right answers only (`only: right`)",
+    )
+
+
+Rule = Callable[[History, Limits], Finding | None]
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
     slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, nothing_to_credit, many_all_wrong, many_all_right, one_row_leads,

@@ -21,8 +21,7 @@ from grpo_cli.findings.finding import (
     two_ends,
 )
 from grpo_cli.run.info import Metrics
-from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.statistics.step import mean, percentile
+from grpo_cli.statistics.step import as_drawn, mean, percentile
 
 MOST_LOOKS = 400
 """Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""

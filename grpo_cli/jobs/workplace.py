@@ -19,8 +19,8 @@ from grpo_cli.data.hub_access import leave_hub
 from grpo_cli.data.rows import Row
 from grpo_cli.data.sources import Which
 from grpo_cli.data.split import Split
+from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.display.protocol import Display
-from grpo_cli.display.silent import SilentDisplay
 from grpo_cli.jobs.rows import fit_split, load_split, prompt_warnings, takes_rows
 from grpo_cli.policy.loading.inspection import refuse_flaws
 from grpo_cli.policy.policy import Policy

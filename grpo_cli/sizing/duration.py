@@ -12,8 +12,7 @@ from math import log
 
 from grpo_cli.recipe.arithmetic import evaluations
 from grpo_cli.sizing.cards import Gpu
-from grpo_cli.sizing.state import HALF, trained
-from grpo_cli.sizing.work import Work
+from grpo_cli.sizing.work import HALF, Work, trained
 
 LAUNCH = 28e-6
 """Seconds a layer of a decode step takes however little it does."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_cli.findings.alarms import Alarms
-from grpo_cli.findings.canary import (
+from grpo_cli.findings.held_out import (
     ALPHA,
     canary_alarm,
     canary_metrics,

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from grpo_cli.display.frame.sample import SampleView, view_samples
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.findings.gold import trusted_score
+from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Status, info_of, of_all_rows

@@ -21,7 +21,7 @@ from grpo_cli.recipe.precision import HINT, stuck_weights
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience.checkpoint import REST, check_space
 from grpo_cli.sizing.fit import CardQuestion
-from grpo_cli.sizing.state import ADAM, base_width, critic_parameters, trained
+from grpo_cli.sizing.work import ADAM, base_width, critic_parameters, trained
 
 GIB = 1 << 30
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
-from grpo_cli.findings.reasons import untrusted_warning
+from grpo_cli.findings.samples import untrusted_warning
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
