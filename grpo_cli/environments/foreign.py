@@ -54,7 +54,12 @@ class VerifiersWorld:
     def step(self, action: str) -> dict[str, Any]:
         """One turn of the model."""
         assert self._answer is not None
-        self._answer.set_result(_response(action))
+        types = import_module("verifiers.types")
+        message = types.ResponseMessage(
+            role="assistant", content=action, finish_reason="stop", is_truncated=False, tool_calls=None
+        )
+        answer = types.Response(id="turn", created=0, model="policy", usage=None, message=message)
+        self._answer.set_result(answer)
         asked = self._go_on()
         if asked is None:
             return {"done": True}
@@ -189,11 +194,3 @@ def _client_of(world: VerifiersWorld) -> Any:
     methods: dict[str, Any] = dict.fromkeys(base.__abstractmethods__)
     methods |= {"__init__": lambda self: None, "get_response": lambda self, **asked: world.ask(**asked)}
     return type("Turns", (base,), methods)()
-
-
-def _response(text: str) -> Any:
-    types = import_module("verifiers.types")
-    message = types.ResponseMessage(
-        role="assistant", content=text, finish_reason="stop", is_truncated=False, tool_calls=None
-    )
-    return types.Response(id="turn", created=0, model="policy", usage=None, message=message)

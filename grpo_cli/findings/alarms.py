@@ -185,12 +185,10 @@ def canary_dropped(looks: History) -> Finding | None:
     said = canary_alarm(looks[-1])
     if said is None:
         return None
-    return finding_at(
-        "W71",
-        looks,
-        said,
-        "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it",
+    hint = (
+        "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it"
     )
+    return finding_at("W71", looks, said, hint)
 
 
 def entropy_gone(history: History, limits: Limits) -> Finding | None:
@@ -198,10 +196,8 @@ def entropy_gone(history: History, limits: Limits) -> Finding | None:
 
     A policy that has learned its task has little entropy too: there hardly any group is all wrong.
     """
-    start, now = (
-        mean_over(history[:3], sampled_or_trained, 1),
-        mean_over(history[-limits.window :], sampled_or_trained, limits.window),
-    )
+    start = mean_over(history[:3], sampled_or_trained, 1)
+    now = mean_over(history[-limits.window :], sampled_or_trained, limits.window)
     wrong = mean_over(history[-limits.window :], "group/all_wrong", limits.window)
     groups = mean_over(history[-limits.window :], "group/count", limits.window)
     reward = mean_over(history[-limits.window :], "reward/total/mean", limits.window)
@@ -219,12 +215,8 @@ def entropy_gone(history: History, limits: Limits) -> Finding | None:
         f"entropy is {now:.2g}, {start:.2g} at the start; the reward has stopped at {reward:.2f} and"
         f" {wrong / groups:.0%} of the groups are all wrong"
     )
-    return finding_at(
-        "W33",
-        history,
-        text,
-        "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`",
-    )
+    hint = "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`"
+    return finding_at("W33", history, text, hint)
 
 
 def repeats_itself(history: History, limits: Limits) -> Finding | None:

@@ -177,7 +177,8 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
         "prompt": recipe.get("data.prompt"),
         "answer": recipe.get("data.answer"),
     }
-    verify = {name: {"kind": recipe.get(f"verify.{name}.kind", name)} for name in _verify_names(recipe)}
+    names = dict.fromkeys(key.split(".")[1] for key in recipe if key.startswith("verify."))
+    verify = {name: {"kind": recipe.get(f"verify.{name}.kind", name)} for name in names}
     train = {"steps": recipe.get("train.steps"), "algorithm": recipe.get("train.algorithm", "default")}
     try:
         plain = Recipe.model_validate(
@@ -191,11 +192,3 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
         for key, value in recipe.items()
         if repr(defaults.get(key)) != repr(value)
     ]
-
-
-def _verify_names(recipe: Mapping[str, Any]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            key.split(".")[1] for key in recipe if key.startswith("verify.") and key.count(".") >= 1
-        )
-    )

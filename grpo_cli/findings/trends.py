@@ -75,11 +75,8 @@ def kl_blow_up(history: History, limits: Limits) -> list[Finding]:
         metrics, now = known[i]
         if now > limits.kl_far and now > limits.kl_jump * usual:
             text = f"kl to the start is {now:.2g}, its median until then {usual:.2g}"
-            return [
-                Finding(
-                    "W32", step_of(metrics), text, "go back to an earlier checkpoint with a lower `train.lr`"
-                )
-            ]
+            hint = "go back to an earlier checkpoint with a lower `train.lr`"
+            return [Finding("W32", step_of(metrics), text, hint)]
     return []
 
 
@@ -105,11 +102,8 @@ def broken_verifier(history: History, limits: Limits) -> list[Finding]:
                 continue
             what = "no verdict at all" if silent else "nothing right" if all_wrong else "everything right"
             text = f"`{name}` finds {what} from step {step_of(history[i])} on, {usual:.0%} right before; lengths are the same"
-            found.append(
-                Finding(
-                    "W42", step_of(history[i]), text, "score samples from before and after that step again"
-                )
-            )
+            hint = "score samples from before and after that step again"
+            found.append(Finding("W42", step_of(history[i]), text, hint))
             break
     return found
 
@@ -132,14 +126,8 @@ def cancelling_verifiers(history: History, limits: Limits) -> list[Finding]:
         f"`{up}` rose by {moves[up]:.2f} and `{down}` fell by {-moves[down]:.2f}:"
         f" the total went from {total[0]:.2f} to {total[1]:.2f}"
     )
-    return [
-        Finding(
-            "W43",
-            step_of(history[-1]),
-            text,
-            "make one a condition of the other (`combine`), or change weights",
-        )
-    ]
+    hint = "make one a condition of the other (`combine`), or change weights"
+    return [Finding("W43", step_of(history[-1]), text, hint)]
 
 
 def rate_too_high(history: History, limits: Limits) -> list[Finding]:
@@ -159,11 +147,8 @@ def rate_too_high(history: History, limits: Limits) -> list[Finding]:
                 f"right samples fell from {best:.0%} (step {step_of(history[at])}) to {now:.0%}, with"
                 f" {' and '.join(signs)}"
             )
-            return [
-                Finding(
-                    "W52", step_of(history[i]), text, "lower `train.lr`, and start from the checkpoint before"
-                )
-            ]
+            hint = "lower `train.lr`, and start from the checkpoint before"
+            return [Finding("W52", step_of(history[i]), text, hint)]
     return []
 
 

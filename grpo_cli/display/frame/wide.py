@@ -4,7 +4,6 @@ the whole run and the sample browser.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -236,7 +235,10 @@ def charts(state: FrameState, width: int, height: int) -> list[Text]:
 def _drawn(state: FrameState, chart: Chart, width: int, height: int) -> list[list[Piece]]:
     room, rows = width - LABEL - 1, height - 2
     if chart.key == "groups":
-        body = [_moved(row) for row in kinds.over_time(state, room, rows, state.info.steps)]
+        body = [
+            [Piece(piece.column + LABEL, piece.text, piece.style) for piece in row]
+            for row in kinds.over_time(state, room, rows, state.info.steps)
+        ]
         title, low, high = "groups", "0%", "100%"
         drawn = len(columns_of(state.curve(kinds.KINDS[0].key), room, state.info.steps))
     else:
@@ -244,7 +246,11 @@ def _drawn(state: FrameState, chart: Chart, width: int, height: int) -> list[lis
         title = chart.title
     for label, row in ((high, 0), (low, rows - 1)):
         body[row].insert(0, Piece(0, f"{label:>{LABEL - 1}}", "dim"))
-    return [_title(state, title, chart.key, width), *body, _axis(state, drawn)]
+    first, last = (str(step) for step in state.steps_shown)
+    pieces = [Piece(LABEL, fit(first, drawn), "dim")]
+    if drawn > len(first) + len(last):
+        pieces.append(Piece(LABEL + drawn - len(last), last, "dim"))
+    return [_title(state, title, chart.key, width), *body, pieces]
 
 
 def _title(state: FrameState, title: str, key: str, width: int) -> list[Piece]:
@@ -291,15 +297,3 @@ def _put(row: list[Piece], column: int) -> None:
         Piece(column, POINT, "bold"),
         Piece(column + 1, piece.text[at + 1 :], piece.style),
     ]
-
-
-def _moved(row: Sequence[Piece]) -> list[Piece]:
-    return [Piece(piece.column + LABEL, piece.text, piece.style) for piece in row]
-
-
-def _axis(state: FrameState, columns: int) -> list[Piece]:
-    first, last = (str(step) for step in state.steps_shown)
-    pieces = [Piece(LABEL, fit(first, columns), "dim")]
-    if columns > len(first) + len(last):
-        pieces.append(Piece(LABEL + columns - len(last), last, "dim"))
-    return pieces

@@ -289,11 +289,9 @@ class LiveDisplay:
     def _run(self) -> None:
         seen, painted_at, size, due = -1, 0.0, (0, 0), 0.0
         while not self._stop.wait(FRAME_S):
-            version, size_now, since = (
-                self._state.version,
-                screen_size(self._quiet.terminal),
-                time.monotonic() - painted_at,
-            )
+            version = self._state.version
+            size_now = screen_size(self._quiet.terminal)
+            since = time.monotonic() - painted_at
             is_due = time.process_time() >= due or since >= LONGEST_S
             if size_now != size or (is_due and (version != seen or since >= STILL_S)):
                 seen, painted_at, size = version, time.monotonic(), size_now

@@ -132,7 +132,15 @@ def _type(hint: Any, where: str) -> dict[str, Any]:
     if hint is Any:
         return {}
     if origin in (Union, types.UnionType):
-        return _union(inner, where)
+        found = [_type(one, where) for one in inner if one is not type(None)]
+        plain = all(set(one) == {"type"} and isinstance(one["type"], str) for one in found)
+        if len(found) == 1:
+            shape = found[0]
+        elif plain:
+            shape = {"type": sorted(one["type"] for one in found)}
+        else:
+            raise BadFunction(f"{where} may be of several types that are no plain ones: write one of them")
+        return shape | ({"nullable": True} if type(None) in inner else {})
     if origin is Literal:
         kinds = sorted({PLAIN[type(value)] for value in inner if type(value) in PLAIN})
         if not kinds:
@@ -148,18 +156,6 @@ def _type(hint: Any, where: str) -> dict[str, Any]:
         f"{where} has the type `{getattr(hint, '__name__', hint)}`: a tool takes str, int, float, bool, list, dict,"
         " a Literal or one of these or None"
     )
-
-
-def _union(inner: tuple[Any, ...], where: str) -> dict[str, Any]:
-    found = [_type(one, where) for one in inner if one is not type(None)]
-    plain = all(set(one) == {"type"} and isinstance(one["type"], str) for one in found)
-    if len(found) == 1:
-        shape = found[0]
-    elif plain:
-        shape = {"type": sorted(one["type"] for one in found)}
-    else:
-        raise BadFunction(f"{where} may be of several types that are no plain ones: write one of them")
-    return shape | ({"nullable": True} if type(None) in inner else {})
 
 
 def _return(hint: object) -> dict[str, Any]:
