@@ -65,7 +65,7 @@ class SilentDisplay:
         """Nothing to restore."""
 
 
-# `--display json`: one object a line on stderr, `event` says which; a step carries the keys of
+# `--display json`: one object a line on stderr, `event` names its kind; a step carries the keys of
 # `metrics.jsonl`.
 
 
@@ -110,7 +110,7 @@ class JsonDisplay(SilentDisplay):
             put(self._stream, line)
 
 
-# What every display does beside showing: the plain lines go to the run's `train.log`.
+# What every display does in addition to showing: the plain lines go to the run's `train.log`.
 
 
 class LogFile(io.RawIOBase):

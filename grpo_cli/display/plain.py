@@ -1,4 +1,8 @@
-"""One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured"."""
+"""One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured".
+
+How this works: `PlainDisplay` stamps each line and writes it with `put`, which outlives a closed pipe, a terminal that is gone and a
+full disk: a run does not end because its progress cannot be shown. `start_line`, `step_line` and `eval_line` make the texts.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +31,8 @@ from grpo_cli.text import (
     visible,
 )
 
-# A run does not end because its progress cannot be shown: a closed pipe, a terminal that is gone, a full
-# disk.
-
 GONE = (errno.EPIPE, errno.EIO)
-"""What a write says after the reader of a pipe, or a terminal, has gone."""
+"""Errors of a write after the reader of a pipe, or a terminal, has gone."""
 
 
 def put(stream: TextIO, text: str) -> None:

@@ -29,7 +29,7 @@ class KeyRequests:
         self._paused = False
 
     def press(self, key: str) -> str | None:
-        """Take a key up; what to tell the person, None of a key that asks for nothing."""
+        """Take a key up; what to show the person, None of a key that asks for nothing."""
         with self._lock:
             if key == "p":
                 self._paused = not self._paused
@@ -56,7 +56,7 @@ class KeyRequests:
 
 
 class Display(Protocol):
-    """One face of a run; every method may be called from any thread, `close` any number of times."""
+    """One display of a run; every method may be called from any thread, `close` any number of times."""
 
     def start(self, info: RunInfo) -> None:
         """The run is known and its folder exists."""
@@ -80,7 +80,7 @@ class Display(Protocol):
         """From now on the person may ask for these; a display without keys has no use for them."""
 
     def finish(self, card: Card) -> None:
-        """The run is over; the last thing said."""
+        """The run is over; the last thing shown."""
 
     def close(self) -> None:
         """Give the terminal back as it was."""

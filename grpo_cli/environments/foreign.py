@@ -1,6 +1,6 @@
 """Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, version 0.1) as a world.
 
-Their own `rollout` runs here, with a client that waits for what our model says: state, stops, messages between turns and
+Their own `rollout` runs here, with a client that waits for the turns of our model: state, stops, messages between turns and
 rubric are theirs, no endpoint is asked. The package is imported where it is used; nothing here needs it to be installed.
 """
 

@@ -21,8 +21,8 @@ from grpo_verifiers.verifier import Unavailable
 
 log = logging.getLogger("grpo_verifiers")
 
-MOST_TOLD = 20
-"""Different faults that are told in full."""
+MOST_LOGGED = 20
+"""Different faults that are logged in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Worlds:
         specs = [name] if isinstance(name, str) else list(name)
         self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
         self._prints, self._calls = Prints(self.name), 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path)}
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
         self._pools = [
@@ -208,8 +208,8 @@ class Worlds:
             found: Mapping[str, Any] = result.value
             return found
         fault = self._fault(result, what)
-        if fault.text not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(fault.text)
+        if fault.text not in self._logged and len(self._logged) < MOST_LOGGED:
+            self._logged.add(fault.text)
             if (
                 not self.scores
             ):  # else the sample has no verdict, and that is written where verdicts are counted

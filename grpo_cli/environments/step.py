@@ -1,4 +1,4 @@
-"""What an environment says: the text protocol, read strictly, so that a slip of the pen is never a reward.
+"""What an environment returns: the text protocol, read strictly, so that a slip of the pen is never a reward.
 
     class Grid:                                       # any class; nothing of ours has to be imported
         def reset(self, row: dict, seed: int) -> str | None       # added to the last user message; None adds nothing

@@ -1,7 +1,11 @@
-"""The worker's side: environments that live between the turns of their episodes.
+"""The worker's side: environments are made from the recipe, and live between the turns of their episodes.
+
+How this works: `load` imports what the recipe names: a class of the protocol, functions as tools, a class of TRL's, or an
+environment of the package `verifiers`. Each becomes an `EnvironmentFactory`, whose objects have `reset` and `step`. `Worker.work`
+answers one question of the host about one episode.
 
 A worker may be killed for the fault of one episode and take others with it. Those are made anew from row, seed and the
-actions so far; one that then says something else than before does not repeat, and gets no verdict.
+actions so far; one that then answers otherwise than before does not repeat, and gets no verdict.
 """
 
 from __future__ import annotations
@@ -31,8 +35,7 @@ from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
 from grpo_verifiers.verifier import Unavailable
 
-# What environments of a recipe are made of: a class of the protocol, functions as tools, a class of TRL's,
-# or an environment of the package `verifiers`. Each becomes an object with `reset` and `step`.
+# Making environments.
 
 Kind = Literal["python", "tools", "trl", "verifiers"]
 WORLDS = {
@@ -213,7 +216,7 @@ class Ask:
     """One thing asked of one episode.
 
     `actions` are all that were taken, the newest last. Where `again` is set the environment may be made anew and be brought to
-    where it was; `heard` is the digest of what it said until then.
+    where it was; `heard` is the digest of its texts until then.
     """
 
     play: Play

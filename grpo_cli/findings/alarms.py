@@ -1,6 +1,6 @@
-"""The monitors of a run: findings that say a reward is being gamed, or that nothing more can be learned.
+"""The monitors of a run: findings that a reward is being gamed, or that nothing more can be learned.
 
-Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` says what a run does about one.
+Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` sets what a run does about one.
 An alarm is raised once: it stands until its rule has been silent for a while, and only then can it be raised again. All of
 it is a function of the recorded lines, so that a resumed run, `grpo doctor` and the report find what the run found.
 """
@@ -32,7 +32,7 @@ KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetitio
 class Alarms:
     """Sees every step and every evaluation of a run in order, and says what is newly alarming.
 
-    `parts` are the rewarded verifiers beside the primary one, each with the score at which it is full.
+    `parts` are the rewarded verifiers other than the primary one, each with the score at which it is full.
     """
 
     def __init__(self, parts: Mapping[str, float] | Sequence[str] = (), limits: Limits | None = None) -> None:
@@ -138,7 +138,7 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
 def _is_spread(history: History, name: str) -> bool:
     """Whether the scores of some step differed: equal means of such steps are no constant.
 
-    Runs from before `reward/NAME/std` say it only where right answers stood beside others.
+    Runs from before `reward/NAME/std` show it only where right answers stood with others.
     """
     if spread := measured(history, f"reward/{name}/std"):
         return max(spread) > 1e-9

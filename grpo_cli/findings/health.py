@@ -1,4 +1,9 @@
-"""What a look at the last steps of a run finds wrong while it goes on: advice, said as it begins."""
+"""What a look at the last steps of a run finds wrong while it goes on: advice, given as it begins.
+
+How this works: every rule takes the history and the limits, and returns a finding at the last step, or None. `RULES` lists them,
+the worst first. `Health` keeps the history of a run and returns what is newly wrong after each step; `over_run` does the same for
+a run that is over.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ from grpo_cli.run.info import Metrics
 from grpo_cli.statistics.step import as_drawn, mean, percentile
 
 FIRST_STEPS = 3
-"""How many say where a run began: enough against noise, few enough for what learns fast."""
+"""How many steps show where a run began: enough against noise, few enough for what learns fast."""
 
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
@@ -351,8 +356,7 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
     return finding_at("W61", history, text, "more rows or fewer steps; `grpo audit data` shows the rows")
 
 
-# What is paid beside the outcome and takes its place: groups that train on it alone, right answers that it
-# makes worth a wrong one.
+# What is paid in addition to the outcome: groups that train on it alone, right answers that are worth a wrong one.
 
 
 def shaping_alone(history: History, limits: Limits) -> Finding | None:

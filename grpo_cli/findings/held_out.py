@@ -1,4 +1,19 @@
-"""What evaluations find wrong: W53, held-out prompts are answered right less often than before the first step; and W40 of them."""
+"""What evaluations find wrong: of held-out rows, of the gold verifier, of the canary prompts.
+
+Held-out (W53, W40): held-out prompts are answered right less often than before the first step, or verifiers fail on them.
+
+Gold (W70): does the score rise because answers get better, or because the training verifier is being gamed? A second verifier
+that is not rewarded judges the same held-out completions. The gap between the two is paired by sample and clustered by prompt. An
+alarm is a gap that is surely above ten points, even at the first evaluation (the two do not mean the same by right), or a smaller
+significant one that has grown significantly since then and still grows or has cost gold score. A small constant gap is two honest
+definitions of right and stays silent.
+
+Canary (W71): did the run teach something that it was not meant to? Fixed prompts that are never trained on are asked again and
+again. The drop from the first measurement is tested over prompts (paired t test on their means) and its p is corrected for looks,
+so that a run of many looks raises a false alarm no more often than one of a single look: half of the chance of one is shared by
+the looks that the recipe plans (Bonferroni), the other half by those in between, which follow a drop that is large but not yet
+significant; the j-th of these gets 1/(j (j + 1)) of it, and all of them together no more than the whole.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +91,7 @@ class HeldOutFall:
         return [finding for metrics in evaluations for finding in self.evaluated(metrics)]
 
 
-# Does the score rise because answers get better, or because the training verifier is being gamed?
+# The gold verifier.
 
 ALARM_Z = 3.0
 WIDE = 0.10
@@ -155,8 +170,7 @@ def _error(evaluation: Mapping[str, Any]) -> float:
     return float(evaluation["eval/gold/gap/high"] - evaluation["eval/gold/gap/low"]) / 3.92
 
 
-# Did the run teach something that it was not meant to? Fixed prompts that are never trained on, asked again
-# and again.
+# The canary prompts.
 
 ALPHA_OF_CANARY = 0.01
 """Chance of a false alarm over all looks of a run."""
@@ -206,7 +220,7 @@ def shares_of(
 def canary_metrics(start: Shares, now: Shares, factor: int, bar: float) -> dict[str, float | int | None]:
     """`canary/…`: the share right, the drop from the start over prompts that both have, and its p times `factor` (`correction`).
 
-    `canary/p` is None where there are fewer than two such prompts, `canary/bar` the drop from which an alarm may speak.
+    `canary/p` is None where there are fewer than two such prompts, `canary/bar` the drop from which an alarm is possible.
     """
     known = [row for row in start if start[row] and now.get(row)]
     rates = [fmean(shares) for shares in now.values() if shares]

@@ -1,4 +1,8 @@
-"""What a report is drawn from: the files of one run, and runs that differ in their seed alone as one arm."""
+"""What a report is drawn from: the files of one run, and runs that differ in their seed alone as one arm.
+
+How this works: `collect` reads metrics, recipe and manifest of a run and finds what is wrong in it. `arms_of` puts runs together
+whose recipes agree and labels each arm by the keys in which they differ.
+"""
 
 from __future__ import annotations
 

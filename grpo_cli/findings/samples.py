@@ -1,4 +1,9 @@
-"""Findings that only samples show, and which samples stand behind a finding of the metrics."""
+"""Findings that only samples show, and which samples stand behind a finding of the metrics.
+
+How this works: `duplicate_rows` reads sample files of the whole run. `samples_behind` takes the samples of one step and returns
+those that show a finding best, by the function that `PICKS` names for its code. W49 reads the reasons of verdicts, and the same
+warning is returned wherever reasons are counted.
+"""
 
 from __future__ import annotations
 
@@ -143,8 +148,7 @@ PICKS: dict[str, Pick] = {
 """Where a code is missing the samples of least reward are shown."""
 
 
-# Reasons of a verifier that blame the setting, not the completion: said wherever reasons are counted, with
-# the mend.
+# Reasons that blame the setting, not the completion, with the mend.
 
 UNTRUSTED = "untrusted_objects"
 TAIL = "/reason/" + UNTRUSTED

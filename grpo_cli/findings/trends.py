@@ -1,7 +1,7 @@
 """What only a look at the whole run shows. `health` reads windows while the run goes on; these rules may look at both ends.
 
-A rule must tell a fault from learning: answers that grow while more of them are right are no hack, a smooth fall of
-entropy beside a rising reward is no collapse, and a verifier is only called broken where the completions stayed as they
+A rule must separate a fault from learning: answers that grow while more of them are right are no hack, a smooth fall of
+entropy with a rising reward is no collapse, and a verifier is only called broken where the completions stayed as they
 were. Codes continue those of `health`: W22, W32, W42, W43, W52.
 """
 

@@ -1,4 +1,16 @@
-"""Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` in words."""
+"""Whether a run fits a card, how long it takes and what it costs: the sums of `memory` and `duration` in words.
+
+The peak of a step's memory is what is held, the cache, and one forward and backward pass. What a pass keeps for its gradients is
+counted layer by layer as the packed update runs (`train/packed`, `rollout/fused/update`), for blocks of Llama's kind: norms keep
+their input, projections theirs, attention its own, a gated MLP both of its halves. In numbers of a token and layer, with width d,
+query width q, key width k, MLP width f:
+
+    all weights trained   4 d + 2 q + 2 k + 3 f
+    adapters              7 d + 3 q + 2 k + 3 f: each projection's own copy of its input, and of frozen weights none
+
+Measured on one H200 (bf16, 32 x 8 x 256, micro-batches of 64 and 16): 13.2 GiB at 135M where this gives 13.0, and 41.3 at 7B with
+adapters where it gives 41.3. What a block of another kind keeps is not known here.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +28,6 @@ from grpo_cli.sizing.duration import Duration, StepCost, duration
 from grpo_cli.sizing.work import HALF, TokenLengths, Work, held, trained
 from grpo_cli.text import Json
 
-# The peak of a step's memory on a GPU: what is held, the cache, and one forward and backward pass.
-
 GIB = 1 << 30
 CACHE_SHARE = 0.6
 """Of the free memory, at most this much becomes cache (`rollout/graph/memory`)."""
@@ -28,10 +38,10 @@ STRETCH = (1 << 27) * HALF
 PADDED_LOGITS = 2
 """Times that the logits of a padded pass lie in memory: themselves and their gradient."""
 OUTSIDE = 0.7 * GIB
-"""What the driver takes beside torch: context and kernels."""
+"""What the driver takes in addition to torch: context and kernels."""
 KEPT = 0.5
-"""Share of a pass that captured graphs and the allocator hold beside all that is counted: reserved by torch were 39.4 GiB at 1.5B
-where this says 43.8, 33.4 with uneven lengths (33.5), 16.0 at 135M (17.9), 36.1 at 7B with adapters (40.3)."""
+"""Share of a pass that captured graphs and the allocator hold in addition to all that is counted: reserved by torch were 39.4 GiB at 1.5B
+where this gives 43.8, 33.4 with uneven lengths (33.5), 16.0 at 135M (17.9), 36.1 at 7B with adapters (40.3)."""
 ERROR = 0.15
 """Half the width of the interval said, as a share: predictions against measurement on one H200."""
 
@@ -98,7 +108,7 @@ def layer_bytes(work: Work, micro: int) -> float:
     sizes, own = work.sizes, trained(work.recipe.model, work.sizes)
     d, q, k, f = sizes.hidden, sizes.attention_width, sizes.kv_width, sizes.intermediate
     keys = 1.0
-    if work.is_packed:  # a prompt's keys stand beside those of each of its completions
+    if work.is_packed:  # a prompt's keys stand next to those of each of its completions
         keys = micro * (work.lengths.longest_prompt + work.recipe.sample.max_tokens) / work.pass_tokens(micro)
     numbers = 2 * q + 2 * k * keys
     numbers += (4 * d + 3 * f) if own.rank is None else (2 * d + (5 * d + q + f) + 2 * f)

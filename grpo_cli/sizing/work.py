@@ -1,4 +1,6 @@
-"""What one process works on in a step: rows, tokens, micro-batches, and by which code the update runs."""
+"""What one process works on in a step: rows, tokens, micro-batches, and by which code the update runs; and what it holds between two
+steps: weights, gradients, optimizer, copies, in bytes.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ class Work:
         return -(-columns // COLUMNS) * COLUMNS * self.sizes.kv_values_token * 2
 
 
-# What lies in memory between two steps: weights, gradients, optimizer, copies. Bytes of one process.
+# Memory between two steps.
 
 ADAM = 4
 """Numbers of a trained parameter: weight, gradient, two moments."""

@@ -2,7 +2,14 @@
 
 What a reader would get wrong is the denominator. Every mean here names its own:
 samples whose verifier failed carry no score, so they are in no reward mean and no group verdict, and are counted
-under `error`. Counts, kinds and signal of groups are those of `groups`. None means not measured, never 0.
+under `error`. None means not measured, never 0.
+
+Groups: a sample whose primary verifier failed is not judged: it is neither right nor wrong, and a group without any judged sample
+is of no kind. Signal is another matter: the method of a run decides it (some advantage is not 0), so it is a value given here.
+Where only rewards are known, `would_have_signal` forecasts it.
+
+Drawn: with `dead_groups: resample` and `select: screen` training scores are of groups that were kept for being mixed, and show
+nothing of how well the policy does. So rules and displays read the numbers of all groups that were drawn (`as_drawn`).
 """
 
 from __future__ import annotations
@@ -20,8 +27,7 @@ from grpo_cli.statistics.estimate import pass_at_k
 from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict
 
-# The samples of one prompt as counts: what is judged, right and wrong, which kind of group that makes, and
-# pass@k over groups.
+# Groups.
 
 Kind = Literal["all_wrong", "mixed", "all_right", "no_verdict"]
 KINDS: tuple[Kind, ...] = ("all_wrong", "mixed", "all_right", "no_verdict")
@@ -70,7 +76,7 @@ def count_kinds(counts: Mapping[tuple[int, int], int]) -> dict[str, int]:
 def mean_pass_at_k(counts: Mapping[tuple[int, int], int], k: int) -> float | None:
     """Mean of pass@k over the groups with at least k judged samples; None where there is none.
 
-    `counts` says how often each (judged, right) occurs. The sum is exact, so that neither order nor repetition shows in it.
+    `counts` holds how often each (judged, right) occurs. The sum is exact, so that neither order nor repetition shows in it.
     """
     values = [(Fraction(pass_at_k(n, c, k)), times) for (n, c), times in counts.items() if n >= k]
     total = sum(times for _, times in values)
@@ -120,7 +126,7 @@ def step_stats(
 ) -> Stats:
     """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
 
-    `signal` says of each group, in the order of the samples, whether the method learns from it; left out, the records do.
+    `signal` holds of each group, in the order of the samples, whether the method learns from it; left out, the records do.
     """
     groups = group_samples(samples)
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
@@ -319,8 +325,7 @@ def _verifier_names(samples: Sequence[SampleRecord]) -> list[str]:
     return list(names)
 
 
-# What was sampled in a step, beside what was trained on: with `dead_groups: resample` and `select: screen`
-# these differ.
+# What was drawn.
 
 PREFIX = "drawn/"
 TOTAL = "reward/total/mean"
@@ -330,7 +335,7 @@ GROUPS = ("count", "all_wrong", "mixed", "all_right", "no_verdict", "with_signal
 def drawn_stats(samples: Sequence[SampleRecord], group_size: int, signal: Sequence[bool]) -> Stats:
     """`drawn/right` (share of the judged), `drawn/reward/mean`, `drawn/reward/NAME/mean` and `drawn/group/…`.
 
-    `samples` are all that were drawn, `signal` says of each of their groups whether the method learns from it.
+    `samples` are all that were drawn, `signal` holds of each of their groups whether the method learns from it.
     """
     rewards = reward_stats(samples)
     found: Stats = {"right": outcome_stats(samples)["right"], "reward/mean": rewards[TOTAL]}

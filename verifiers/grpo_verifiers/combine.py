@@ -94,7 +94,7 @@ def outcome(
 ) -> Outcome | None:
     """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
 
-    Where the primary does not judge the sample (`by`, or it skips the row) the first that does speaks for it.
+    Where the primary does not judge the sample (`by`, or it skips the row) the first that does stands in.
     """
     name = primary_of(specs)
     if name not in verdicts:

@@ -1,7 +1,12 @@
-"""How text answers are made comparable: the one normaliser of `exact`, `set` and `choice`.
+"""How text answers and golds are made comparable.
 
-In order: Unicode NFKC, LaTeX text wrappers and emphasis off, white space to single blanks, case folded, marks at the
-ends off, articles off (only where asked). Marks inside a word stay: `C++`, `don't` and `3.5` are not touched.
+`normal` is the one normaliser of `exact`, `set` and `choice`. In order: Unicode NFKC, LaTeX text wrappers and emphasis off, white
+space to single blanks, case folded, marks at the ends off, articles off (only where asked). Marks inside a word stay: `C++`,
+`don't` and `3.5` are not touched.
+
+`accepted` reads a gold: one answer, or a list in which any item is accepted. A list that was written as JSON text (`["34"]`, as
+many published sets have it) is that list. Without a text among its items it stays the text it is: `[2, 3]` is an interval to a
+mathematician and a value to a programmer.
 """
 
 from __future__ import annotations
@@ -10,8 +15,6 @@ import json
 import re
 import unicodedata
 from functools import lru_cache
-
-# Golds as rows hold them: one answer, or a list in which any item is accepted.
 
 PLACEHOLDERS = frozenset(
     (

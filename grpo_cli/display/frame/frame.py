@@ -1,6 +1,8 @@
 """The live frame as a pure function of state and size. It never exceeds its size: blocks give way in a fixed order.
 
-Three forms: the wide one with curves and the verifier table (from 100 x 29), the narrow one (from 60 x 12), the small one below.
+How this works: `frame_lines` chooses one of three forms, the wide one with curves and the verifier table (`wide.py`, from 100 x 29),
+the narrow one (from 60 x 12), the small one below, or the page that `?` shows. Each form returns blocks with ranks, and the least
+needed lines are left out until the rest fits.
 """
 
 from __future__ import annotations
@@ -89,8 +91,7 @@ def _ascii(text: Text) -> Text:
     return plain
 
 
-# The narrow frame (from 60 x 12; drawn for 80 x 24): the panels in short, with the histogram and no
-# verifier table.
+# The narrow frame, drawn for 80 x 24: the panels in short, with the histogram and no verifier table.
 
 
 def narrow_blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
@@ -175,7 +176,7 @@ def narrow_completions(state: FrameState, width: int) -> PanelBlock:
     return PanelBlock((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)
 
 
-# The small frame (below 60 x 12): the few lines that say whether it lives and learns, one number each.
+# The small frame: the few lines that show whether the run lives and learns, one number each.
 
 NARROWEST_FRAME = 24
 
@@ -239,7 +240,7 @@ def _in_one(state: FrameState, width: int) -> Text:
     )
 
 
-# The page that `?` shows: the keys, and what the words and colours of the frame mean.
+# The page of `?`.
 
 READING = (
     ("n N", "next and previous group"),

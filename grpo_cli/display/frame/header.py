@@ -113,7 +113,7 @@ def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
                 Piece(at + 24, f"last step {spent}"),
             )
         at = max(21, len(text) + 4)
-        if not is_wide and at + len(spent) > width:  # the whole alone: a sum that is cut says nothing
+        if not is_wide and at + len(spent) > width:  # the whole alone: a sum that is cut has no meaning
             spent = spent.partition(" = ")[0]
         return line(width, Piece(1, text), Piece(at, f"last step {spent}" if is_wide else spent))
     if doing.done is not None and doing.total:

@@ -1,5 +1,7 @@
-"""The wide frame (from 100 x 29): the narrow panels with curves and the table of verifier outcomes; a high one has charts of
-the whole run and the sample browser.
+"""The wide frame (from 100 x 29): the narrow panels with curves and the table of verifier outcomes.
+
+How this works: `blocks` returns the panels from top to bottom. A high frame also has a row of charts of the whole run (reward with
+the held-out points on it, groups, entropy, length, time) and the sample browser.
 """
 
 from __future__ import annotations
@@ -190,8 +192,7 @@ def _latency(seconds: float | None) -> str:
     return f"{shown} ms" if seconds < 1 else f"{number(seconds)} s"
 
 
-# A row of charts of the whole run, side by side: reward with the held-out points on it, groups, entropy,
-# length, time.
+# The charts.
 
 NARROWEST_CHART = 38
 LABEL = 6

@@ -1,6 +1,12 @@
 """The live frame on a terminal: a thread paints a few times a second, and only when something changed or a clock ticks.
 
-Nothing a display does may stop a run: a frame that cannot be drawn is left out and said in `train.log`'s stream.
+How this works: `LiveDisplay` collects what the run reports in a `RunState`; its thread draws the state and hands the lines to the
+`Painter`. Meanwhile `StderrSilencer` keeps other people's bars, warnings and prints out of the frame: they go to `train.log`. It
+turns file descriptor 2 itself, so native code and child processes are covered too; the painter writes to a copy of it. Before the
+run has a log the text waits in an unnamed file, and it comes back to the terminal if it never gets one. `Suspended` gives the
+terminal back for a Ctrl-Z.
+
+Nothing a display does may stop a run: a frame that cannot be drawn is left out and written to `train.log`'s stream.
 """
 
 from __future__ import annotations
@@ -31,8 +37,6 @@ from grpo_cli.display.terminal.relay import key_reader
 from grpo_cli.run.follow import is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
-
-# Keeping other people's bars, warnings and prints out of the frame: while it is up they go to `train.log`.
 
 SILENCING: Mapping[str, str] = {
     "TQDM_DISABLE": "1",
@@ -119,9 +123,6 @@ def silence_loaded() -> None:
             disable()
 
 
-# Ctrl-Z and `fg`: the terminal goes back to the shell as it was, and the frame comes again.
-
-
 class Suspended:
     """Takes SIGTSTP while a frame is up, where nobody else did; only the main thread can."""
 
@@ -162,7 +163,7 @@ LONGEST_S = 5.0
 
 SHOWN_ALWAYS: tuple[Level, ...] = ("error",)
 KEPT_LEVELS: tuple[Level, ...] = ("warn",)
-"""Said again beside the end card."""
+"""Shown again above the end card."""
 
 
 class LiveDisplay:

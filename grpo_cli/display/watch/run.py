@@ -1,6 +1,6 @@
 """A run seen from its folder: the same frame and end card as the trainer's own, from files alone.
 
-The folder does not say what a step is doing now, only when the last one ended; that is what is shown.
+The folder does not record what a step is doing now, only when the last one ended; that is what is shown.
 """
 
 from __future__ import annotations

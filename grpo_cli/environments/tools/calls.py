@@ -1,4 +1,14 @@
-"""Calls of tools in what a model said, read by the form of its chat template. Never raises: a call that is none says why."""
+"""Calls of tools in what a model wrote, read by the form of its chat template.
+
+How this works: `learn_call_form` renders two calls with the template and finds how it writes them:
+
+    object   <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>       name and arguments in one JSON object, or in a list
+    named    to=functions.add<|message|>{"a": 1}<|call|>                         the name, then the arguments as JSON
+    pairs    <function=add><parameter=a>1</parameter></function>                 each argument by itself, as text
+
+So there is no table of models: a template that can show a call of an assistant shows how that is written. `read_calls` then finds
+the calls of a turn. It never raises: a call that is none carries the reason.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +17,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-
-# How a model writes calls of tools, learned from its own chat template: two calls are rendered and looked
-# at.
 
 Render = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]], bool], str]
 """Text of messages with these tools, with or without the opening of the model's turn; raises ValueError where it cannot."""
@@ -75,7 +82,7 @@ def _shown(render: Render, arguments: dict[str, str] | str) -> tuple[str, str]:
 
     def said(names: Sequence[str]) -> str:
         whole = render([user, turn_with_calls(names, arguments, "")], tools, False)
-        # some open a turn otherwise than they write it: with a thought, say
+        # some open a turn otherwise than they write it: with a thought, for example
         return whole.removeprefix(opened) if whole.startswith(opened) else whole.removeprefix(before)
 
     one = said(NAMES[:1])

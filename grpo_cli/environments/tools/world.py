@@ -1,5 +1,9 @@
 """Tools as an environment: a turn that calls some is answered by what they give, a turn that calls none is the answer.
 
+How this works: `schema_of` makes of a function the schema that a chat template shows, from annotations and docstring, like that
+which transformers makes of it (`get_json_schema`). `checked` holds the arguments of a call against it. `ToolWorld.step` makes the
+calls of a turn one after the other.
+
 The class that TRL's `environment_factory` takes is the same with a state: `reset(**columns)`, public methods that are tools,
 and `get_reward()` (`trl.GRPOTrainer`, version 1.16).
 """
@@ -18,9 +22,6 @@ from grpo_cli.environments.step import awaited
 from grpo_verifiers.kinds.functions.conventions import BadFunction, place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
-
-# A function as a tool: the schema that a chat template shows, from annotations and docstring, and arguments
-# checked by it.
 
 PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
@@ -219,7 +220,7 @@ class Tool:
             return str(awaited(self.function(**given)))
         except MemoryError:
             raise  # the worker's limit, which is the environment's
-        except Exception as err:  # what a tool makes of arguments is the model's to hear
+        except Exception as err:  # what a tool makes of arguments goes to the model
             name = self.schema["function"]["name"]
             print(f"the tool `{name}` raised {type(err).__name__}: {err}")
             raise BadCall(f"{type(err).__name__}: {err}") from err

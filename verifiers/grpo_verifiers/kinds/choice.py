@@ -1,6 +1,6 @@
 """`choice`: multiple choice by letter, by number or by the option's own words.
 
-The row says its options in the order in which the prompt showed them (column `choices` or `options`), so re-ordered
+The row lists its options in the order in which the prompt showed them (column `choices` or `options`), so re-ordered
 options only change the row. A letter and words that name different options are a contradiction, and wrong.
 """
 
@@ -33,7 +33,7 @@ _OPTION_LIKE = re.compile(
     r"^\W*+(?:(?<=\\)text\w*+\s*+\{[\s(\[]*+)?(?:(?:option|choice)\b|[A-Za-z](?:\s*+[)\].:,;/–—}]|\W*+$))|\b(?:or|and)\b",
     re.I,
 )
-"""A box that speaks of options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
+"""A box that holds options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
 _SAID = re.compile(r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})", re.I)
 
 
@@ -92,14 +92,14 @@ class ChoiceVerifier(AnswerVerifier):
             return wrong(shown, "hedge")
         named = self._named(texts[0], sample.gold)
         if not named and self.options.extract == "box_or_line" and not _OPTION_LIKE.search(texts[-1]):
-            named = self._said_beside(sample)
+            named = self._named_elsewhere(sample)
         if not named:
             return wrong(shown, "no_such_option")
         if named == sample.gold.letters:
             return right(", ".join(sorted(named)), "option")
         return wrong(", ".join(sorted(named)), "other_option" if len(named) == 1 else "several_options")
 
-    def _said_beside(self, sample: Sample) -> frozenset[str]:
+    def _named_elsewhere(self, sample: Sample) -> frozenset[str]:
         """The options of the last line that says an answer, or of a last line that is nothing else: a box before it held
         a formula of the working, not an option. Empty where two lines of the kind disagree."""
         lines = find_answer(sample.turn, "answer_line").texts

@@ -1,7 +1,11 @@
 """`instructions`: does a completion obey what the row asks of its form (counts, keywords, case, structure)?
 
-The row lists them: `instructions: [{kind: words, least: 100}, {kind: no_commas}]`. Rows in IFEval's own shape
-(`instruction_id_list` and `kwargs`) are read too, as far as `checks.py` has a check for them. Thinking is not counted.
+How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`, or has IFEval's own
+columns (`instruction_id_list` and `kwargs`), which are translated as far as `CHECKS` has a check for them. Each check is a
+function of the text and its arguments. Thinking is not counted.
+
+In the manner of IFEval (Zhou et al. 2023, arXiv:2311.07911), written anew. Counting rules are stated at each check; all are
+linear in the text, and an empty text obeys none.
 """
 
 from __future__ import annotations
@@ -18,8 +22,6 @@ from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.thinking import after_thinking
 from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
-
-# Checkable instructions: each a function of the text and its arguments that says whether the text obeys.
 
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?:[\"'”’)\]]{1,9})?(?:\s|$)")

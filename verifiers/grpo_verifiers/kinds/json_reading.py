@@ -1,7 +1,9 @@
-"""JSON in a completion: where it stands, and a strict reading of it.
+"""JSON in a completion: where it stands, a strict reading of it, and its schema.
 
-The last fenced block counts, else the last bracketed value after the thinking; never an earlier one that happens to
-fit. NaN and repeated keys are no JSON.
+How this works: `find_json` returns the text of the value that a completion states: the last fenced block, else the last bracketed
+value after the thinking; never an earlier one that happens to fit. `parse` reads it; NaN and repeated keys are no JSON.
+`schema_problem` checks a schema once, before any sample. A schema may hold patterns that backtrack for ever on the wrong text,
+so it is only applied in a killable worker (`serve`).
 """
 
 from __future__ import annotations
@@ -114,7 +116,7 @@ def last_value(text: str) -> str | None:
     return None
 
 
-# JSON Schema: what is wrong with one, and the work of a pool that checks values against it.
+# JSON Schema.
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _FORMATS = frozenset(

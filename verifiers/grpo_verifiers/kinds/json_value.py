@@ -1,8 +1,9 @@
 """`json`: a JSON value in the completion, valid under a schema, equal to the gold, or both.
 
-The last fenced block counts, else the last bracketed value after the thinking; never an earlier one that happens to
-fit. NaN, repeated keys and trailing text inside the value are no JSON. Schemas run in a killable worker: a pattern in
-one can backtrack for ever on the wrong text.
+How this works: `find_json` takes the last fenced block, else the last bracketed value after the thinking; never an earlier one
+that happens to fit. NaN, repeated keys and trailing text inside the value are no JSON. Then the schemas of the options and of the
+row are applied, in a killable worker: a pattern in one can backtrack for ever on the wrong text. Last `JsonComparison` compares
+the value with the gold, with a bound on the work.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from grpo_verifiers.kinds.json_reading import BadJson, find_json, parse, schema_
 from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable
-
-# Two JSON values compared under options, with a bound on the work.
 
 MOST_STEPS = 50_000
 _MISSING: Any = object()

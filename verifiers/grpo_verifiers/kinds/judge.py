@@ -1,7 +1,11 @@
-"""`judge`: a language model behind an endpoint says how good a completion is, by a rubric.
+"""`judge`: a language model behind an endpoint grades a completion, by a rubric.
 
-It is a learned proxy: a policy finds what it overrates, and completions may talk to it. So its reason says so, and reports
-warn. A reply that does not come, or from which no score can be read, is no verdict, never 0.
+How this works: the template is filled for each sample, equal questions are asked once, and all are under way at the same time.
+`Endpoint` sends them in the form of OpenAI's chat completions within bounds: deadlines, retries, a rate, a budget. The last match
+of `parse` in the reply is the score.
+
+It is a learned proxy: a policy finds what it overrates, and completions may talk to it. So its reason names it as one, and
+reports warn. A reply that does not come, that is no chat completion, or from which no score can be read, is no verdict, never 0.
 """
 
 from __future__ import annotations
@@ -271,8 +275,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-# A chat endpoint in the form of OpenAI's, asked with patience and within bounds: deadlines, retries, a
-# rate, a budget.
+# The endpoint.
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0

@@ -50,7 +50,7 @@ class MathVerifier(Verifier):
         """Load computer algebra in its own process, without waiting for it."""
         from grpo_verifiers.maths.proving.prover import PROVER
 
-        PROVER.launch()  # if it fails, the first sample that needs it will say so
+        PROVER.launch()  # if it fails, the first sample that needs it reports that
 
     def close(self) -> None:
         """End the process for computer algebra; it is shared, and another verifier would start it again."""

@@ -1,6 +1,6 @@
 """`numeric`: a number within a tolerance, with or without a unit, or inside a range.
 
-A number stands alone in the stated answer, or beside a unit; prose around it is not searched for numbers. The reader of
+A number stands alone in the stated answer, or next to a unit; prose around it is not searched for numbers. The reader of
 `math` reads it, of which a quantity is the smallest part: nothing is computed but fractions and powers of ten. Values are
 exact until the tolerance is applied, so no digits get lost.
 """

@@ -2,7 +2,7 @@
 
     def verify(completion: str, answer: str) -> float: ...
 
-Any finite number is the reward as it stands. Parameters beside `completion` are columns of the row, `prompt`, or `row` for
+Any finite number is the reward as it stands. Parameters other than `completion` are columns of the row, `prompt`, or `row` for
 all of it; functions of TRL, verl and the package `verifiers` are taken as they are (`functions.forms`). Where the function can
 judge a well-behaved completion of the same row, and fails on another every time, that one is wrong (`verifier_raised`), over a
 limit, or has no answer where the function returned None; any other failure is no verdict (`error`): `functions.blame`. A return

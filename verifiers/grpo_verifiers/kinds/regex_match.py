@@ -1,8 +1,8 @@
 """`regex`: a pattern found in the completion, or a group of it compared with the gold.
 
 Matching is bounded twice. The `regex` engine runs here with a short budget, which settles all honest cases in
-microseconds; what bursts it runs once more in a killable worker under `timeout_s` of that worker's own CPU time,
-since the engine's clock counts the CPU of the whole process and would hurry under a busy trainer. What bursts that
+microseconds; what exceeds it runs once more in a killable worker under `timeout_s` of that worker's own CPU time,
+since the engine's clock counts the CPU of the whole process and would hurry under a busy trainer. What exceeds that
 too is `over_limit`. The dialect is that of the `regex` package (a superset of `re`).
 """
 

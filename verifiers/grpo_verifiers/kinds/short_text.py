@@ -1,4 +1,8 @@
-"""`exact`: a short text answer equal to the gold, or to one of several, after a stated normaliser (see `text.py`)."""
+"""`exact` and `set`: short text answers, compared after a stated normaliser (see `text.py`).
+
+`exact` is right where the answer equals the gold, or one of several. `set` reads the answer and the gold as lists and compares
+them item by item in any order. An item too many is as wrong as one too few: else naming everything would pay.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +104,7 @@ def stated(text: str, where: Where) -> str:
     return f"The answer is {text}" if where == "answer_line" else f"\\boxed{{{text}}}"
 
 
-# `set`: several short text answers in any order, compared item by item with the normaliser of `text.py`.
+# set
 
 _SEPARATORS = re.compile(
     r"(?:(?:(?<!\s)\s++)?(?:[,;|]|\\\\)|(?:(?<!\s)[^\S\n]++)?\n)\s*+(?:(?:and|&)\s++)?|(?<!\s)\s++(?:and|&)\s++"

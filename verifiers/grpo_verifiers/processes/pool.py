@@ -1,5 +1,9 @@
 """Killable workers: many items in parallel, each under its own deadline, none able to hang or crash the caller.
 
+How this works: a `Pool` cuts its items into jobs, which the threads of its slots take from one queue. A `Slot` starts a keeper
+(`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item; a worker that exceeds a limit is killed
+and the next one goes on. Deadlines run from the reply before, so a chunk of items shares nothing.
+
 The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts; wall time is
 only a backstop, and a worker that merely waits for a core is given ten times as long. Callable from any thread; no
 signal handler or alarm of the caller is touched, and the trainer is never forked.
@@ -34,8 +38,6 @@ from grpo_verifiers.processes.linked import (
 )
 from grpo_verifiers.processes.wire import Done, Killed, LoadFailed, ProcessLimits, Raised, Result, raised
 from grpo_verifiers.verifier import Unavailable
-
-# One place of a pool: a keeper process, the worker it forked, and the thread that talks to them.
 
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
 _LONGEST_WAIT_S = 0.1
@@ -133,7 +135,7 @@ class Slot:
         keeper, self._keeper = self._keeper, None
         self._forget_worker()
         if keeper is not None:
-            # one that still loads has nothing to end, and would not hear of it
+            # one that still loads has nothing to end, and would not read a message
             keeper.close(_END_S if self.info.done() else 0.0)
 
     def _forget_worker(self) -> None:
@@ -305,9 +307,6 @@ def _is_busy(pid: int) -> bool:
         return False
 
 
-# How many cores this process may use.
-
-
 def allowed_cores() -> int:
     """Cores in the affinity mask, at least one; where a system has no mask, all of the machine."""
     try:
@@ -319,7 +318,7 @@ def allowed_cores() -> int:
 class Pool:
     """Workers for `task`, a `module:function` that takes `config` and returns `(work, info)`.
 
-    `work(item)` runs in the worker and returns plain data (what JSON can say) or bytes; `info` comes back from
+    `work(item)` runs in the worker and returns plain data (what JSON can hold) or bytes; `info` comes back from
     `start()`. Items and config are pickled; results are not. Lines that the work prints go to `on_print`, called from
     threads of the pool; without it to this process's stderr. `secrets` names the environment variables with a secret
     that workers may read; None: all.

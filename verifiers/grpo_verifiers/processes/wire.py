@@ -1,6 +1,8 @@
 """Framed messages over a stream socket, with descriptors where need be: a length of four bytes, then so many bytes.
 
-Only the host ever pickles: a process that has met hostile text answers in JSON, so its replies cannot run code here.
+How this works: workers block in `receive` and answer with `send`; the host reads through a `Channel`, which waits no longer than
+its limit. Behind them stand what a pool's messages are about: the limits of an item, and what became of it (`Done`, `Raised`,
+`Killed`). Only the host ever pickles: a process that has met hostile text answers in JSON, so its replies cannot run code here.
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ class Channel:
         self._sock.close()
 
 
-# What an item may use in a pool, and what becomes of it.
+# Limits and results.
 
 
 @dataclass(frozen=True, slots=True)

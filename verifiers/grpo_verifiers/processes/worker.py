@@ -170,7 +170,7 @@ def described(err: BaseException) -> list[Any]:
         and trace.tb_next is not None
         and trace.tb_frame.f_code.co_filename.startswith(_HERE)
     ):
-        trace = trace.tb_next  # our own frames say nothing about the user's function
+        trace = trace.tb_next  # our own frames tell a reader nothing about the user's function
     return [
         type(err).__name__,
         text[:2000],

@@ -1,12 +1,15 @@
-"""Replays a Metamath proof: labels of a compressed or plain proof, one substitution after another, within bounds."""
+"""Metamath: reads a database and replays a proof in it.
+
+How this works: `parse` reads constants, variables, hypotheses and assertions; proofs inside a database are taken as checked.
+`expanded` turns a compressed proof into labels. `check` replays the labels one substitution after another, within bounds of steps
+and symbols, and raises where a step does not fit. `PROPOSITIONAL` holds the axioms that rows need not bring.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-# Metamath databases: what is declared, and the axioms of propositional logic that rows need not bring.
 
 PROPOSITIONAL = """
 $c ( ) -> -. wff |- $.

@@ -1,4 +1,16 @@
-"""The host's side of a user's function: how many completions it sees at once, in which form, and whose failure one is."""
+"""The host's side of a user's function: how many completions it sees at once, in which form, and whose failure one is.
+
+How this works: `FunctionCaller` finds by trials whether the function takes texts or messages, sends calls to the pool one by
+one or in batches, and calls again alone what failed together. `Blame` then settles failures, for all code of others that judges
+completions. A failure is the completion's where the code can judge the row and only this completion makes it fail, every time.
+It is ours, and no verdict, where
+
+- somebody else was away, slow or silent, a package is missing, the code raises that it does not carry this or ends its process;
+- a plain completion of the same row fails as well (one that must be right where there is one, else any that gets a verdict);
+- the same completion does not fail the same way again, tried in turn with the plain one.
+
+Only what a completion can cause may count against it; what it can cause must, or a policy learns to fail where it expects to lose.
+"""
 
 from __future__ import annotations
 
@@ -233,8 +245,7 @@ def _answer(entry: Any, seconds: float) -> Answer:
     return raised(*entry["raised"], seconds=seconds)
 
 
-# Whose fault a failure is. One rule for all code of others that judges completions: functions of users,
-# scorers of packages.
+# Whose fault a failure is.
 
 Call = TypeVar("Call")
 
@@ -253,7 +264,7 @@ _NOT_CARRIED = ("ImportError", "NotImplementedError")
 class Blame(Generic[Call]):
     """How the failures of one piece of code are settled.
 
-    `ask` makes calls one after the other in one worker, for each of several lists; `row` says which calls are of one row;
+    `ask` makes calls one after the other in one worker, for each of several lists; `row` returns the same for calls of one row;
     `plain` gives plain completions of a call's row, of which one must pass `judges`; `learns` whether a completion of the
     batch that has a verdict may stand for them.
     """

@@ -1,7 +1,11 @@
 """The worker's side of `python`: find the function, bind its arguments, read what it returns.
 
-Runs in a pool process. Everything that leaves it is plain data, so a function that was tricked by model text cannot
-send objects into the trainer.
+How this works: `load` runs in a pool process. It imports the function and returns the work of the pool and what the host must
+know of the signature. `UserFunction.work` makes the arguments, calls the function once for each completion, for many at a time
+or for all at once, and reads each return as a verdict. An environment of the package `verifiers` becomes such a function first;
+that package is imported by the user's `load_environment`, never here.
+
+Everything that leaves the process is plain data, so a function that was tricked by model text cannot send objects into the trainer.
 """
 
 from __future__ import annotations
@@ -30,8 +34,6 @@ from grpo_verifiers.kinds.functions.value import BadReturn, ReturnReader, listed
 from grpo_verifiers.kinds.functions.waiting import WAITS_S, Waiting
 from grpo_verifiers.processes.worker import described
 from grpo_verifiers.verdict import SKIPPED, Outcome
-
-# Environments of the package `verifiers`: the weighted reward functions of a single-turn one as one function.
 
 LOADER = "load_environment"
 _OF_GROUPS = {"states", "prompts", "completions", "answers", "tasks", "infos"}
@@ -164,15 +166,15 @@ class UserFunction:
 
     def info(self) -> dict[str, Any]:
         """What the host must know."""
-        signature, speaks = self.signature, names_keys_of_messages(self._function)
+        signature, names_keys = self.signature, names_keys_of_messages(self._function)
         return {
             "required": signature.required,
             "derived": signature.derived,
             "shape": "waiting" if self._waits else signature.shape,
             "wants_group": "group" in signature.names,
             "tries_messages": not signature.is_verl
-            and (speaks or bool(signature.names & {"completions", "state", "info", "task", "parser"})),
-            "prefers_messages": speaks,
+            and (names_keys or bool(signature.names & {"completions", "state", "info", "task", "parser"})),
+            "prefers_messages": names_keys,
             "place": self._reader.place,
             "is_ours": "completion" in signature.names,
         }

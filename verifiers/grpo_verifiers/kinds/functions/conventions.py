@@ -1,8 +1,12 @@
-"""The conventions of reward functions: what a signature asks for, and the arguments of one call.
+"""The conventions of reward functions: how one is found, what its signature asks for, and the arguments of one call.
 
 completion                         ours, and rubric functions (`state`, `info`, `task`, `parser`)
 completions                        TRL: lists, with `prompts`, `completion_ids`, `log_extra`, `log_metric`
 solution_str, solution_strs        verl: `data_source`, `ground_truth`, `extra_info`
+
+How this works: `find` imports `module:function` or `file.py:function`. `Signature.of` reads its parameters once and names the
+columns that a row must have. `Signature.of_one` and `of_many` make the arguments of a call, and `derive` adds to a row what
+other trainers put there. `most_of` reads from the source, without running it, the most that the function can return.
 """
 
 from __future__ import annotations
@@ -23,8 +27,6 @@ from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from grpo_verifiers.strict_json import RepeatedKey, loads
-
-# A function by its spec: `module:function`, `file.py:function`, and where it stands in the source.
 
 
 class BadFunction(Exception):
@@ -299,7 +301,7 @@ def _said(call: FunctionCall, messages: bool) -> tuple[Any, Any]:
     return [{"role": "assistant", "content": call.completion}], prompt
 
 
-# The most that a function can return, read from its source without running it.
+# The greatest return value, read from the source.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
