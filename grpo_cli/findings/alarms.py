@@ -233,33 +233,24 @@ def repeats_itself(history: History, limits: Limits) -> Finding | None:
 
 def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> Finding | None:
     """W44: a side reward (a format, say) rose until it is full, and no more answers are right than at the start."""
-    right = (
-        mean_over(history[: limits.window], "right", limits.window),
-        mean_over(history[-limits.window :], "right", limits.window),
-    )
+    before = mean_over(history[: limits.window], "right", limits.window)
+    now = mean_over(history[-limits.window :], "right", limits.window)
     if (
-        right[0] is None
-        or right[1] is None
+        before is None
+        or now is None
         or len(history) < limits.stalled_steps
-        or right[1] > right[0] + limits.right_gain
+        or now > before + limits.right_gain
     ):
         return None
     for name, full in parts.items():
         key = f"reward/{name}/mean"
         began = mean_over(history[: limits.window], key, limits.window)
-        start = None if began is None or full <= 0 else began / full
-        last = (
-            [None if (v := m.get(key)) is None else v / full for m in history[-limits.stalled_steps :]]
-            if full > 0
-            else []
-        )
-        if (
-            start is None
-            or any(v is None or v < limits.full for v in last)
-            or start > limits.full - limits.rise
-        ):
+        if began is None or full <= 0:
             continue
-        text = f"`{name}` is full for {limits.stalled_steps} steps, {start:.0%} at the start; right samples went from {right[0]:.0%} to {right[1]:.0%}"
+        start, last = began / full, [m.get(key) for m in history[-limits.stalled_steps :]]
+        if any(v is None or v / full < limits.full for v in last) or start > limits.full - limits.rise:
+            continue
+        text = f"`{name}` is full for {limits.stalled_steps} steps, {start:.0%} at the start; right samples went from {before:.0%} to {now:.0%}"
         return finding_at(
             "W44", history, text, f"lower `verify.{name}.weight`, or make it a condition (`combine.gate`)"
         )

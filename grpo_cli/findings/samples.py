@@ -90,10 +90,6 @@ def _without_verdict(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     return [r for r in records if any(v.outcome in bad for v in r.verdicts.values())]
 
 
-def _shortest_right(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    return sorted((r for r in records if r.is_right), key=lambda r: r.tokens)
-
-
 def _torn(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     """The verifiers disagree most first."""
 
@@ -128,7 +124,7 @@ PICKS: dict[str, Pick] = {
     "W11": _groups_of("all_wrong"),
     "W12": _groups_of("all_right"),
     "W20": lambda records: [r for r in records if r.truncated],
-    "W21": _shortest_right,
+    "W21": lambda records: sorted((r for r in records if r.is_right), key=lambda r: r.tokens),
     "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
     "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
     "W33": _groups_of("all_wrong"),

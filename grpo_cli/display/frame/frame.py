@@ -14,7 +14,7 @@ from grpo_cli.display.frame import kinds, wide
 from grpo_cli.display.frame.curves import spark_of
 from grpo_cli.display.frame.header import activity_text, beginning, footer, header, notes, share_done
 from grpo_cli.display.frame.kinds import KINDS
-from grpo_cli.display.frame.lines import PanelBlock, Piece, columns, fit, line, rule, split_rule
+from grpo_cli.display.frame.lines import PanelBlock, Piece, bar_pieces, columns, fit, line, rule, split_rule
 from grpo_cli.display.frame.panels import (
     LOTS_TRUNCATED,
     TOTAL,
@@ -31,7 +31,6 @@ from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
 from grpo_cli.text import (
     as_ascii,
-    bar,
     duration,
     number,
     percent,
@@ -217,15 +216,8 @@ def _step(state: FrameState, width: int) -> Text:
     share = share_done(state) or 0.0
     right = f" {percent(share)} {state.ended or 'eta ' + duration(state.last.get('eta_s'), '')}"
     room = max(min(width - len(left) - len(right), 40), 0)
-    full, empty = bar(share, room)
     at = len(left)
-    return line(
-        width,
-        Piece(0, left, "bold"),
-        Piece(at, full, "bold"),
-        Piece(at + len(full), empty, "dim"),
-        Piece(at + room, right),
-    )
+    return line(width, Piece(0, left, "bold"), *bar_pieces(at, share, room), Piece(at + room, right))
 
 
 def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:

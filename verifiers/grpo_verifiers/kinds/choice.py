@@ -116,9 +116,11 @@ class ChoiceVerifier(AnswerVerifier):
         one = self._letter(text, known)
         if one:
             return frozenset([one])
-        by_words = self._by_words(text, gold)
-        if by_words:
-            return frozenset([by_words])
+        if self.options.words:
+            form = normal(text)
+            same = [letter for letter, words in gold.words.items() if words and words == form]
+            if len(same) == 1 and same[0]:
+                return frozenset(same)
         labelled = _LABELLED.fullmatch(text)
         if labelled:
             letter = (labelled[1] or labelled[2]).upper()
@@ -142,13 +144,6 @@ class ChoiceVerifier(AnswerVerifier):
             letter = LETTERS[int(digits[:3]) - 1]
             return letter if letter in known else ""
         return ""
-
-    def _by_words(self, text: str, gold: ChoiceGold) -> str:
-        if not self.options.words:
-            return ""
-        form = normal(text)
-        same = [letter for letter, words in gold.words.items() if words and words == form]
-        return same[0] if len(same) == 1 else ""
 
     def _checked(self, letter: str, rest: str, gold: ChoiceGold) -> frozenset[str]:
         """A letter followed by words: its option's, or words that explain and name no other option."""

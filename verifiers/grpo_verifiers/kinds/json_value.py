@@ -75,7 +75,12 @@ class JsonComparison:
         if isinstance(gold, bool) or isinstance(value, bool) or gold is None or value is None:
             return value is gold
         if isinstance(gold, int | float) and isinstance(value, int | float):
-            return value == gold or _is_near(value, gold, self.rel_tol)
+            try:
+                allowed = self.rel_tol * abs(gold)
+                is_near = self.rel_tol > 0 and math.isfinite(value) and abs(value - gold) <= allowed
+            except OverflowError:  # an integer beyond all floats
+                is_near = False
+            return value == gold or is_near
         if isinstance(gold, str) and isinstance(value, str) and self.casefold:
             return " ".join(value.split()).casefold() == " ".join(gold.split()).casefold()
         return type(value) is type(gold) and bool(value == gold)
@@ -97,13 +102,6 @@ class JsonComparison:
             pairs = [self._leaves(a, b) for a, b in zip(padded, gold, strict=False)]
             return sum(s for s, _ in pairs), sum(t for _, t in pairs) + max(0, len(items) - len(gold))
         return int(value is not _MISSING and self.equal(value, gold)), 1
-
-
-def _is_near(value: float, gold: float, rel_tol: float) -> bool:
-    try:
-        return rel_tol > 0 and math.isfinite(value) and abs(value - gold) <= rel_tol * abs(gold)
-    except OverflowError:  # an integer beyond all floats
-        return False
 
 
 def _spelled(value: object) -> str:

@@ -100,10 +100,33 @@ class JudgeVerifier(Verifier):
 
     def __init__(self, options: JudgeOptions) -> None:
         super().__init__(options)
-        _check(options)
-        self._parse = _pattern(options)
+        url = urlsplit(options.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise BadOption(
+                "base_url", f"`base_url` is {options.base_url!r}, not one such as `http://127.0.0.1:8000/v1`"
+            )
+        if not options.model:
+            raise BadOption("model", "`model` names no model")
+        ends = options.range
+        if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
+            raise BadOption(
+                "range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]"
+            )
+        fields = _fields(options.template)
+        if "completion" not in fields:
+            raise BadOption("template", "`template` has no place for `{completion}`")
+        for name in ("concurrency", "max_tokens", "timeout_s", "per_minute", "budget"):
+            value = getattr(options, name)
+            if value is not None and not value > 0:
+                raise BadOption(name, f"`{name}` must be above 0")
+        if options.retries < 0:
+            raise BadOption("retries", "`retries` must be at least 0")
+        try:
+            self._parse = re.compile(options.parse)
+        except re.error as err:
+            raise BadOption("parse", f"`parse` is no regular expression: {err}") from err
         self._words = {word.casefold(): score for word, score in options.words.items()}
-        self.columns = tuple(name for name in _fields(options.template) if name not in OWN)
+        self.columns = tuple(name for name in fields if name not in OWN)
         self.low = options.range[0]
         self._endpoint = Endpoint(
             EndpointSettings(
@@ -231,36 +254,6 @@ class JudgeVerifier(Verifier):
         except ValueError:
             return None
         return score if math.isfinite(score) else None
-
-
-def _check(options: JudgeOptions) -> None:
-    url = urlsplit(options.base_url)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise BadOption(
-            "base_url", f"`base_url` is {options.base_url!r}, not one such as `http://127.0.0.1:8000/v1`"
-        )
-    if not options.model:
-        raise BadOption("model", "`model` names no model")
-    ends = options.range
-    if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
-        raise BadOption(
-            "range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]"
-        )
-    if "completion" not in _fields(options.template):
-        raise BadOption("template", "`template` has no place for `{completion}`")
-    for name in ("concurrency", "max_tokens", "timeout_s", "per_minute", "budget"):
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise BadOption(name, f"`{name}` must be above 0")
-    if options.retries < 0:
-        raise BadOption("retries", "`retries` must be at least 0")
-
-
-def _pattern(options: JudgeOptions) -> re.Pattern[str]:
-    try:
-        return re.compile(options.parse)
-    except re.error as err:
-        raise BadOption("parse", f"`parse` is no regular expression: {err}") from err
 
 
 def _fields(template: str) -> list[str]:

@@ -124,27 +124,22 @@ class NumericVerifier(StatedAnswer):
 
     def _difference(self, found: Quantity, gold: Quantity, side: int = 0) -> str | None:
         """Why the two differ; with a side only too low (-1) or too high (1) counts."""
-        value, reason = self._in_unit_of(found, gold)
-        if value is None:
-            return reason
+        value, how = found.value, self.options.units
+        if found.is_percent != gold.is_percent and self.options.percent != "ignore":
+            if self.options.percent == "sign":
+                return "percent"
+            value = value / 100 if found.is_percent else value * 100
+        if how == "require" and gold.unit and not found.unit:
+            return "no_unit"
+        if how != "ignore" and not units_agree(found.unit, gold.unit):
+            factor = conversion(found.unit, gold.unit) if how == "convert" else None
+            if factor is None:
+                return "unit"
+            value = value * factor
         gap = value - gold.value
         allowed = max(Fraction(self.options.rel_tol) * abs(gold.value), Fraction(self.options.abs_tol))
         is_off = abs(gap) > allowed if side == 0 else gap * side > allowed
         return ("out_of_range" if side else "unequal") if is_off else None
-
-    def _in_unit_of(self, found: Quantity, gold: Quantity) -> tuple[Fraction | None, str]:
-        value = found.value
-        if found.is_percent != gold.is_percent and self.options.percent != "ignore":
-            if self.options.percent == "sign":
-                return None, "percent"
-            value = value / 100 if found.is_percent else value * 100
-        how = self.options.units
-        if how == "require" and gold.unit and not found.unit:
-            return None, "no_unit"
-        if how == "ignore" or units_agree(found.unit, gold.unit):
-            return value, ""
-        factor = conversion(found.unit, gold.unit) if how == "convert" else None
-        return (None, "unit") if factor is None else (value * factor, "")
 
     def gold_text(self, row: Mapping[str, Any]) -> str:
         """The gold, or the lower end of its range."""

@@ -161,7 +161,11 @@ class PythonVerifier(Verifier):
         except LoadFailed as err:
             if err.kind not in ("BadFunction", "ModuleNotFoundError"):
                 log.error("importing `%s` failed\n%s", self.options.function, err.traceback)
-            raise BadOption("function", _load_message(self.options.function, err)) from err
+            message = err.message
+            if err.kind != "BadFunction":
+                first = err.message.splitlines()[0] if err.message else ""
+                message = f"`{self.options.function}` cannot be imported: {err.kind}: {first}"
+            raise BadOption("function", message) from err
         self.columns = tuple(info["required"])
         self._derived = tuple(info["derived"])
         self._place = info["place"]
@@ -320,11 +324,3 @@ _FOR_WORKERS = (
     "args",
     "timeout_s",
 )
-
-
-def _load_message(function: str, err: LoadFailed) -> str:
-    if err.kind == "BadFunction":
-        return err.message
-    return (
-        f"`{function}` cannot be imported: {err.kind}: {err.message.splitlines()[0] if err.message else ''}"
-    )

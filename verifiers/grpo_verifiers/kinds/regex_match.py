@@ -138,25 +138,19 @@ class RegexVerifier(Verifier):
         try:
             spans = self._matcher.match(text, _BUDGET_S)
         except (TimeoutError, MemoryError):
-            patient = self._patiently(text)
-            if isinstance(patient, Verdict):
-                return patient
-            spans = patient
+            if self._pool is None:
+                limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
+                self._pool = Pool(
+                    "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
+                )
+            result = self._pool.run([text])[0]
+            if not isinstance(result, Done):
+                reason = getattr(result, "reason", "raised")
+                if reason in ("timeout", "memory"):
+                    return over_limit(reason, seconds=result.seconds)
+                return error("worker_" + reason, seconds=result.seconds)
+            spans = list(result.value)
         return self._verdict(spans, sample.gold, time.perf_counter() - began)
-
-    def _patiently(self, text: str) -> Spans | Verdict:
-        if self._pool is None:
-            limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
-            self._pool = Pool(
-                "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
-            )
-        result = self._pool.run([text])[0]
-        if isinstance(result, Done):
-            return list(result.value)
-        reason = getattr(result, "reason", "raised")
-        if reason in ("timeout", "memory"):
-            return over_limit(reason, seconds=result.seconds)
-        return error("worker_" + reason, seconds=result.seconds)
 
     def _verdict(self, spans: Spans, golds: tuple[str, ...], seconds: float) -> Verdict:
         if self.options.match == "answer_group":

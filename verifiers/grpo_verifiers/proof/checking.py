@@ -312,8 +312,11 @@ def _apply(
         wanted = _substituted(needed.statement, put, left)
         if wanted != statement:
             raise BadProof("hypothesis", f"step {position} `{found.label}` wants `{' '.join(wanted)[:200]}`")
-    for a, b in found.distinct:
-        _keep_apart(put[a], put[b], goal, database, found.label)
+    for first, second in found.distinct:
+        for a in set(put[first]) & database.variables:
+            for b in set(put[second]) & database.variables:
+                if a == b or (min(a, b), max(a, b)) not in goal.distinct:
+                    raise BadProof("distinct", f"`{found.label}` wants {a} and {b} to be distinct variables")
     return _substituted(found.statement, put, left)
 
 
@@ -324,11 +327,3 @@ def _substituted(statement: Symbols, put: Mapping[str, Symbols], left: int) -> S
     for symbol in statement:
         out.extend(put.get(symbol, (symbol,)))
     return tuple(out)
-
-
-def _keep_apart(first: Symbols, second: Symbols, goal: MetamathGoal, database: Database, label: str) -> None:
-    ones, others = set(first) & database.variables, set(second) & database.variables
-    for a in ones:
-        for b in others:
-            if a == b or (min(a, b), max(a, b)) not in goal.distinct:
-                raise BadProof("distinct", f"`{label}` wants {a} and {b} to be distinct variables")
