@@ -29,51 +29,27 @@ from grpo_cli.text import needs_ascii, raw, visible
 # `--display none`: warnings and errors alone, so that a run which goes wrong is never mute.
 
 
-class SilentDisplay:
-    """Says nothing but errors."""
+class SilentDisplay(Display):
+    """Shows nothing but errors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-
-    def start(self, info: RunInfo) -> None:
-        """Nothing."""
-
-    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
-        """Nothing."""
-
-    def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
-        """Nothing."""
-
-    def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
-        """Nothing."""
-
-    def evaluated(self, metrics: Metrics) -> None:
-        """Nothing."""
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
         """Errors alone."""
         if level == "error":
             put(self._stream, "".join(f"{visible(line)}\n" for line in f"error: {text}".splitlines()))
 
-    def offer(self, wishes: KeyRequests) -> None:
-        """Nothing: there are no keys."""
-
-    def finish(self, card: Card) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing to restore."""
-
 
 # `--display json`: one object a line on stderr, `event` names its kind; a step carries the keys of
 # `metrics.jsonl`.
 
 
-class JsonDisplay(SilentDisplay):
+class JsonDisplay(Display):
     """Objects for another program."""
 
     def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
+        self._stream = stream
         self._lock = threading.Lock()
 
     def start(self, info: RunInfo) -> None:
@@ -145,7 +121,7 @@ def open_log(path: str) -> TextIO:
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-class LoggedDisplay:
+class LoggedDisplay(Display):
     """Passes everything on, and keeps what was said before the run had a folder until it has one."""
 
     def __init__(self, shown: Display) -> None:

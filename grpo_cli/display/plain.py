@@ -16,7 +16,7 @@ from typing import TextIO
 
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.protocol import KeyRequests
+from grpo_cli.display.protocol import Display
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
 from grpo_cli.statistics.step import as_drawn
 from grpo_cli.text import (
@@ -58,7 +58,7 @@ QUIET_PROGRESS_S = 10.0
 WORDS = {"info": "INFO", "good": "INFO", "warn": "WARN", "error": "ERROR"}
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     """Lines on a stream that is not a terminal."""
 
     def __init__(
@@ -112,9 +112,6 @@ class PlainDisplay:
         for line in text.splitlines() or [""]:
             self._say(WORDS[level], visible(line))
 
-    def offer(self, wishes: KeyRequests) -> None:
-        """Nothing: there are no keys."""
-
     def finish(self, card: Card) -> None:
         """The end card, or its first line alone where another display prints it."""
         lines = card_lines(card, 100)
@@ -122,9 +119,6 @@ class PlainDisplay:
             self._say("INFO", lines[0].strip())
             return
         self._write("".join(f"{line}\n" for line in lines))
-
-    def close(self) -> None:
-        """Nothing to restore."""
 
     def move_to(self, stream: TextIO) -> None:
         """Write to another stream from now on."""

@@ -16,12 +16,12 @@ from typing import Protocol
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
-# What a person asked for by a key while a run trains: pause, save, evaluate. The trainer takes it up
-# between two steps.
-
 
 class KeyRequests:
-    """Pressed on the display's thread, taken on the trainer's."""
+    """What a person asked for by a key while a run trains: pause, save, evaluate.
+
+    Pressed on the display's thread, taken on the trainer's between two steps.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,31 +56,43 @@ class KeyRequests:
 
 
 class Display(Protocol):
-    """One display of a run; every method may be called from any thread, `close` any number of times."""
+    """One display of a run, whose methods do nothing where a class that names it as its base does not override them.
+
+    Every method may be called from any thread, `close` any number of times.
+    """
 
     def start(self, info: RunInfo) -> None:
         """The run is known and its folder exists."""
+        return None
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         """What the step is doing now: `generate`, `verify`, `update`, `evaluate`, `save`."""
+        return None
 
     def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
         """Long work outside a step (`load model`, `warm-up`); done == total ends it."""
+        return None
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
         """A step is over."""
+        return None
 
     def evaluated(self, metrics: Metrics) -> None:
         """Held-out rows were scored."""
+        return None
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
         """A sentence for the person; `good` for what was saved or reached."""
+        return None
 
     def offer(self, wishes: KeyRequests) -> None:
         """From now on the person may ask for these; a display without keys has no use for them."""
+        return None
 
     def finish(self, card: Card) -> None:
         """The run is over; the last thing shown."""
+        return None
 
     def close(self) -> None:
         """Give the terminal back as it was."""
+        return None

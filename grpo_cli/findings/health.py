@@ -144,15 +144,19 @@ def many_all_wrong(history: History, limits: Limits) -> Finding | None:
 
 def many_all_right(history: History, limits: Limits) -> Finding | None:
     """W12: too easy. A run that is learning makes its groups all right itself: nothing is said while that goes on."""
-    # whether more answers are right than `flat_steps` ago; in a younger run, than in its first steps
-    earlier = history[: -limits.flat_steps][-limits.window :]
-    before = earlier if len(earlier) >= FIRST_STEPS else history[:FIRST_STEPS]
-    now, then = median_of_last(history, "right", limits.window), median(before, "right")
-    if now is not None and then is not None and now >= then + limits.right_gain:
+    if _gains(history, limits):
         return None
     return _too_many(
         "W12", "all_right", "all right", limits.all_right, "consider harder prompts", history, limits
     )
+
+
+def _gains(history: History, limits: Limits) -> bool:
+    """Whether more answers are right than `flat_steps` ago; in a younger run, than in its first steps."""
+    earlier = history[: -limits.flat_steps][-limits.window :]
+    before = earlier if len(earlier) >= FIRST_STEPS else history[:FIRST_STEPS]
+    now, then = median_of_last(history, "right", limits.window), median(before, "right")
+    return now is not None and then is not None and now >= then + limits.right_gain
 
 
 def _too_many(

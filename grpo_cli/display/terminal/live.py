@@ -30,7 +30,7 @@ from grpo_cli.display.frame.header import NOTE_MARKS
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import RunState
 from grpo_cli.display.plain import put
-from grpo_cli.display.protocol import KeyRequests
+from grpo_cli.display.protocol import Display, KeyRequests
 from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
 from grpo_cli.display.terminal.relay import key_reader
@@ -166,7 +166,7 @@ KEPT_LEVELS: tuple[Level, ...] = ("warn",)
 """Shown again above the end card."""
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """Paints `RunState` until closed; opened by the first thing said."""
 
     def __init__(
