@@ -76,15 +76,9 @@ class Worlds:
         self._logged: set[str] = set()
         config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path)}
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
+        task = "grpo_cli.environments.worker:load"
         self._pools = [
-            Pool(
-                "grpo_cli.environments.worker:load",
-                config,
-                workers=1,
-                limits=limits,
-                on_print=self._prints,
-                secrets=env,
-            )
+            Pool(task, config, workers=1, limits=limits, on_print=self._prints, secrets=env)
             for _ in range(self.workers)
         ]
         self.info: Mapping[str, Any] = {}

@@ -257,15 +257,7 @@ def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> F
     return None
 
 
-ALARM_RULES = (
-    gold_gap,
-    canary_dropped,
-    held_out_fell,
-    entropy_gone,
-    repeats_itself,
-    saturated,
-    constant_parts,
-)
+ALARM_RULES = (gold_gap, canary_dropped, held_out_fell, entropy_gone, repeats_itself, saturated, constant_parts)  # fmt: skip
 """For `grpo explain`; the rule of W22 stands in `trends`."""
 
 

@@ -131,24 +131,16 @@ def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
 
 def many_all_wrong(history: History, limits: Limits) -> Finding | None:
     """W11: too hard."""
-    return _too_many(
-        "W11",
-        "all_wrong",
-        "all wrong",
-        limits.all_wrong,
-        "consider easier prompts or a larger group",
-        history,
-        limits,
-    )
+    hint = "consider easier prompts or a larger group"
+    return _too_many("W11", "all_wrong", "all wrong", limits.all_wrong, hint, history, limits)
 
 
 def many_all_right(history: History, limits: Limits) -> Finding | None:
     """W12: too easy. A run that is learning makes its groups all right itself: nothing is said while that goes on."""
     if _gains(history, limits):
         return None
-    return _too_many(
-        "W12", "all_right", "all right", limits.all_right, "consider harder prompts", history, limits
-    )
+    hint = "consider harder prompts"
+    return _too_many("W12", "all_right", "all right", limits.all_right, hint, history, limits)
 
 
 def _gains(history: History, limits: Limits) -> bool:

@@ -194,9 +194,7 @@ def _share_right(metrics: Metrics, name: str) -> float | None:
 
 
 def _verifiers(history: History) -> list[str]:
-    ends, names = ("verify/", "/calls"), dict[str, None]()
-    for metrics in (*history[:1], *history[-1:]):
-        for key in metrics:
-            if key.startswith(ends[0]) and key.endswith(ends[1]):
-                names[key[len(ends[0]) : -len(ends[1])]] = None
-    return list(names)
+    keys = dict.fromkeys(key for metrics in (*history[:1], *history[-1:]) for key in metrics)
+    return [
+        k[len("verify/") : -len("/calls")] for k in keys if k.startswith("verify/") and k.endswith("/calls")
+    ]
