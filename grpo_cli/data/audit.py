@@ -18,8 +18,8 @@ from typing import Any, Literal
 from grpo_cli.data.rows import Row
 from grpo_cli.errors import DataError, Mistake, SetupError, kind_of
 from grpo_verifiers.combine import SUM, CombineRule, NoVerifier, judges_of
-from grpo_verifiers.golds import placeholders
 from grpo_verifiers.names import near_or_known
+from grpo_verifiers.text import placeholders
 from grpo_verifiers.verdict import Outcome, Verdict
 from grpo_verifiers.verifier import BadGold, Sample, Unavailable, Verifier
 

@@ -1,15 +1,200 @@
-"""Which display a run gets. The stream itself is asked: `FORCE_COLOR` makes rich believe that a file is a terminal."""
+"""Which display a run gets, and the displays that need no screen.
+
+`make_display` reads the mode and the stream, and returns a `LoggedDisplay`: it writes the plain lines into the run's `train.log`
+and passes every call on to the display that is shown. That is `live` (`terminal/`), `plain` (`plain.py`), `json` or `none` (both
+here). The stream itself is asked whether it is a terminal: `FORCE_COLOR` makes rich believe so of a file.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import io
 import os
 import sys
-from typing import Literal, TextIO
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TextIO
 
-from grpo_cli.display.logged import LoggedDisplay
-from grpo_cli.display.protocol import Display
+from grpo_cli.display.frame.sample import SampleView
+from grpo_cli.display.plain import PlainDisplay, put
+from grpo_cli.display.protocol import Display, KeyRequests
 from grpo_cli.errors import UsageError
-from grpo_cli.text import needs_ascii, raw
+from grpo_cli.run.folder import RunFolder, iso_now
+from grpo_cli.run.info import Card, Level, Metrics, RunInfo
+from grpo_cli.run.records import dump_line
+from grpo_cli.text import needs_ascii, raw, visible
+
+# `--display none`: warnings and errors alone, so that a run which goes wrong is never mute.
+
+
+class SilentDisplay(Display):
+    """Shows nothing but errors."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def note(self, level: Level, text: str, hint: str = "") -> None:
+        """Errors alone."""
+        if level == "error":
+            put(self._stream, "".join(f"{visible(line)}\n" for line in f"error: {text}".splitlines()))
+
+
+# `--display json`: one object a line on stderr, `event` names its kind; a step carries the keys of
+# `metrics.jsonl`.
+
+
+class JsonDisplay(Display):
+    """Objects for another program."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def start(self, info: RunInfo) -> None:
+        """`{"event": "start", …}`."""
+        self._emit("start", dataclasses.asdict(info))
+
+    def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
+        """An event where work begins or ends."""
+        if done in (None, 0, total):
+            self._emit("progress", {"noun": noun, "done": done, "total": total})
+
+    def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
+        """The line of `metrics.jsonl`."""
+        self._emit("step", metrics)
+
+    def evaluated(self, metrics: Metrics) -> None:
+        """The line of `metrics.jsonl`."""
+        self._emit("eval", metrics)
+
+    def note(self, level: Level, text: str, hint: str = "") -> None:
+        """A note."""
+        self._emit("note", {"level": level, "text": text, "hint": hint})
+
+    def finish(self, card: Card) -> None:
+        """The end, without the history that the steps told already."""
+        skip = ("history", "evaluations")
+        self._emit(
+            "finish", {f.name: getattr(card, f.name) for f in dataclasses.fields(card) if f.name not in skip}
+        )
+
+    def _emit(self, event: str, values: Mapping[str, Any]) -> None:
+        line = dump_line({"event": event, "at": iso_now(), **values})
+        with self._lock:
+            put(self._stream, line)
+
+
+# What every display does in addition to showing: the plain lines go to the run's `train.log`.
+
+
+class LogFile(io.RawIOBase):
+    """The bytes of `train.log`. What a full disk does not take is dropped: records stop a run, its log does not."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError:
+            self._descriptor = os.open(os.devnull, os.O_WRONLY)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append, if the disk takes it."""
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, data)
+        return len(data)
+
+    def close(self) -> None:
+        """Close."""
+        if not self.closed:
+            super().close()
+            os.close(self._descriptor)
+
+
+def open_log(path: str) -> TextIO:
+    """Line buffered and appending: whole lines interleave with those of `RunFolder.log`."""
+    raw = io.BufferedWriter(LogFile(path))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+class LoggedDisplay(Display):
+    """Passes everything on, and keeps what was said before the run had a folder until it has one."""
+
+    def __init__(self, shown: Display) -> None:
+        self.shown = shown
+        self._file: TextIO | None = None
+        self._early = io.StringIO()
+        self._early_lock = threading.Lock()
+        self._log = PlainDisplay(self._early)
+        self._folder = ""
+        self._has_stepped = False
+
+    def start(self, info: RunInfo) -> None:
+        """Open `train.log`, then start."""
+        self._folder = info.folder
+        if info.log:
+            with self._early_lock:
+                self._file = open_log(info.log)
+                self._file.write(self._early.getvalue())
+                self._log.move_to(self._file)
+        self._log.start(info)
+        self.shown.start(info)
+
+    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
+        """Shown only."""
+        self.shown.phase(name, done, total)
+
+    def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
+        """Logged and shown."""
+        self._log.progress(noun, done, total)
+        self.shown.progress(noun, done, total)
+
+    def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
+        """Logged and shown."""
+        if not self._has_stepped:
+            self._has_stepped = True
+            self._recall(int(metrics.get("step") or 0))
+        self._log.step(metrics, view)
+        self.shown.step(metrics, view)
+
+    def _recall(self, step: int) -> None:
+        """A resumed run goes on with its own past: curves, starts and means are those of an unbroken one."""
+        recall = getattr(self.shown, "recall", None)
+        if recall is None or step <= 1 or not (Path(self._folder) / "metrics.jsonl").is_file():
+            return
+        recall([m for m in RunFolder(Path(self._folder)).metrics() if int(m.get("step") or 0) < step])
+
+    def evaluated(self, metrics: Metrics) -> None:
+        """Logged and shown."""
+        self._log.evaluated(metrics)
+        self.shown.evaluated(metrics)
+
+    def note(self, level: Level, text: str, hint: str = "") -> None:
+        """Logged and shown."""
+        self._log.note(level, text, hint)
+        self.shown.note(level, text, hint)
+
+    def offer(self, wishes: KeyRequests) -> None:
+        """Passed on."""
+        self.shown.offer(wishes)
+
+    def finish(self, card: Card) -> None:
+        """Logged and shown."""
+        self._log.finish(card)
+        self.shown.finish(card)
+
+    def close(self) -> None:
+        """Close both; what comes later is shown only."""
+        self.shown.close()
+        if self._file is not None:
+            self._log.move_to(io.StringIO())
+            self._file.close()
+            self._file = None
+
 
 Mode = Literal["auto", "live", "plain", "json", "none"]
 MODES: tuple[Mode, ...] = ("auto", "live", "plain", "json", "none")
@@ -72,12 +257,8 @@ def _shown(mode: Mode, stream: TextIO, ascii: bool | None) -> Display:
 
         return LiveDisplay(raw(stream), ascii=plain_glyphs, color=wants_color(stream))
     if mode == "json":
-        from grpo_cli.display.jsonlines import JsonDisplay
-
         return JsonDisplay(stream)
     if mode == "none":
-        from grpo_cli.display.silent import SilentDisplay
-
         return SilentDisplay(stream)
     from grpo_cli.display.plain import PlainDisplay
 

@@ -1,7 +1,13 @@
-"""One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured"."""
+"""One line a step for pipes, CI and `train.log`: no carriage returns, ISO times, flushed; — is "not measured".
+
+How this works: `PlainDisplay` stamps each line and writes it with `put`, which outlives a closed pipe, a terminal that is gone and a
+full disk: a run does not end because its progress cannot be shown. `start_line`, `step_line` and `eval_line` make the texts.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,10 +16,9 @@ from typing import TextIO
 
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.stream import put
-from grpo_cli.display.wishes import KeyRequests
+from grpo_cli.display.protocol import Display
 from grpo_cli.run.info import Card, Level, Metrics, RewardSource, RunInfo
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 from grpo_cli.text import (
     as_ascii,
     duration,
@@ -26,12 +31,34 @@ from grpo_cli.text import (
     visible,
 )
 
+GONE = (errno.EPIPE, errno.EIO)
+"""Errors of a write after the reader of a pipe, or a terminal, has gone."""
+
+
+def put(stream: TextIO, text: str) -> None:
+    """Write and flush. What a full disk does not take is dropped, as in `train.log`, which has the same lines.
+
+    Once the reader has gone, this and all that others write there goes nowhere.
+
+    Raises:
+        UnicodeEncodeError: the stream cannot spell it; nothing was written.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError as err:
+        if err.errno in GONE:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
 QUIET_PHASE_S = 30.0
 QUIET_PROGRESS_S = 10.0
 WORDS = {"info": "INFO", "good": "INFO", "warn": "WARN", "error": "ERROR"}
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     """Lines on a stream that is not a terminal."""
 
     def __init__(
@@ -85,9 +112,6 @@ class PlainDisplay:
         for line in text.splitlines() or [""]:
             self._say(WORDS[level], visible(line))
 
-    def offer(self, wishes: KeyRequests) -> None:
-        """Nothing: there are no keys."""
-
     def finish(self, card: Card) -> None:
         """The end card, or its first line alone where another display prints it."""
         lines = card_lines(card, 100)
@@ -95,9 +119,6 @@ class PlainDisplay:
             self._say("INFO", lines[0].strip())
             return
         self._write("".join(f"{line}\n" for line in lines))
-
-    def close(self) -> None:
-        """Nothing to restore."""
 
     def move_to(self, stream: TextIO) -> None:
         """Write to another stream from now on."""

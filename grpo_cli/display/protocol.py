@@ -10,39 +10,89 @@ trained on), `kl`, `clip/low`, `clip/high`, `clip/total`, `memory/peak_gib`, `me
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 
 
+class KeyRequests:
+    """What a person asked for by a key while a run trains: pause, save, evaluate.
+
+    Pressed on the display's thread, taken on the trainer's between two steps.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._once: set[str] = set()
+        self._paused = False
+
+    def press(self, key: str) -> str | None:
+        """Take a key up; what to show the person, None of a key that asks for nothing."""
+        with self._lock:
+            if key == "p":
+                self._paused = not self._paused
+                return "pausing after this step; p goes on" if self._paused else "going on"
+            if key == "s":
+                self._once.add("save")
+                return "saving after this step"
+            if key == "e":
+                self._once.add("evaluate")
+                return "measuring the held-out rows after this step"
+        return None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the run should wait before its next step."""
+        with self._lock:
+            return self._paused
+
+    def take(self) -> frozenset[str]:
+        """`save`, `evaluate`, both or neither: what was asked for since the last call."""
+        with self._lock:
+            taken, self._once = frozenset(self._once), set()
+            return taken
+
+
 class Display(Protocol):
-    """One face of a run; every method may be called from any thread, `close` any number of times."""
+    """One display of a run, whose methods do nothing where a class that names it as its base does not override them.
+
+    Every method may be called from any thread, `close` any number of times.
+    """
 
     def start(self, info: RunInfo) -> None:
         """The run is known and its folder exists."""
+        return None
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         """What the step is doing now: `generate`, `verify`, `update`, `evaluate`, `save`."""
+        return None
 
     def progress(self, noun: str, done: int | None = None, total: int | None = None) -> None:
         """Long work outside a step (`load model`, `warm-up`); done == total ends it."""
+        return None
 
     def step(self, metrics: Metrics, view: SampleView | None = None) -> None:
         """A step is over."""
+        return None
 
     def evaluated(self, metrics: Metrics) -> None:
         """Held-out rows were scored."""
+        return None
 
     def note(self, level: Level, text: str, hint: str = "") -> None:
         """A sentence for the person; `good` for what was saved or reached."""
+        return None
 
     def offer(self, wishes: KeyRequests) -> None:
         """From now on the person may ask for these; a display without keys has no use for them."""
+        return None
 
     def finish(self, card: Card) -> None:
-        """The run is over; the last thing said."""
+        """The run is over; the last thing shown."""
+        return None
 
     def close(self) -> None:
         """Give the terminal back as it was."""
+        return None

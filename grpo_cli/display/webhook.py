@@ -51,7 +51,7 @@ def tell_webhook(
         return
     try:
         url = hook_url(named)
-    except SetupError as err:  # what is being told of must not be lost for it
+    except SetupError as err:  # what happened must not be lost for it
         display.note("warn", f"{event}: {err}", "")
         return
     body = {"schema": SCHEMA, "event": event, "run": run.name, "path": str(run.path), "text": text, **more}

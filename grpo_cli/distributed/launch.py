@@ -186,7 +186,7 @@ def launch(
 
     `beside` lasts as long, and is given the folder that parent and ranks share.
     """
-    from grpo_verifiers.processes.cores import allowed_cores  # every command imports this module
+    from grpo_verifiers.processes.pool import allowed_cores  # every command imports this module
 
     with tempfile.TemporaryDirectory(prefix="grpo-ranks-") as folder:
         control = Path(folder)

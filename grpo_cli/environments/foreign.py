@@ -1,6 +1,6 @@
 """Environments of the package `verifiers` (its `SingleTurnEnv` and `MultiTurnEnv`, version 0.1) as a world.
 
-Their own `rollout` runs here, with a client that waits for what our model says: state, stops, messages between turns and
+Their own `rollout` runs here, with a client that waits for the turns of our model: state, stops, messages between turns and
 rubric are theirs, no endpoint is asked. The package is imported where it is used; nothing here needs it to be installed.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from grpo_cli.environments.waiting import own_loop
-from grpo_verifiers.kinds.functions.find import BadFunction, find
+from grpo_cli.environments.step import own_loop
+from grpo_verifiers.kinds.functions.conventions import BadFunction, find
 from grpo_verifiers.kinds.functions.value import BadReturn
 
 Said = tuple[str, str]
@@ -54,7 +54,12 @@ class VerifiersWorld:
     def step(self, action: str) -> dict[str, Any]:
         """One turn of the model."""
         assert self._answer is not None
-        self._answer.set_result(_response(action))
+        types = import_module("verifiers.types")
+        message = types.ResponseMessage(
+            role="assistant", content=action, finish_reason="stop", is_truncated=False, tool_calls=None
+        )
+        answer = types.Response(id="turn", created=0, model="policy", usage=None, message=message)
+        self._answer.set_result(answer)
         asked = self._go_on()
         if asked is None:
             return {"done": True}
@@ -189,11 +194,3 @@ def _client_of(world: VerifiersWorld) -> Any:
     methods: dict[str, Any] = dict.fromkeys(base.__abstractmethods__)
     methods |= {"__init__": lambda self: None, "get_response": lambda self, **asked: world.ask(**asked)}
     return type("Turns", (base,), methods)()
-
-
-def _response(text: str) -> Any:
-    types = import_module("verifiers.types")
-    message = types.ResponseMessage(
-        role="assistant", content=text, finish_reason="stop", is_truncated=False, tool_calls=None
-    )
-    return types.Response(id="turn", created=0, model="policy", usage=None, message=message)

@@ -12,19 +12,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo_cli.environments.making import Kind
 from grpo_cli.environments.step import Step
-from grpo_cli.environments.worker import Ask, Play, digest
+from grpo_cli.environments.worker import Ask, Kind, Play, digest
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_verifiers.kinds.functions.asking import Prints
-from grpo_verifiers.processes.cores import allowed_cores
-from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result
+from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits, Raised, Result, allowed_cores
 from grpo_verifiers.verifier import Unavailable
 
 log = logging.getLogger("grpo_verifiers")
 
-MOST_TOLD = 20
-"""Different faults that are told in full."""
+MOST_LOGGED = 20
+"""Different faults that are logged in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +73,12 @@ class Worlds:
         specs = [name] if isinstance(name, str) else list(name)
         self.kind, self.name, self.workers = kind, ", ".join(specs), workers or allowed_cores()
         self._prints, self._calls = Prints(self.name), 0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         config = {"kind": kind, "specs": specs, "options": dict(options), "path": list(path)}
         limits = ProcessLimits(cpu_s=timeout_s, memory_mb=memory_mb)
+        task = "grpo_cli.environments.worker:load"
         self._pools = [
-            Pool(
-                "grpo_cli.environments.worker:load",
-                config,
-                workers=1,
-                limits=limits,
-                on_print=self._prints,
-                secrets=env,
-            )
+            Pool(task, config, workers=1, limits=limits, on_print=self._prints, secrets=env)
             for _ in range(self.workers)
         ]
         self.info: Mapping[str, Any] = {}
@@ -210,8 +202,8 @@ class Worlds:
             found: Mapping[str, Any] = result.value
             return found
         fault = self._fault(result, what)
-        if fault.text not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(fault.text)
+        if fault.text not in self._logged and len(self._logged) < MOST_LOGGED:
+            self._logged.add(fault.text)
             if (
                 not self.scores
             ):  # else the sample has no verdict, and that is written where verdicts are counted

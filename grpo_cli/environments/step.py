@@ -1,4 +1,4 @@
-"""What an environment says: the text protocol, read strictly, so that a slip of the pen is never a reward.
+"""What an environment returns: the text protocol, read strictly, so that a slip of the pen is never a reward.
 
     class Grid:                                       # any class; nothing of ours has to be imported
         def reset(self, row: dict, seed: int) -> str | None       # added to the last user message; None adds nothing
@@ -11,6 +11,8 @@ Without `score` the outcome is the sum of the steps' rewards.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -191,3 +193,21 @@ def kind_of(value: object) -> str:
     """`a float`, for messages."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+# Coroutines of users' code, all of a process on one loop: clients are bound to the loop that they were made
+# on.
+
+_LOOPS: list[asyncio.AbstractEventLoop] = []
+
+
+def own_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process, which runs only while something is waited for."""
+    if not _LOOPS:
+        _LOOPS.append(asyncio.new_event_loop())
+    return _LOOPS[0]
+
+
+def awaited(value: object) -> Any:
+    """The value, waited for where it is a coroutine."""
+    return own_loop().run_until_complete(value) if inspect.iscoroutine(value) else value

@@ -1,6 +1,6 @@
-"""The monitors of a run: findings that say a reward is being gamed, or that nothing more can be learned.
+"""The monitors of a run: findings that a reward is being gamed, or that nothing more can be learned.
 
-Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` says what a run does about one.
+Health notes are advice; an alarm is a reason to stop and look, and `monitor.on_alarm` sets what a run does about one.
 An alarm is raised once: it stands until its rule has been silent for a while, and only then can it be raised again. All of
 it is a function of the recorded lines, so that a resumed run, `grpo doctor` and the report find what the run found.
 """
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grpo_cli.findings.canary import canary_alarm
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at, mean_over, measured, reward_scale
-from grpo_cli.findings.gold import gap_alarm
-from grpo_cli.findings.held_out import HeldOutFall, held_out_fell
+from grpo_cli.findings.held_out import HeldOutFall, canary_alarm, gap_alarm, held_out_fell
 from grpo_cli.findings.trends import length_hack_at
 from grpo_cli.run.info import Metrics
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 
 MONITORS = {
     "W70": "gold",
@@ -34,7 +32,7 @@ KEPT = ("step", "entropy", "entropy/sampled", "right", "length/mean", "repetitio
 class Alarms:
     """Sees every step and every evaluation of a run in order, and says what is newly alarming.
 
-    `parts` are the rewarded verifiers beside the primary one, each with the score at which it is full.
+    `parts` are the rewarded verifiers other than the primary one, each with the score at which it is full.
     """
 
     def __init__(self, parts: Mapping[str, float] | Sequence[str] = (), limits: Limits | None = None) -> None:
@@ -140,7 +138,7 @@ def constant_parts(history: History, parts: Sequence[str], limits: Limits) -> li
 def _is_spread(history: History, name: str) -> bool:
     """Whether the scores of some step differed: equal means of such steps are no constant.
 
-    Runs from before `reward/NAME/std` say it only where right answers stood beside others.
+    Runs from before `reward/NAME/std` show it only where right answers stood with others.
     """
     if spread := measured(history, f"reward/{name}/std"):
         return max(spread) > 1e-9
@@ -187,12 +185,10 @@ def canary_dropped(looks: History) -> Finding | None:
     said = canary_alarm(looks[-1])
     if said is None:
         return None
-    return finding_at(
-        "W71",
-        looks,
-        said,
-        "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it",
+    hint = (
+        "read the canary's samples: the rows may teach this (`grpo audit data`), or the reward may pay for it"
     )
+    return finding_at("W71", looks, said, hint)
 
 
 def entropy_gone(history: History, limits: Limits) -> Finding | None:
@@ -200,10 +196,8 @@ def entropy_gone(history: History, limits: Limits) -> Finding | None:
 
     A policy that has learned its task has little entropy too: there hardly any group is all wrong.
     """
-    start, now = (
-        mean_over(history[:3], sampled_or_trained, 1),
-        mean_over(history[-limits.window :], sampled_or_trained, limits.window),
-    )
+    start = mean_over(history[:3], sampled_or_trained, 1)
+    now = mean_over(history[-limits.window :], sampled_or_trained, limits.window)
     wrong = mean_over(history[-limits.window :], "group/all_wrong", limits.window)
     groups = mean_over(history[-limits.window :], "group/count", limits.window)
     reward = mean_over(history[-limits.window :], "reward/total/mean", limits.window)
@@ -221,12 +215,8 @@ def entropy_gone(history: History, limits: Limits) -> Finding | None:
         f"entropy is {now:.2g}, {start:.2g} at the start; the reward has stopped at {reward:.2f} and"
         f" {wrong / groups:.0%} of the groups are all wrong"
     )
-    return finding_at(
-        "W33",
-        history,
-        text,
-        "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`",
-    )
+    hint = "go back to an earlier checkpoint with a lower `train.lr` or a higher `train.clip.high`"
+    return finding_at("W33", history, text, hint)
 
 
 def repeats_itself(history: History, limits: Limits) -> Finding | None:
@@ -243,48 +233,31 @@ def repeats_itself(history: History, limits: Limits) -> Finding | None:
 
 def saturated(history: History, limits: Limits, parts: Mapping[str, float]) -> Finding | None:
     """W44: a side reward (a format, say) rose until it is full, and no more answers are right than at the start."""
-    right = (
-        mean_over(history[: limits.window], "right", limits.window),
-        mean_over(history[-limits.window :], "right", limits.window),
-    )
+    before = mean_over(history[: limits.window], "right", limits.window)
+    now = mean_over(history[-limits.window :], "right", limits.window)
     if (
-        right[0] is None
-        or right[1] is None
+        before is None
+        or now is None
         or len(history) < limits.stalled_steps
-        or right[1] > right[0] + limits.right_gain
+        or now > before + limits.right_gain
     ):
         return None
     for name, full in parts.items():
         key = f"reward/{name}/mean"
         began = mean_over(history[: limits.window], key, limits.window)
-        start = None if began is None or full <= 0 else began / full
-        last = (
-            [None if (v := m.get(key)) is None else v / full for m in history[-limits.stalled_steps :]]
-            if full > 0
-            else []
-        )
-        if (
-            start is None
-            or any(v is None or v < limits.full for v in last)
-            or start > limits.full - limits.rise
-        ):
+        if began is None or full <= 0:
             continue
-        text = f"`{name}` is full for {limits.stalled_steps} steps, {start:.0%} at the start; right samples went from {right[0]:.0%} to {right[1]:.0%}"
+        start, last = began / full, [m.get(key) for m in history[-limits.stalled_steps :]]
+        if any(v is None or v / full < limits.full for v in last) or start > limits.full - limits.rise:
+            continue
+        text = f"`{name}` is full for {limits.stalled_steps} steps, {start:.0%} at the start; right samples went from {before:.0%} to {now:.0%}"
         return finding_at(
             "W44", history, text, f"lower `verify.{name}.weight`, or make it a condition (`combine.gate`)"
         )
     return None
 
 
-ALARM_RULES = (
-    gold_gap,
-    canary_dropped,
-    held_out_fell,
-    entropy_gone,
-    repeats_itself,
-    saturated,
-    constant_parts,
-)
+ALARM_RULES = (gold_gap, canary_dropped, held_out_fell, entropy_gone, repeats_itself, saturated, constant_parts)  # fmt: skip
 """For `grpo explain`; the rule of W22 stands in `trends`."""
 
 

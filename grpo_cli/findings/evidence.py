@@ -1,4 +1,4 @@
-"""What stands behind the findings of a run: the metrics they speak of, completions that show them, a command to go on with."""
+"""What supports the findings of a run: the metrics they name, completions that show them, a command to go on with."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
         "eval/gold/fooled",
     ),
 }
-"""Metrics shown beside a finding; the parts of the reward join W43, W44 and W45."""
+"""Metrics shown with a finding; the parts of the reward join W43, W44 and W45."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Limits:
     flat_steps: int = 30
     right_gain: float = 0.05
     stalled_steps: int = 20
-    # what is paid beside the outcome
+    # what is paid in addition to the outcome
     alone: float = 0.6
     alone_steps: int = 3
     inverted: float = 0.05

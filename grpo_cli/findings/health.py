@@ -1,10 +1,16 @@
-"""What a look at the last steps of a run finds wrong while it goes on: advice, said as it begins."""
+"""What a look at the last steps of a run finds wrong while it goes on: advice, given as it begins.
+
+How this works: every rule takes the history and the limits, and returns a finding at the last step, or None. `RULES` lists them,
+the worst first. `Health` keeps the history of a run and returns what is newly wrong after each step; `over_run` does the same for
+a run that is over.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from grpo_cli.findings.finding import (
     Finding,
@@ -13,6 +19,7 @@ from grpo_cli.findings.finding import (
     all_of_last,
     finding_at,
     finite,
+    mean_over,
     measured,
     median,
     median_of_last,
@@ -20,14 +27,12 @@ from grpo_cli.findings.finding import (
     step_of,
     two_medians,
 )
-from grpo_cli.findings.reasons import untrusted_objects
-from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
+from grpo_cli.findings.samples import untrusted_objects
 from grpo_cli.run.info import Metrics
-from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.statistics.step import mean, percentile
+from grpo_cli.statistics.step import as_drawn, mean, percentile
 
 FIRST_STEPS = 3
-"""How many say where a run began: enough against noise, few enough for what learns fast."""
+"""How many steps show where a run began: enough against noise, few enough for what learns fast."""
 
 
 def findings(history: History, limits: Limits | None = None) -> list[Finding]:
@@ -86,12 +91,8 @@ def no_mixed_group(history: History, limits: Limits) -> Finding | None:
         return finding_at(
             "W10", history, text, "set `verify.NAME.right_at` to the reward from which an answer is right"
         )
-    return finding_at(
-        "W10",
-        history,
-        f"no mixed group for {len(last)} steps: nothing to learn from",
-        "other prompts, a larger group, or a higher temperature",
-    )
+    text = f"no mixed group for {len(last)} steps: nothing to learn from"
+    return finding_at("W10", history, text, "other prompts, a larger group, or a higher temperature")
 
 
 def _alone(history: History) -> bool:
@@ -121,35 +122,25 @@ def critic_explains_nothing(history: History, limits: Limits) -> Finding | None:
     explained = percentile(last, 0.5) or 0.0
     if explained > 0.0:
         return None
-    return finding_at(
-        "W34",
-        history,
+    text = (
         f"the critic explains {explained:.2f} of the variance of the returns"
-        f" {'at the end of its warm-up' if is_first else f'over {len(last)} steps'}: no more than their mean does",
-        "raise `train.critic.warmup_steps`, or change `train.critic.lr`",
+        f" {'at the end of its warm-up' if is_first else f'over {len(last)} steps'}: no more than their mean does"
     )
+    return finding_at("W34", history, text, "raise `train.critic.warmup_steps`, or change `train.critic.lr`")
 
 
 def many_all_wrong(history: History, limits: Limits) -> Finding | None:
     """W11: too hard."""
-    return _too_many(
-        "W11",
-        "all_wrong",
-        "all wrong",
-        limits.all_wrong,
-        "consider easier prompts or a larger group",
-        history,
-        limits,
-    )
+    hint = "consider easier prompts or a larger group"
+    return _too_many("W11", "all_wrong", "all wrong", limits.all_wrong, hint, history, limits)
 
 
 def many_all_right(history: History, limits: Limits) -> Finding | None:
     """W12: too easy. A run that is learning makes its groups all right itself: nothing is said while that goes on."""
     if _gains(history, limits):
         return None
-    return _too_many(
-        "W12", "all_right", "all right", limits.all_right, "consider harder prompts", history, limits
-    )
+    hint = "consider harder prompts"
+    return _too_many("W12", "all_right", "all right", limits.all_right, hint, history, limits)
 
 
 def _gains(history: History, limits: Limits) -> bool:
@@ -163,20 +154,16 @@ def _gains(history: History, limits: Limits) -> bool:
 def _too_many(
     code: str, kind: str, words: str, limit: float, hint: str, history: History, limits: Limits
 ) -> Finding | None:
-    last, counts = (
-        all_of_last(history, f"group/{kind}", limits.window),
-        all_of_last(history, "group/count", limits.window),
-    )
+    last = all_of_last(history, f"group/{kind}", limits.window)
+    counts = all_of_last(history, "group/count", limits.window)
     if last is None or counts is None or not all(counts) or _alone(history):
         return None
     shares = [value / count for value, count in zip(last, counts, strict=True)]
     if (mean(shares) or 0.0) < limit or sorted(shares)[len(shares) // 2] < limit:
         return None
     typical = round(percentile(last, 0.5) or 0)
-    signal, mixed = (
-        measured(history[-limits.window :], "group/with_signal"),
-        measured(history[-limits.window :], "group/mixed"),
-    )
+    signal = measured(history[-limits.window :], "group/with_signal")
+    mixed = measured(history[-limits.window :], "group/mixed")
     if sum(signal) - sum(mixed) >= 0.5 * sum(last):  # half of these groups teach all the same
         hint = "their rewards differ all the same: is `verify.NAME.right_at` where you want it?"
     return finding_at(code, history, f"{typical} of {counts[-1]} groups {words} for {len(last)} steps", hint)
@@ -188,12 +175,8 @@ def truncated(history: History, limits: Limits) -> Finding | None:
     share = mean(last) if last else None
     if share is None or share <= limits.truncated:
         return None
-    return finding_at(
-        "W20",
-        history,
-        f"{100 * share:.0f}% of completions truncated",
-        "raise `sample.max_tokens`, or shape with `overlong`",
-    )
+    text = f"{100 * share:.0f}% of completions truncated"
+    return finding_at("W20", history, text, "raise `sample.max_tokens`, or shape with `overlong`")
 
 
 def right_shrinks(history: History, limits: Limits) -> Finding | None:
@@ -204,12 +187,8 @@ def right_shrinks(history: History, limits: Limits) -> Finding | None:
         return None
     if now > 0.7 * before or reward_now > reward_before - limits.flat_gain * reward_scale(history):
         return None
-    return finding_at(
-        "W21",
-        history,
-        f"right answers shrank from {before:.0f} to {now:.0f} tokens while the reward fell",
-        "read the right samples: is the reward being gamed?",
-    )
+    text = f"right answers shrank from {before:.0f} to {now:.0f} tokens while the reward fell"
+    return finding_at("W21", history, text, "read the right samples: is the reward being gamed?")
 
 
 def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
@@ -234,12 +213,8 @@ def entropy_collapsed(history: History, limits: Limits) -> Finding | None:
         return None
     if reward_now > reward_before + limits.flat_gain * reward_scale(history):
         return None
-    return finding_at(
-        "W30",
-        history,
-        f"entropy fell from {before:.2f} to {now:.2f} in {limits.window} steps, reward did not rise",
-        "lower `train.lr`, or raise `train.clip.high`",
-    )
+    text = f"entropy fell from {before:.2f} to {now:.2f} in {limits.window} steps, reward did not rise"
+    return finding_at("W30", history, text, "lower `train.lr`, or raise `train.clip.high`")
 
 
 def kl_without_gain(history: History, limits: Limits) -> Finding | None:
@@ -255,20 +230,14 @@ def kl_without_gain(history: History, limits: Limits) -> Finding | None:
         or reward_now > reward_before + limits.flat_gain * reward_scale(history)
     ):
         return None
-    return finding_at(
-        "W31",
-        history,
-        f"kl grew from {before:.3g} to {now:.3g} in {limits.flat_steps} steps, reward flat",
-        "stop here, or raise `train.kl.beta`",
-    )
+    text = f"kl grew from {before:.3g} to {now:.3g} in {limits.flat_steps} steps, reward flat"
+    return finding_at("W31", history, text, "stop here, or raise `train.kl.beta`")
 
 
 def verifier_trouble(history: History, limits: Limits) -> Finding | None:
     """W40: verifiers fail or run into limits."""
-    errors, over = (
-        all_of_last(history, "error", limits.window),
-        all_of_last(history, "over_limit", limits.window),
-    )
+    errors = all_of_last(history, "error", limits.window)
+    over = all_of_last(history, "over_limit", limits.window)
     failed, burst = mean(errors) if errors else None, mean(over) if over else None
     if max(failed or 0.0, burst or 0.0) <= limits.verifier_trouble:
         return None
@@ -287,12 +256,8 @@ def slow_verifier(history: History, limits: Limits) -> Finding | None:
     typical_verify, typical_generate = percentile(verify, 0.5) or 0.0, percentile(generate, 0.5) or 0.0
     if typical_verify <= typical_generate or typical_verify < 0.5:
         return None
-    return finding_at(
-        "W41",
-        history,
-        f"verifying takes {typical_verify:.1f}s a step, generating {typical_generate:.1f}s",
-        "more cores, or a tighter time limit",
-    )
+    text = f"verifying takes {typical_verify:.1f}s a step, generating {typical_generate:.1f}s"
+    return finding_at("W41", history, text, "more cores, or a tighter time limit")
 
 
 def invalid_actions(history: History, limits: Limits) -> Finding | None:
@@ -300,12 +265,9 @@ def invalid_actions(history: History, limits: Limits) -> Finding | None:
     shares = all_of_last(history, "env/invalid", limits.window)
     if shares is None or (share := mean(shares) or 0.0) <= limits.invalid_actions:
         return None
-    return finding_at(
-        "W46",
-        history,
-        f"{share:.0%} of the actions in {limits.window} steps meant nothing to the environment",
-        "show the form of an action in the prompt or by a `warmup`; `environment.turn_tokens` may cut them off",
-    )
+    text = f"{share:.0%} of the actions in {limits.window} steps meant nothing to the environment"
+    hint = "show the form of an action in the prompt or by a `warmup`; `environment.turn_tokens` may cut them off"
+    return finding_at("W46", history, text, hint)
 
 
 def farmed_milestones(history: History, limits: Limits) -> Finding | None:
@@ -329,12 +291,8 @@ def farmed_milestones(history: History, limits: Limits) -> Finding | None:
         text = f"episodes reach {reached:.2g} milestones, {before:.2g} {limits.flat_steps} steps ago, and {right:.0%} are right, {was_right:.0%} then"
     else:
         return None
-    return finding_at(
-        "W47",
-        history,
-        text,
-        "milestones may be farmed: pay each once and less than success (the environment's `reward`, `train.credit.reward`), or name fewer",
-    )
+    hint = "milestones may be farmed: pay each once and less than success (the environment's `reward`, `train.credit.reward`), or name fewer"
+    return finding_at("W47", history, text, hint)
 
 
 def nothing_to_credit(history: History, limits: Limits) -> Finding | None:
@@ -342,19 +300,13 @@ def nothing_to_credit(history: History, limits: Limits) -> Finding | None:
     shares = all_of_last(history, "credit/anchor_share", limits.window)
     reached = all_of_last(history, "credit/milestone_1/reached", limits.window)
     if shares is not None and (share := mean(shares) or 0.0) < limits.anchors:
-        return finding_at(
-            "W48",
-            history,
-            f"{share:.0%} of the turns in {limits.window} steps saw a state that another turn of their row saw too",
-            "`credit: gigpo` is nearly plain GRPO here: let the environment return a `state` without history or step counter",
-        )
+        text = f"{share:.0%} of the turns in {limits.window} steps saw a state that another turn of their row saw too"
+        hint = "`credit: gigpo` is nearly plain GRPO here: let the environment return a `state` without history or step counter"
+        return finding_at("W48", history, text, hint)
     if reached is not None and not any(reached):
-        return finding_at(
-            "W48",
-            history,
-            f"no episode of {limits.window} steps reached a milestone",
-            "`credit: milestones` is plain GRPO until one does: name a part of the task that is reached now and then",
-        )
+        text = f"no episode of {limits.window} steps reached a milestone"
+        hint = "`credit: milestones` is plain GRPO until one does: name a part of the task that is reached now and then"
+        return finding_at("W48", history, text, hint)
     return None
 
 
@@ -368,12 +320,8 @@ def gradient_spike(history: History, limits: Limits) -> Finding | None:
     usual = percentile(norms[-4 * limits.window - 1 : -1], 0.5) or 0.0
     if usual <= 0 or norms[-1] <= limits.grad_factor * usual or norms[-1] < 1e-6:
         return None
-    return finding_at(
-        "W50",
-        history,
-        f"gradient norm {norms[-1]:.3g}, usually {usual:.3g}",
-        "clip harder (`train.max_grad_norm`), or lower `train.lr`",
-    )
+    text = f"gradient norm {norms[-1]:.3g}, usually {usual:.3g}"
+    return finding_at("W50", history, text, "clip harder (`train.max_grad_norm`), or lower `train.lr`")
 
 
 def not_finite(history: History, limits: Limits) -> Finding | None:
@@ -386,15 +334,8 @@ def not_finite(history: History, limits: Limits) -> Finding | None:
     ]
     if not bad:
         return None
-    return finding_at(
-        "W51",
-        history,
-        f"not finite: {', '.join(f'`{key}`' for key in bad)}",
-        "lower `train.lr`; the last checkpoint is good",
-    )
-
-
-Rule = Callable[[History, Limits], Finding | None]
+    text = f"not finite: {', '.join(f'`{key}`' for key in bad)}"
+    return finding_at("W51", history, text, "lower `train.lr`; the last checkpoint is good")
 
 
 def one_row_leads(history: History, limits: Limits) -> Finding | None:
@@ -411,6 +352,43 @@ def one_row_leads(history: History, limits: Limits) -> Finding | None:
     return finding_at("W61", history, text, "more rows or fewer steps; `grpo audit data` shows the rows")
 
 
+# What is paid in addition to the outcome: groups that train on it alone, right answers that are worth a wrong one.
+
+
+def shaping_alone(history: History, limits: Limits) -> Finding | None:
+    """W62: most of what is learned comes from groups whose outcomes are equal, by |advantage| times tokens: from what is paid
+    beside the outcome alone. Right answers are gone soon after.
+
+    Said after three steps above the bound, or where nothing is learned any more and the three last lessons were above it in the
+    mean: answers that have become alike leave no group with a spread.
+    """
+    shares = measured(history, "shape/alone")[-limits.alone_steps :]
+    if len(shares) < limits.alone_steps:
+        return None
+    learned = [line.get("shape/alone") is not None for line in history[-limits.alone_steps :]]
+    worst = fmean(shares) if not learned[-1] else min(shares) if all(learned) else 0.0
+    if worst <= limits.alone:
+        return None
+    text = (
+        f"{fmean(shares):.0%} of what was learned in {len(shares)} steps came from groups whose outcomes are equal: they train on"
+        " what is paid beside the outcome"
+    )
+    return finding_at("W62", history, text, "say `train.alive_by: outcome`")
+
+
+def right_paid_as_wrong(history: History, limits: Limits) -> Finding | None:
+    """W63: right answers are paid no more than a wrong one to the same prompt: something else weighs as much as being right."""
+    if len(history) < limits.window:
+        return None
+    share = mean_over(history[-limits.window :], "group/inverted", limits.window // 2)
+    if share is None or share <= limits.inverted:
+        return None
+    text = f"{share:.0%} of the right answers in {limits.window} steps were paid no more than a wrong one to the same prompt"
+    hint = "lower the weight of what is paid beside the outcome, or pay it for right answers only (`only: right`)"
+    return finding_at("W63", history, text, hint)
+
+
+Rule = Callable[[History, Limits], Finding | None]
 RULES: tuple[Rule, ...] = (
     not_finite, gradient_spike, verifier_trouble, no_mixed_group, entropy_collapsed, kl_without_gain, truncated, right_shrinks,
     slow_verifier, untrusted_objects, invalid_actions, farmed_milestones, nothing_to_credit, many_all_wrong, many_all_right, one_row_leads,

@@ -1,13 +1,32 @@
-"""What evaluations find wrong: W53, held-out prompts are answered right less often than before the first step; and W40 of them."""
+"""What evaluations find wrong: of held-out rows, of the gold verifier, of the canary prompts.
+
+Held-out (W53, W40): held-out prompts are answered right less often than before the first step, or verifiers fail on them.
+
+Gold (W70): does the score rise because answers get better, or because the training verifier is being gamed? A second verifier
+that is not rewarded judges the same held-out completions. The gap between the two is paired by sample and clustered by prompt. An
+alarm is a gap that is surely above ten points, even at the first evaluation (the two do not mean the same by right), or a smaller
+significant one that has grown significantly since then and still grows or has cost gold score. A small constant gap is two honest
+definitions of right and stays silent.
+
+Canary (W71): did the run teach something that it was not meant to? Fixed prompts that are never trained on are asked again and
+again. The drop from the first measurement is tested over prompts (paired t test on their means) and its p is corrected for looks,
+so that a run of many looks raises a false alarm no more often than one of a single look: half of the chance of one is shared by
+the looks that the recipe plans (Bonferroni), the other half by those in between, which follow a drop that is large but not yet
+significant; the j-th of these gets 1/(j (j + 1)) of it, and all of them together no more than the whole.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
-from statistics import NormalDist
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist, fmean
+from typing import Any
 
 from grpo_cli.findings.finding import Finding, History, Limits, finding_at
 from grpo_cli.run.info import Metrics, of_all_rows
+from grpo_cli.run.records import SampleRecord
+from grpo_cli.statistics.estimate import ALIKE, paired_clustered
 
 ALPHA = 0.05
 """Chance of saying it falsely at any of a run's evaluations: the j-th gets 1/(j (j + 1)) of it."""
@@ -70,3 +89,162 @@ class HeldOutFall:
     def over(self, evaluations: Iterable[Metrics]) -> list[Finding]:
         """What is newly found at these evaluations."""
         return [finding for metrics in evaluations for finding in self.evaluated(metrics)]
+
+
+# The gold verifier.
+
+ALARM_Z = 3.0
+WIDE = 0.10
+GROWING = 3
+"""Evaluations running over which the gap must have grown, unless gold is below its start already."""
+
+
+def gap_metrics(records: Sequence[SampleRecord], gold: str, right_at: float) -> dict[str, float | int | None]:
+    """`eval/gold/…`: gold pass@1, the gap of primary minus gold with its interval and z, and how many were fooled.
+
+    Over the samples that both judged. z is the mean difference of the prompts over its standard error.
+    """
+    pairs: dict[Any, tuple[list[float], list[float]]] = {}
+    for record in records:
+        verdict = record.verdicts.get(gold)
+        if not record.is_judged or verdict is None or verdict.score is None:
+            continue
+        golds, proxies = pairs.setdefault(record.group, ([], []))
+        golds.append(float(verdict.score >= right_at))
+        proxies.append(float(record.is_right))
+    if not pairs:
+        return {"eval/gold/pass@1": None, "eval/gold/gap": None, "eval/gold/z": None, "eval/gold/n": 0}
+    gap = paired_clustered([g for g, _ in pairs.values()], [p for _, p in pairs.values()]).difference
+    return {
+        "eval/gold/pass@1": fmean(fmean(g) for g, _ in pairs.values()),
+        "eval/gold/gap": gap.mean,
+        "eval/gold/gap/low": gap.low,
+        "eval/gold/gap/high": gap.high,
+        "eval/gold/z": clustered_z([fmean(p) - fmean(g) for g, p in pairs.values()]),
+        "eval/gold/fooled": sum(p > g for gs, ps in pairs.values() for g, p in zip(gs, ps, strict=True)),
+        "eval/gold/n": len(pairs),
+    }
+
+
+def trusted_score(evaluation: Mapping[str, Any]) -> float:
+    """The gold score where it was measured, else the primary verifier's: what a checkpoint is called best by."""
+    gold = evaluation.get("eval/gold/pass@1")
+    return float(evaluation["eval/pass@1"] if gold is None else gold)
+
+
+def clustered_z(differences: Sequence[float]) -> float:
+    """Mean over standard error; with no spread at all, 0 for no difference and the root of n for a constant one."""
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    spread = math.fsum((d - mean) ** 2 for d in differences) / max(n - 1, 1)
+    if max(differences) - min(differences) > ALIKE:
+        return mean / math.sqrt(spread / n)
+    return math.copysign(math.sqrt(n), mean) if abs(mean) > ALIKE else 0.0
+
+
+def gap_alarm(evaluations: Sequence[Mapping[str, Any]]) -> str | None:
+    """What is wrong after the last of these evaluations, or None."""
+    known = [e for e in evaluations if e.get("eval/gold/gap") is not None]
+    if not known:
+        return None
+    first, now = known[0], known[-1]
+    said = (
+        f"the training verifier calls {now['eval/pass@1']:.1%} of held-out samples right, "
+        f"the gold one {now['eval/gold/pass@1']:.1%}"
+    )
+    if now["eval/gold/gap/low"] > WIDE:
+        start = f", {first['eval/gold/gap']:.1%} at the start" if now is not first else ""
+        return f"{said}: a gap of {now['eval/gold/gap']:.1%}{start}"
+    grown = now["eval/gold/gap"] - first["eval/gold/gap"]
+    if now["eval/gold/z"] <= ALARM_Z or grown <= ALARM_Z * math.hypot(_error(now), _error(first)):
+        return None
+    gaps = [e["eval/gold/gap"] for e in known[-GROWING:]]
+    grows = len(gaps) == GROWING and all(after > before for before, after in itertools.pairwise(gaps))
+    if not grows and now["eval/gold/pass@1"] >= first["eval/gold/pass@1"]:
+        return None
+    return f"{said}; the gap grew from {first['eval/gold/gap']:.1%} at the start"
+
+
+def _error(evaluation: Mapping[str, Any]) -> float:
+    """The standard error behind a 95 % interval, near enough."""
+    return float(evaluation["eval/gold/gap/high"] - evaluation["eval/gold/gap/low"]) / 3.92
+
+
+# The canary prompts.
+
+ALPHA_OF_CANARY = 0.01
+"""Chance of a false alarm over all looks of a run."""
+
+Shares = Mapping[str, Sequence[float]]
+"""For each prompt, by row id, 1 for every right sample and 0 for every wrong one."""
+
+
+def look_count(steps: int, every: int) -> int:
+    """How often a run of so many steps asks after its start; the last step counts."""
+    return max(1, math.ceil(steps / every))
+
+
+def planned(step: int, steps: int, every: int) -> bool:
+    """Whether the recipe itself asks after this step."""
+    return step % every == 0 or step == steps
+
+
+def correction(step: int, steps: int, every: int, before: Sequence[Mapping[str, Any]]) -> int:
+    """By what the p of a look is multiplied; `before` are the lines of earlier ones."""
+    if planned(step, steps, every):
+        return 2 * look_count(steps, every)
+    number = 1 + sum(not planned(int(line["step"]), steps, every) for line in before)
+    return 2 * number * (number + 1)
+
+
+def is_doubtful(line: Mapping[str, Any]) -> bool:
+    """Whether the drop is above the bar and not significant: the next step is looked at too, since a fall can be fast."""
+    drop, p = line.get("canary/drop"), line.get("canary/p")
+    return drop is not None and p is not None and drop > line["canary/bar"] and p >= ALPHA_OF_CANARY
+
+
+def shares_of(
+    records: Sequence[SampleRecord], verifier: str | None, right_at: float
+) -> dict[str, list[float]]:
+    """What each prompt's judged samples are by one verifier; None: by the primary one. No verdict counts neither way."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        own = found.setdefault(record.row, [])
+        if verifier is None:
+            own += [float(record.is_right)] if record.is_judged else []
+        elif (verdict := record.verdicts.get(verifier)) is not None and verdict.score is not None:
+            own.append(float(verdict.score >= right_at))
+    return found
+
+
+def canary_metrics(start: Shares, now: Shares, factor: int, bar: float) -> dict[str, float | int | None]:
+    """`canary/…`: the share right, the drop from the start over prompts that both have, and its p times `factor` (`correction`).
+
+    `canary/p` is None where there are fewer than two such prompts, `canary/bar` the drop from which an alarm is possible.
+    """
+    known = [row for row in start if start[row] and now.get(row)]
+    rates = [fmean(shares) for shares in now.values() if shares]
+    found: dict[str, float | int | None] = {
+        "canary/pass@1": fmean(rates) if rates else None,
+        "canary/n": len(rates),
+        "canary/drop": None,
+        "canary/p": None,
+        "canary/bar": bar,
+    }
+    if known:
+        compared = paired_clustered([start[row] for row in known], [now[row] for row in known])
+        found["canary/drop"] = -compared.difference.mean
+        if len(known) > 1:
+            found["canary/p"] = min(1.0, compared.p_value * factor)
+    return found
+
+
+def canary_alarm(line: Mapping[str, Any]) -> str | None:
+    """What is wrong at this measurement, or None."""
+    drop, p = line.get("canary/drop"), line.get("canary/p")
+    if drop is None or p is None or drop <= line["canary/bar"] or p >= ALPHA_OF_CANARY:
+        return None
+    return (
+        f"{line['canary/pass@1']:.1%} of the canary samples are right, {drop:.1%} fewer than at the start"
+        f" ({line['canary/n']} prompts, p {p:.2g} corrected for all looks)"
+    )

@@ -1,4 +1,8 @@
-"""What a report is drawn from: the files of one run, and runs that differ in their seed alone as one arm."""
+"""What a report is drawn from: the files of one run, and runs that differ in their seed alone as one arm.
+
+How this works: `collect` reads metrics, recipe and manifest of a run and finds what is wrong in it. `arms_of` puts runs together
+whose recipes agree and labels each arm by the keys in which they differ.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +53,11 @@ class RunData:
 
     def names(self, prefix: str, suffix: str) -> list[str]:
         """The middle parts of keys such as `reward/NAME/mean`, in the recipe's order."""
-        found: dict[str, None] = {}
-        for metrics in (*self.steps[:1], *self.steps[-1:]):
-            for key in metrics:
-                if (
-                    key.startswith(prefix)
-                    and key.endswith(suffix)
-                    and "/" not in key[len(prefix) : len(key) - len(suffix)]
-                ):
-                    found[key[len(prefix) : len(key) - len(suffix)]] = None
-        return list(found)
+        keys = (key for metrics in (*self.steps[:1], *self.steps[-1:]) for key in metrics)
+        middles = (
+            k[len(prefix) : len(k) - len(suffix)] for k in keys if k.startswith(prefix) and k.endswith(suffix)
+        )
+        return list(dict.fromkeys(middle for middle in middles if "/" not in middle))
 
 
 @dataclass(frozen=True)
@@ -109,20 +108,13 @@ def arms_of(runs: Sequence[RunData], placebos: Sequence[RunData] = ()) -> list[A
         groups.setdefault((is_placebo, key), []).append(run)
     firsts = [members[0] for (is_placebo, _), members in groups.items() if not is_placebo]
     varying = differing_keys([run.recipe for run in firsts])
-    return [
-        Arm(
-            placebo_label(members[0]) if is_placebo else label_of(members[0], varying),
-            tuple(members),
-            is_placebo,
-        )
-        for (is_placebo, _), members in groups.items()
-    ]
-
-
-def placebo_label(run: RunData) -> str:
-    """`placebo: random`, by `train.control`."""
-    control = run.recipe.get("train.control")
-    return f"placebo: {control}" if control else "placebo"
+    arms = []
+    for (is_placebo, _), members in groups.items():
+        control = members[0].recipe.get("train.control")
+        label = f"placebo: {control}" if control else "placebo"  # `placebo: random`
+        label = label if is_placebo else label_of(members[0], varying)
+        arms.append(Arm(label, tuple(members), is_placebo))
+    return arms
 
 
 def label_of(run: RunData, varying: Sequence[str]) -> str:
@@ -135,11 +127,8 @@ def label_of(run: RunData, varying: Sequence[str]) -> str:
 def differing_keys(recipes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys whose values are not the same in all recipes, where a run's own place and seed do not count."""
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
-    varying = [
-        key
-        for key in keys
-        if not key.startswith(NOT_AN_ARM) and len({repr(recipe.get(key)) for recipe in recipes}) > 1
-    ]
+    own = [key for key in keys if not key.startswith(NOT_AN_ARM)]
+    varying = [key for key in own if len({repr(recipe.get(key)) for recipe in recipes}) > 1]
     # a key that only some recipes have may come from a newer schema: it names an arm last
     return sorted(varying, key=lambda key: not all(key in recipe for recipe in recipes))
 
@@ -172,12 +161,9 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
 
     recipe = run.recipe
     model = {"path": recipe.get("model.path")}
-    data = {
-        "train": recipe.get("data.train"),
-        "prompt": recipe.get("data.prompt"),
-        "answer": recipe.get("data.answer"),
-    }
-    verify = {name: {"kind": recipe.get(f"verify.{name}.kind", name)} for name in _verify_names(recipe)}
+    data = {name: recipe.get(f"data.{name}") for name in ("train", "prompt", "answer")}
+    names = dict.fromkeys(key.split(".")[1] for key in recipe if key.startswith("verify."))
+    verify = {name: {"kind": recipe.get(f"verify.{name}.kind", name)} for name in names}
     train = {"steps": recipe.get("train.steps"), "algorithm": recipe.get("train.algorithm", "default")}
     try:
         plain = Recipe.model_validate(
@@ -191,11 +177,3 @@ def diff_from_defaults(run: RunData) -> list[tuple[str, Any, Any]] | None:
         for key, value in recipe.items()
         if repr(defaults.get(key)) != repr(value)
     ]
-
-
-def _verify_names(recipe: Mapping[str, Any]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            key.split(".")[1] for key in recipe if key.startswith("verify.") and key.count(".") >= 1
-        )
-    )

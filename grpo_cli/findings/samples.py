@@ -1,18 +1,21 @@
-"""Findings that only samples show, and which samples stand behind a finding of the metrics."""
+"""Findings that only samples show, and which samples stand behind a finding of the metrics.
+
+How this works: `duplicate_rows` reads sample files of the whole run. `samples_behind` takes the samples of one step and returns
+those that show a finding best, by the function that `PICKS` names for its code. W49 reads the reasons of verdicts, and the same
+warning is returned wherever reasons are counted.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from grpo_cli.findings.finding import Finding
-from grpo_cli.findings.reasons import UNTRUSTED
+from grpo_cli.findings.finding import Finding, History, Limits, finding_at
 from grpo_cli.run.folder import RunFolder, Split
 from grpo_cli.run.reading import spread, steps_to_read
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import repeated_turns
-from grpo_cli.statistics.groups import GroupCounts, Kind, group_samples
-from grpo_cli.statistics.step import repetition
+from grpo_cli.statistics.step import GroupCounts, Kind, group_samples, mean, repetition
 from grpo_verifiers.verdict import Outcome
 
 FILES = 24
@@ -87,10 +90,6 @@ def _without_verdict(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     return [r for r in records if any(v.outcome in bad for v in r.verdicts.values())]
 
 
-def _shortest_right(records: Sequence[SampleRecord]) -> list[SampleRecord]:
-    return sorted((r for r in records if r.is_right), key=lambda r: r.tokens)
-
-
 def _torn(records: Sequence[SampleRecord]) -> list[SampleRecord]:
     """The verifiers disagree most first."""
 
@@ -125,7 +124,7 @@ PICKS: dict[str, Pick] = {
     "W11": _groups_of("all_wrong"),
     "W12": _groups_of("all_right"),
     "W20": lambda records: [r for r in records if r.truncated],
-    "W21": _shortest_right,
+    "W21": lambda records: sorted((r for r in records if r.is_right), key=lambda r: r.tokens),
     "W22": lambda records: sorted(records, key=lambda r: -r.tokens),
     "W23": lambda records: sorted(records, key=lambda r: -repetition(r.completion)),
     "W33": _groups_of("all_wrong"),
@@ -143,3 +142,41 @@ PICKS: dict[str, Pick] = {
     "W71": lambda records: [r for r in records if not r.is_right],
 }
 """Where a code is missing the samples of least reward are shown."""
+
+
+# Reasons that blame the setting, not the completion, with the mend.
+
+UNTRUSTED = "untrusted_objects"
+TAIL = "/reason/" + UNTRUSTED
+"""Of the metric `verify/NAME/reason/untrusted_objects`."""
+MEND = (
+    "their tests compare objects of classes that the completion defines, whose word decides nothing: set"
+    " `trusted_objects: true` in the options of the verifier to let it, at the risk of being cheated"
+)
+
+
+def untrusted_share(history: History) -> tuple[str, float]:
+    """The verifier of whose verdicts the largest share is `untrusted_objects` over these steps, and that share in [0, 1]."""
+    said = [
+        m for m in history if TAIL in "\n".join(m)
+    ]  # of few runs: a key at a time takes a report a tenth of a second
+    keys = {key for m in said for key in m if key.endswith(TAIL)}
+    shares = {key.split("/")[1]: mean([m.get(key) or 0.0 for m in history]) or 0.0 for key in sorted(keys)}
+    return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def untrusted_objects(history: History, limits: Limits) -> Finding | None:
+    """W49: many answers are wrong because the tests lean on objects that do not decide."""
+    if len(history) < limits.window:
+        return None
+    name, share = untrusted_share(history[-limits.window :])
+    if share < limits.untrusted:
+        return None
+    text = f"{share:.0%} of the verdicts of `{name}` in {limits.window} steps are `{UNTRUSTED}`"
+    return finding_at("W49", history, text, MEND)
+
+
+def untrusted_warning(counted: Iterable[tuple[str, int]]) -> str | None:
+    """The same for (reason, count) of verdicts on samples; None where there is none of them."""
+    n = sum(count for reason, count in counted if reason == UNTRUSTED)
+    return f"{n:,} {'sample is' if n == 1 else 'samples are'} wrong as `{UNTRUSTED}`: {MEND}" if n else None

@@ -1,7 +1,7 @@
 """What only a look at the whole run shows. `health` reads windows while the run goes on; these rules may look at both ends.
 
-A rule must tell a fault from learning: answers that grow while more of them are right are no hack, a smooth fall of
-entropy beside a rising reward is no collapse, and a verifier is only called broken where the completions stayed as they
+A rule must separate a fault from learning: answers that grow while more of them are right are no hack, a smooth fall of
+entropy with a rising reward is no collapse, and a verifier is only called broken where the completions stayed as they
 were. Codes continue those of `health`: W22, W32, W42, W43, W52.
 """
 
@@ -21,8 +21,7 @@ from grpo_cli.findings.finding import (
     two_ends,
 )
 from grpo_cli.run.info import Metrics
-from grpo_cli.statistics.drawn import as_drawn
-from grpo_cli.statistics.step import mean, percentile
+from grpo_cli.statistics.step import as_drawn, mean, percentile
 
 MOST_LOOKS = 400
 """Pairs of steps are compared on a grid of this many: longer runs are looked at in strides."""
@@ -45,11 +44,7 @@ def length_hack(history: History, limits: Limits) -> list[Finding]:
 
 
 def length_hack_at(
-    history: History,
-    lengths: Sequence[float | None],
-    right: Sequence[float | None],
-    i: int,
-    limits: Limits,
+    history: History, lengths: Sequence[float | None], right: Sequence[float | None], i: int, limits: Limits
 ) -> Finding | None:
     """W22 as seen after step i; `lengths` and `right` are means over the window that ends at each step."""
     now, right_now, best = lengths[i], right[i], -1.0
@@ -80,11 +75,8 @@ def kl_blow_up(history: History, limits: Limits) -> list[Finding]:
         metrics, now = known[i]
         if now > limits.kl_far and now > limits.kl_jump * usual:
             text = f"kl to the start is {now:.2g}, its median until then {usual:.2g}"
-            return [
-                Finding(
-                    "W32", step_of(metrics), text, "go back to an earlier checkpoint with a lower `train.lr`"
-                )
-            ]
+            hint = "go back to an earlier checkpoint with a lower `train.lr`"
+            return [Finding("W32", step_of(metrics), text, hint)]
     return []
 
 
@@ -110,11 +102,8 @@ def broken_verifier(history: History, limits: Limits) -> list[Finding]:
                 continue
             what = "no verdict at all" if silent else "nothing right" if all_wrong else "everything right"
             text = f"`{name}` finds {what} from step {step_of(history[i])} on, {usual:.0%} right before; lengths are the same"
-            found.append(
-                Finding(
-                    "W42", step_of(history[i]), text, "score samples from before and after that step again"
-                )
-            )
+            hint = "score samples from before and after that step again"
+            found.append(Finding("W42", step_of(history[i]), text, hint))
             break
     return found
 
@@ -137,14 +126,8 @@ def cancelling_verifiers(history: History, limits: Limits) -> list[Finding]:
         f"`{up}` rose by {moves[up]:.2f} and `{down}` fell by {-moves[down]:.2f}:"
         f" the total went from {total[0]:.2f} to {total[1]:.2f}"
     )
-    return [
-        Finding(
-            "W43",
-            step_of(history[-1]),
-            text,
-            "make one a condition of the other (`combine`), or change weights",
-        )
-    ]
+    hint = "make one a condition of the other (`combine`), or change weights"
+    return [Finding("W43", step_of(history[-1]), text, hint)]
 
 
 def rate_too_high(history: History, limits: Limits) -> list[Finding]:
@@ -164,11 +147,8 @@ def rate_too_high(history: History, limits: Limits) -> list[Finding]:
                 f"right samples fell from {best:.0%} (step {step_of(history[at])}) to {now:.0%}, with"
                 f" {' and '.join(signs)}"
             )
-            return [
-                Finding(
-                    "W52", step_of(history[i]), text, "lower `train.lr`, and start from the checkpoint before"
-                )
-            ]
+            hint = "lower `train.lr`, and start from the checkpoint before"
+            return [Finding("W52", step_of(history[i]), text, hint)]
     return []
 
 
@@ -214,9 +194,7 @@ def _share_right(metrics: Metrics, name: str) -> float | None:
 
 
 def _verifiers(history: History) -> list[str]:
-    ends, names = ("verify/", "/calls"), dict[str, None]()
-    for metrics in (*history[:1], *history[-1:]):
-        for key in metrics:
-            if key.startswith(ends[0]) and key.endswith(ends[1]):
-                names[key[len(ends[0]) : -len(ends[1])]] = None
-    return list(names)
+    keys = dict.fromkeys(key for metrics in (*history[:1], *history[-1:]) for key in metrics)
+    return [
+        k[len("verify/") : -len("/calls")] for k in keys if k.startswith("verify/") and k.endswith("/calls")
+    ]

@@ -16,8 +16,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import episode_stats, turns_by_outcome
 from grpo_cli.statistics.estimate import Interval, clustered, maj_at_k, pass_at_k_interval, wilson
 from grpo_cli.statistics.failures import Failures
-from grpo_cli.statistics.groups import GroupCounts
-from grpo_cli.statistics.step import mean
+from grpo_cli.statistics.step import GroupCounts, mean
 from grpo_verifiers.thinking import has_thought
 
 

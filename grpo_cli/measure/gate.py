@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo_cli.findings.reasons import untrusted_warning
+from grpo_cli.findings.samples import untrusted_warning
 from grpo_cli.measure.probe_result import Probe
 from grpo_cli.statistics.estimate import Interval
 

@@ -18,8 +18,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import GROUPS, DeadGroupForecast, forecast, group_that_pays
 from grpo_cli.statistics.estimate import Interval, clustered, pass_at_k_interval
 from grpo_cli.statistics.failures import Failures
-from grpo_cli.statistics.groups import GroupCounts, would_have_signal
-from grpo_cli.statistics.step import mean, percentile
+from grpo_cli.statistics.step import GroupCounts, mean, percentile, would_have_signal
 from grpo_verifiers.verdict import Outcome
 
 EXAMPLES = 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.pool import allowed_cores
 
 
 def cgroup_quota(

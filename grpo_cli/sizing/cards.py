@@ -36,10 +36,10 @@ CARDS = tuple(
         ("RTX 3090", 23.6, 71, 0.94),
     )
 )  # fmt: skip
-"""Data sheets of NVIDIA; a card of two sizes is the larger one where its name says nothing."""
+"""Data sheets of NVIDIA; a card of two sizes is the larger one where its name does not tell."""
 
 PROC = Path("/proc/driver/nvidia/gpus")
-"""Where NVIDIA's driver says what there is."""
+"""Where NVIDIA's driver lists the cards."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Seconds of a step on a card: its decode steps, and the arithmetic of its update.
 
 A decode step reads weights and cache at the card's bandwidth, multiplies, and waits for its launches; fitted to one H100's rollouts
-at 135M (64 to 1,024 samples: 0.28 0.35 0.44 0.60 0.94 s, where this says 0.29 0.33 0.42 0.63 1.05). The update reaches a share of
+at 135M (64 to 1,024 samples: 0.28 0.35 0.44 0.60 0.94 s, where this gives 0.29 0.33 0.42 0.63 1.05). The update reaches a share of
 the card's products that grows with the width of the model; both points are one H200's. See `docs/benchmarks/speed.md`.
 """
 
@@ -12,8 +12,7 @@ from math import log
 
 from grpo_cli.recipe.arithmetic import evaluations
 from grpo_cli.sizing.cards import Gpu
-from grpo_cli.sizing.state import HALF, trained
-from grpo_cli.sizing.work import Work
+from grpo_cli.sizing.work import HALF, Work, trained
 
 LAUNCH = 28e-6
 """Seconds a layer of a decode step takes however little it does."""
@@ -43,7 +42,7 @@ ERROR, UNMEASURED_ERROR = 0.3, 0.6
 @dataclass(frozen=True, slots=True)
 class StepCost:
     """What was measured of a step on this machine: seconds of its rollout, and of one forward and backward pass over all of its
-    rows; bytes that a pass of a full-length micro-batch takes beside gradients; tokens of a completion in the mean."""
+    rows; bytes that a pass of a full-length micro-batch takes in addition to gradients; tokens of a completion in the mean."""
 
     generate: float
     update: float

@@ -131,7 +131,7 @@ def clustered(values_per_group: Sequence[Sequence[float]], *, most_trials: float
     if not alike:
         effective = min(centre * (1 - centre) / variance, most_trials)
     else:
-        # At p = 0 or 1 the variance says nothing, so prompts bound it; where all prompts share one other share, samples do.
+        # At p = 0 or 1 the variance shows nothing, so prompts bound it; where all prompts share one other share, samples do.
         samples = float(sum(len(values) for values in values_per_group))
         effective = float(n) if centre in (0.0, 1.0) else min(samples, most_trials)
     found = wilson(centre * effective, effective, quantile)

@@ -1,6 +1,6 @@
 """Failures of verifiers, counted in one way wherever a verifier runs: by sample, and by verifier and kind.
 
-A sample has failed where some verifier gave it no verdict, whatever its weight and whatever the others say: `error` of a step,
+A sample has failed where some verifier gave it no verdict, whatever its weight and whatever the others return: `error` of a step,
 `eval/without_verdict`, and `without_verdict` in every `--json`. Where that verifier has a weight the sample has no reward.
 """
 
@@ -15,7 +15,7 @@ from grpo_cli.run.records import SampleRecord
 from grpo_verifiers.verdict import Verdict
 
 MOST_KINDS = 100
-"""Kinds told apart; what comes after them counts with the last of its verifier and reason."""
+"""Kinds kept apart; what comes after them counts with the last of its verifier and reason."""
 MOST_ROWS = 8
 """Rows named of a kind."""
 LONGEST = 400

@@ -2,20 +2,115 @@
 
 What a reader would get wrong is the denominator. Every mean here names its own:
 samples whose verifier failed carry no score, so they are in no reward mean and no group verdict, and are counted
-under `error`. Counts, kinds and signal of groups are those of `groups`. None means not measured, never 0.
+under `error`. None means not measured, never 0.
+
+Groups: a sample whose primary verifier failed is not judged: it is neither right nor wrong, and a group without any judged sample
+is of no kind. Signal is another matter: the method of a run decides it (some advantage is not 0), so it is a value given here.
+Where only rewards are known, `would_have_signal` forecasts it.
+
+Drawn: with `dead_groups: resample` and `select: screen` training scores are of groups that were kept for being mixed, and show
+nothing of how well the policy does. So rules and displays read the numbers of all groups that were drawn (`as_drawn`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
 
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.episodes import episode_stats
-from grpo_cli.statistics.groups import GroupCounts, count_kinds, group_samples, has_signal, mean_pass_at_k
+from grpo_cli.statistics.estimate import pass_at_k
 from grpo_verifiers.thinking import has_thought
 from grpo_verifiers.verdict import Outcome, Verdict
+
+# Groups.
+
+Kind = Literal["all_wrong", "mixed", "all_right", "no_verdict"]
+KINDS: tuple[Kind, ...] = ("all_wrong", "mixed", "all_right", "no_verdict")
+
+SPREAD, ROUNDING = 1e-9, 2**-51
+"""Rewards closer than this, or than this share of the largest, are equal: weighted sums of the same scores may differ in the
+last bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """One group: `judged` of its `size` samples have a primary verdict, `right` of them are right."""
+
+    size: int
+    judged: int
+    right: int
+
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome | None]) -> GroupCounts:
+        """The counts of a group's primary outcomes; None and `error` are no verdict."""
+        counts = Counter(outcomes)
+        size = counts.total()
+        return cls(size, size - counts[None] - counts[Outcome.ERROR], counts[Outcome.RIGHT])
+
+    @property
+    def kind(self) -> Kind:
+        """All wrong, mixed or all right by the judged samples."""
+        return kind_of(self.judged, self.right)
+
+
+def kind_of(judged: int, right: int) -> Kind:
+    """The kind of a group with so many judged and right samples."""
+    if judged == 0:
+        return "no_verdict"
+    return "all_wrong" if right == 0 else "all_right" if right == judged else "mixed"
+
+
+def count_kinds(counts: Mapping[tuple[int, int], int]) -> dict[str, int]:
+    """Groups of each kind, of how often each (judged, right) occurs."""
+    out: dict[str, int] = dict.fromkeys(KINDS, 0)
+    for (judged, right), times in counts.items():
+        out[kind_of(judged, right)] += times
+    return out
+
+
+def mean_pass_at_k(counts: Mapping[tuple[int, int], int], k: int) -> float | None:
+    """Mean of pass@k over the groups with at least k judged samples; None where there is none.
+
+    `counts` holds how often each (judged, right) occurs. The sum is exact, so that neither order nor repetition shows in it.
+    """
+    values = [(Fraction(pass_at_k(n, c, k)), times) for (n, c), times in counts.items() if n >= k]
+    total = sum(times for _, times in values)
+    return float(sum(value * times for value, times in values)) / total if total else None
+
+
+def would_have_signal(rewards: Sequence[float]) -> bool:
+    """A forecast of signal for samples that no training step has seen: whether two of these rewards differ.
+
+    It holds for methods that centre the reward in its group; `train.std_floor` and `normalise_then_sum` may decide otherwise.
+    """
+    return len(rewards) > 1 and are_apart(min(rewards), max(rewards))
+
+
+def are_apart(one: float, other: float) -> bool:
+    """Whether two rewards differ by more than rounding."""
+    return abs(one - other) > max(SPREAD, ROUNDING * max(abs(one), abs(other)))
+
+
+def has_signal(samples: Sequence[SampleRecord]) -> bool:
+    """Whether a group has signal: by its advantages where a training step gave some, else by the forecast."""
+    advantages = [s.advantage for s in samples if s.advantage is not None]
+    if advantages:
+        return any(advantages) or any(turn.get("advantage") for s in samples for turn in s.turns)
+    return would_have_signal([s.reward for s in samples if s.reward is not None])
+
+
+def group_samples(samples: Iterable[SampleRecord]) -> dict[tuple[int, str], list[SampleRecord]]:
+    """Samples by step and group id: the same row drawn twice in a step makes two groups."""
+    groups: dict[tuple[int, str], list[SampleRecord]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.step, str(sample.group)].append(sample)
+    return groups
+
 
 Stats = dict[str, float | int | None]
 
@@ -31,7 +126,7 @@ def step_stats(
 ) -> Stats:
     """Everything that can be said about one batch of groups; keys are paths such as `group/mixed` or `length/p95`.
 
-    `signal` says of each group, in the order of the samples, whether the method learns from it; left out, the records do.
+    `signal` holds of each group, in the order of the samples, whether the method learns from it; left out, the records do.
     """
     groups = group_samples(samples)
     out: Stats = {"samples": len(samples), "tokens": sum(s.tokens for s in samples)}
@@ -228,3 +323,40 @@ def _verifier_names(samples: Sequence[SampleRecord]) -> list[str]:
     for sample in samples:
         names |= dict.fromkeys(sample.verdicts)
     return list(names)
+
+
+# What was drawn.
+
+PREFIX = "drawn/"
+TOTAL = "reward/total/mean"
+GROUPS = ("count", "all_wrong", "mixed", "all_right", "no_verdict", "with_signal", "signal")
+
+
+def drawn_stats(samples: Sequence[SampleRecord], group_size: int, signal: Sequence[bool]) -> Stats:
+    """`drawn/right` (share of the judged), `drawn/reward/mean`, `drawn/reward/NAME/mean` and `drawn/group/…`.
+
+    `samples` are all that were drawn, `signal` holds of each of their groups whether the method learns from it.
+    """
+    rewards = reward_stats(samples)
+    found: Stats = {"right": outcome_stats(samples)["right"], "reward/mean": rewards[TOTAL]}
+    found |= {key: value for key, value in rewards.items() if key.endswith("/mean") and key != TOTAL}
+    groups = group_stats(list(group_samples(samples).values()), group_size, (), signal)
+    found |= {f"group/{name}": groups[f"group/{name}"] for name in GROUPS}
+    return {f"{PREFIX}{key}": value for key, value in found.items()}
+
+
+def as_drawn(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A line of metrics with the numbers of all that was drawn in place of those of what was trained on.
+
+    Lines of older runs, and of evaluations, stay as they are.
+    """
+    drawn = {
+        key.removeprefix(PREFIX): value
+        for key, value in metrics.items()
+        if key.startswith(PREFIX) and value is not None
+    }
+    if not drawn:
+        return metrics
+    if "reward/mean" in drawn:
+        drawn[TOTAL] = drawn.pop("reward/mean")
+    return {**metrics, **drawn}

@@ -41,9 +41,8 @@ from grpo_cli.rollout.reuse.history import History
 from grpo_cli.rollout.vllm.server import ServerLost
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.records import SampleRecord
-from grpo_cli.statistics.drawn import drawn_stats
 from grpo_cli.statistics.failures import Failures
-from grpo_cli.statistics.step import step_stats, timing_stats
+from grpo_cli.statistics.step import drawn_stats, step_stats, timing_stats
 from grpo_cli.train.clock import Clock, StepProgress, gpu_memory
 from grpo_cli.train.credit.method import CreditMethod, Method
 from grpo_cli.train.prefer.method import PairMethod

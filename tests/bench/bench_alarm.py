@@ -63,7 +63,7 @@ def print_silence(runs: int) -> None:
 
 def is_loud(rng: random.Random, errs: float) -> bool:
     """Whether one made-up run raises the alarm; right answers go from 20 % to some 80 % on the way, by prompt."""
-    from grpo_cli.findings.gold import gap_alarm, gap_metrics
+    from grpo_cli.findings.held_out import gap_alarm, gap_metrics
     from grpo_cli.run.records import SampleRecord
     from grpo_verifiers.verdict import Outcome, Verdict
 

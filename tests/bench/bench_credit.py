@@ -121,7 +121,7 @@ def run_one(ask: Ask) -> dict[str, Any]:
     from grpo_cli.commands.environment import quiet_libraries
 
     quiet_libraries()
-    from grpo_cli.display.silent import SilentDisplay
+    from grpo_cli.display.choose import SilentDisplay
     from grpo_cli.errors import Exit
     from grpo_cli.jobs.train.job import Job
     from grpo_cli.recipe.sections.recipe import Recipe

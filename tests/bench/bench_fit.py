@@ -87,8 +87,7 @@ def said_before(folder: Path, settings: dict[str, Any], card: str) -> dict[str, 
     from grpo_cli.recipe.arithmetic import plan
     from grpo_cli.recipe.sections.recipe import Recipe
     from grpo_cli.sizing.cards import read_cards
-    from grpo_cli.sizing.fit import CardQuestion, fit, lengths_of
-    from grpo_cli.sizing.memory import KEPT, pass_bytes
+    from grpo_cli.sizing.fit import KEPT, CardQuestion, fit, lengths_of, pass_bytes
 
     keys = model_keys(settings["shape"], settings["dtype"])
     recipe = Recipe.model_validate(own_recipe(folder, settings, 10, **keys))

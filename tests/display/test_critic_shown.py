@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from grpo_cli.display import plain
-from grpo_cli.display.frame import narrow, wide
+from grpo_cli.display.frame.frame import narrow_completions
+from grpo_cli.display.frame.wide import completions
 from grpo_cli.findings.run_data import collect
 from grpo_cli.jobs.report.pictures import policy, timing
 from tests.builders.display_state import INFO, full_state, step_metrics
@@ -20,19 +21,19 @@ CRITIC: dict[str, Any] = {
 }  # fmt: skip
 
 
-def shown(frame: Any, metrics: dict[str, Any], width: int) -> str:
+def shown(completions: Any, metrics: dict[str, Any], width: int) -> str:
     state = full_state()
     state.last.update(metrics)
-    return "\n".join(text.plain for text in frame.completions(state, width).lines)
+    return "\n".join(text.plain for text in completions(state, width).lines)
 
 
-@pytest.mark.parametrize(("frame", "width"), [(wide, 100), (narrow, 80)])
-def test_a_critic_has_a_row_in_both_frames(frame: Any, width: int) -> None:
-    text = shown(frame, CRITIC, width)
+@pytest.mark.parametrize(("panel", "width"), [(completions, 100), (narrow_completions, 80)])
+def test_a_critic_has_a_row_in_both_frames(panel: Any, width: int) -> None:
+    text = shown(panel, CRITIC, width)
     row = next(line for line in text.splitlines() if "explained" in line)
     assert "critic 0.83s a step, 4.10 MiB" in row and "0.42" in row and "loss 0.031" in row
-    assert "warms up 0.83s" in shown(frame, CRITIC | {"critic/warmup": 1.0}, width)
-    assert "explained" not in shown(frame, {}, width)
+    assert "warms up 0.83s" in shown(panel, CRITIC | {"critic/warmup": 1.0}, width)
+    assert "explained" not in shown(panel, {}, width)
     assert max(len(line) for line in text.splitlines()) <= width
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grpo_cli.display.logged import open_log
+from grpo_cli.display.choose import open_log
 
 
 def test_a_full_disk_costs_lines_of_the_log_and_nothing_else() -> None:

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.display.choose import choose_mode, make_display
+from grpo_cli.display.choose import JsonDisplay, LoggedDisplay, choose_mode, make_display
 from grpo_cli.display.frame.card import card_lines
-from grpo_cli.display.jsonlines import JsonDisplay
-from grpo_cli.display.logged import LoggedDisplay
 from grpo_cli.display.plain import PlainDisplay, step_line
 from grpo_cli.display.terminal.live import LiveDisplay
 from grpo_cli.errors import UsageError

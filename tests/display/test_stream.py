@@ -10,11 +10,9 @@ from typing import TextIO
 
 import pytest
 
-from grpo_cli.display.jsonlines import JsonDisplay
-from grpo_cli.display.plain import PlainDisplay
+from grpo_cli.display.choose import JsonDisplay, SilentDisplay
+from grpo_cli.display.plain import PlainDisplay, put
 from grpo_cli.display.protocol import Display
-from grpo_cli.display.silent import SilentDisplay
-from grpo_cli.display.stream import put
 
 
 @pytest.mark.parametrize("make", [PlainDisplay, JsonDisplay, SilentDisplay])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.display import webhook
-from grpo_cli.display.silent import SilentDisplay
+from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.display.webhook import hook_url, tell_webhook
 from grpo_cli.errors import RecipeError, SetupError
 from grpo_cli.recipe.reading.load import load

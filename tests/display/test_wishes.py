@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-from grpo_cli.display.logged import LoggedDisplay
+from grpo_cli.display.choose import LoggedDisplay
+from grpo_cli.display.protocol import KeyRequests
 from grpo_cli.display.terminal.keys import keys_of
 from grpo_cli.display.terminal.live import LiveDisplay
-from grpo_cli.display.wishes import KeyRequests
 
 
 def test_save_and_evaluate_are_asked_for_once() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.environments.making import environment_factory_of
-from grpo_verifiers.kinds.functions.find import BadFunction
+from grpo_cli.environments.worker import environment_factory_of
+from grpo_verifiers.kinds.functions.conventions import BadFunction
 
 SOURCE = """
 class Plain:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from grpo_cli.findings.alarms import Alarms
-from grpo_cli.findings.canary import (
-    ALPHA,
+from grpo_cli.findings.held_out import (
+    ALPHA_OF_CANARY,
     canary_alarm,
     canary_metrics,
     correction,
@@ -75,9 +75,9 @@ def test_all_looks_together_spend_the_chance_of_one_false_alarm() -> None:
     lines: list[dict[str, Any]] = []
     spent = 0.0
     for step in range(1, 101):
-        spent += ALPHA / correction(step, 100, 10, lines)
+        spent += ALPHA_OF_CANARY / correction(step, 100, 10, lines)
         lines.append({"step": step})
-    assert 0.98 * ALPHA < spent <= ALPHA
+    assert 0.98 * ALPHA_OF_CANARY < spent <= ALPHA_OF_CANARY
     assert [correction(step, 100, 10, []) for step in (10, 11, 100)] == [20, 4, 20]
     assert correction(13, 100, 10, [{"step": 0}, {"step": 10}, {"step": 11}, {"step": 12}]) == 24
 
@@ -114,4 +114,4 @@ def test_the_alarm_is_raised_once_and_recalled_from_the_lines() -> None:
     assert (finding.code, finding.step) == ("W71", 10)
     assert alarms.watched(line | {"step": 20}) == []
     assert [f.code for f in Alarms().recall([line])] == ["W71"]
-    assert ALPHA == 0.01
+    assert ALPHA_OF_CANARY == 0.01

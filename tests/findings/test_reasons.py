@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_cli.findings.finding import Limits
-from grpo_cli.findings.reasons import untrusted_objects, untrusted_warning
+from grpo_cli.findings.samples import untrusted_objects, untrusted_warning
 
 KEY = "verify/{}/reason/untrusted_objects"
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.findings.health import over_run
-from grpo_cli.findings.shaped import right_paid_as_wrong, shaping_alone
+from grpo_cli.findings.health import over_run, right_paid_as_wrong, shaping_alone
 from grpo_cli.jobs.explain.findings import describe, rules
 from tests.builders.paid_groups import shaped_run
 

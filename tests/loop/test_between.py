@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_cli.display.silent import SilentDisplay
+from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.reading.load import load
 from grpo_cli.run.info import Metrics

@@ -65,7 +65,7 @@ def test_a_fall_pauses_the_run_or_takes_it_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     """The fall is played: from step 2 on no canary sample counts as right."""
-    from grpo_cli.findings.canary import shares_of
+    from grpo_cli.findings.held_out import shares_of
     from grpo_cli.jobs.train import canary
 
     def fallen(records: Any, verifier: Any, right_at: float) -> Any:

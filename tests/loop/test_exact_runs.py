@@ -12,7 +12,7 @@ import pytest
 from grpo_cli.errors import Exit, RecipeError, SetupError
 from grpo_cli.findings.health import over_run
 from grpo_cli.rollout.graph.engine import GraphEngine
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 from tests.reference.drive import Seen, recipe_of, run_here, write_world
 from tests.reference.families import write_checkpoint
 

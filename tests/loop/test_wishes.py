@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.display.frame.sample import SampleView
-from grpo_cli.display.silent import SilentDisplay
-from grpo_cli.display.wishes import KeyRequests
+from grpo_cli.display.protocol import KeyRequests
 from grpo_cli.jobs.train import callbacks
 from grpo_cli.jobs.train.job import Job
 from grpo_cli.recipe.reading.load import load

@@ -10,7 +10,7 @@ import pytest
 import trl
 from transformers import PreTrainedTokenizerFast
 
-from grpo_cli.environments.tools.form import turn_with_calls
+from grpo_cli.environments.tools.calls import turn_with_calls
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.builtin import byte_tokenizer
 from grpo_cli.policy.tiny import byte_level

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from grpo_verifiers import Outcome, Verifier, build
 from grpo_verifiers.kinds.equation import BadExpression, evaluate
-from grpo_verifiers.kinds.instruction_checks import CHECKS, Args, obeys
+from grpo_verifiers.kinds.instructions import CHECKS, Args, obeys
 from grpo_verifiers.shaping import TERMS, Shaped, build_term
 
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -12,8 +12,7 @@ from grpo_cli.recipe.arithmetic import plan
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.sizing.cards import read_cards
 from grpo_cli.sizing.duration import generate_seconds
-from grpo_cli.sizing.fit import CardQuestion, Fit, ask_of, fit, lengths_of, unfit
-from grpo_cli.sizing.memory import GIB
+from grpo_cli.sizing.fit import GIB, CardQuestion, Fit, ask_of, fit, lengths_of, unfit
 
 SHAPES = {
     "135m": (49_152, 576, 1536, 30, 9, 3),

@@ -11,8 +11,7 @@ import pytest
 from grpo_cli.run.records import SampleRecord
 from grpo_cli.statistics.dead_groups import expected_dead, forecast
 from grpo_cli.statistics.estimate import pass_at_k
-from grpo_cli.statistics.groups import GroupCounts, count_kinds, has_signal, kind_of, mean_pass_at_k
-from grpo_cli.statistics.step import step_stats
+from grpo_cli.statistics.step import GroupCounts, count_kinds, has_signal, kind_of, mean_pass_at_k, step_stats
 from grpo_verifiers.verdict import Outcome
 
 R, W, E = Outcome.RIGHT, Outcome.WRONG, Outcome.ERROR

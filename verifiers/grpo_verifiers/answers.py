@@ -1,6 +1,6 @@
 """Where a completion states its answer, shared by the verifiers of short answers.
 
-Extraction is that of the maths verifier: the last box after the thinking, without one a line that says so. Two final
+Extraction is that of the maths verifier: the last box after the thinking, without one a line that announces it. Two final
 answers are a hedge; a hedge is never right, since a policy would otherwise learn to name every candidate.
 """
 

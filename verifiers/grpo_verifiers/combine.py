@@ -94,7 +94,7 @@ def outcome(
 ) -> Outcome | None:
     """The sample's outcome: its primary's, with `right_at` applied; None without any verdict.
 
-    Where the primary does not judge the sample (`by`, or it skips the row) the first that does speaks for it.
+    Where the primary does not judge the sample (`by`, or it skips the row) the first that does stands in.
     """
     name = primary_of(specs)
     if name not in verdicts:
@@ -141,24 +141,27 @@ def combine(
     if not verdicts or any(verdict.score is None for verdict in counted.values()):
         return None
     terms = {name: specs[name].weight * (verdict.score or 0.0) for name, verdict in counted.items()}
-    reward = _METHODS[rule.method](terms, verdicts, specs, rule)
+    if rule.method == "gate":
+        reward = _gated(terms, verdicts, specs, rule)
+    elif rule.method == "first":
+        answered = [value for name, value in terms.items() if verdicts[name].outcome is not Outcome.NO_ANSWER]
+        reward = answered[0] if answered else min([0.0, *terms.values()])
+    elif rule.method == "min":
+        lowest = min((verdicts[name].score or 0.0 for name in terms), default=0.0)
+        reward = lowest * sum(specs[name].weight for name in terms)
+    else:
+        reward = sum(terms.values())
     for name, value in {**terms, **(shaping or {})}.items():
         if not math.isfinite(value):
             raise ValueError(f"the reward of `{name}` is {value}")
     return reward + sum((shaping or {}).values())
 
 
-_Terms = dict[str, float]
-
-
-def _sum(
-    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
-) -> float:
-    return sum(terms.values())
-
-
-def _gate(
-    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
+def _gated(
+    terms: Mapping[str, float],
+    verdicts: Mapping[str, Verdict],
+    specs: Mapping[str, RewardSpec],
+    rule: CombineRule,
 ) -> float:
     is_right = outcome(verdicts, specs, rule) is Outcome.RIGHT
     for name, condition in rule.gate.items():
@@ -166,27 +169,6 @@ def _gate(
         if is_bar and outcome_at(verdicts[name], specs[name].right_at) is not Outcome.RIGHT:
             return min(0.0, sum(terms.values()))  # never more than what is wrong but passes the bar
     return sum(value for name, value in terms.items() if is_right or rule.gate.get(name) != "needs_right")
-
-
-def _first(
-    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
-) -> float:
-    for name, value in terms.items():
-        if verdicts[name].outcome is not Outcome.NO_ANSWER:
-            return value
-    return min([0.0, *terms.values()])
-
-
-def _min(
-    terms: _Terms, verdicts: Mapping[str, Verdict], specs: Mapping[str, RewardSpec], rule: CombineRule
-) -> float:
-    if not terms:
-        return 0.0
-    lowest = min(verdicts[name].score or 0.0 for name in terms)
-    return lowest * sum(specs[name].weight for name in terms)
-
-
-_METHODS = {"sum": _sum, "gate": _gate, "first": _first, "min": _min, "by": _sum, "normalise_then_sum": _sum}
 
 
 def normalise_then_sum(

@@ -1,6 +1,6 @@
 """A verifier as the reward function of another trainer: TRL, verl, and rubric functions of prime-rl and the like.
 
-No verdict stays no verdict where the other side can say so: None in TRL, which leaves it out of the sum. verl and
+No verdict stays no verdict where the other side has a value for it: None in TRL, which leaves it out of the sum. verl and
 rubrics know numbers only, so an `error` raises there instead of passing for a wrong answer.
 """
 
@@ -34,7 +34,7 @@ def completion_text(completion: Any) -> str:
 def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list[float | None]]:
     """`f(completions=[B], **columns) -> [B]` scores for TRL's `reward_funcs`; None where there is no verdict.
 
-    No answer and a burst limit are worth what `floored` says within the samples of one prompt, which stand in a row.
+    No answer and an exceeded limit are worth what `floored` makes of them within the samples of one prompt, which stand in a row.
 
     Columns named in `verifier.columns` must reach the function as lists of length B, as TRL passes them. Equal rows,
     as the samples of one prompt are, are compiled once.
@@ -44,7 +44,11 @@ def as_reward(verifier: Verifier, name: str | None = None) -> Callable[..., list
         completions: Sequence[Any], prompts: Sequence[Any] | None = None, **columns: Any
     ) -> list[float | None]:
         size = len(completions)
-        lists = {key: value for key, value in columns.items() if _is_column(value, size)}
+        lists = {
+            key: value
+            for key, value in columns.items()
+            if (isinstance(value, list | tuple) and len(value) == size)
+        }
         texts = [completion_text(prompt) for prompt in prompts] if prompts is not None else [""] * size
         golds: list[Any] = []
         groups: list[int] = []  # of each sample: samples in a row with one prompt and one row of data
@@ -115,7 +119,3 @@ def _score(verdict: Verdict) -> float:
     if verdict.score is None:
         raise NoVerdict(f"{verdict.reason}: {verdict.detail}".rstrip(": "))
     return verdict.score
-
-
-def _is_column(value: object, length: int) -> bool:
-    return isinstance(value, list | tuple) and len(value) == length

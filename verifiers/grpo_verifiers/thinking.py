@@ -72,7 +72,7 @@ def after_thinking(text: str) -> AfterThinking:
     scan = _Scan(text)
     scan.read(tags, fences)
     if scan.fence is not None and not scan.in_answer and scan.hid_a_tag:
-        # that fence was never closed, so nothing says that what follows it is quoted
+        # that fence was never closed, so nothing shows that what follows it is quoted
         unclosed = scan.fence
         scan = _Scan(text)
         scan.read(tags, [f for f in fences if f.start < unclosed.start])

@@ -13,7 +13,7 @@ from grpo_verifiers.text import printable
 LARGEST = 1e50
 """Rewards and weights up to here can be weighed, squared and summed in double precision."""
 SKIPPED = "skipped"
-"""Reason of an `error` with which a function says, as in TRL, that the sample is not its to judge."""
+"""Reason of an `error` by which a function returns, as in TRL, that the sample is not its to judge."""
 
 
 class Outcome(StrEnum):

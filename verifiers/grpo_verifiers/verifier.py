@@ -60,7 +60,7 @@ class Sample(NamedTuple):
     def turn(self) -> str:
         """The assistant's whole turn: what verifiers read that tell an answer from the thinking before it.
 
-        What a caller hands over that is no text stays what it is; verifiers say so.
+        What a caller hands over that is no text stays what it is; verifiers report it.
         """
         return (
             self.assistant_prefix + self.completion if isinstance(self.completion, str) else self.completion

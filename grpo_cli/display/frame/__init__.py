@@ -1,1 +1,1 @@
-"""What a frame says, as lines; a pure function of the state."""
+"""The content of a frame, as lines; a pure function of the state."""

@@ -28,12 +28,8 @@ def card_lines(card: Card, width: int) -> list[str]:
     lines += _time(card, width)
     lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
     last = (
-        ("evidence", card.evidence),
-        ("best", card.best),
-        ("report", card.report),
-        ("next", card.next),
-        ("or", card.other),
-    )
+        ("evidence", card.evidence), ("best", card.best), ("report", card.report), ("next", card.next), ("or", card.other),
+    )  # fmt: skip
     # paths and commands are to be copied: a long one is wrapped by the terminal, never cut
     return lines + [f" {word:<{8 if card.evidence else 7}} {visible(value)}" for word, value in last if value]
 
@@ -67,11 +63,8 @@ def _held_out(evaluations: Sequence[Metrics]) -> list[str]:
         if len(known) > 1 and best is not known[-1]:
             text += f"  best {score(best[key])} at step {best.get('step')}"
         lines.append(f"   {name:<17} {text}")
-    ks = sorted(
-        int(key[10:])
-        for key in last
-        if key.startswith("eval/pass@") and key[10:].isdigit() and key != "eval/pass@1"
-    )
+    numbers = (key.removeprefix("eval/pass@") for key in last if key.startswith("eval/pass@"))
+    ks = sorted(int(k) for k in numbers if k.isdigit() and k != "1")
     if ks:
         parts = [f"pass@{k} {_from_to(evaluations, f'eval/pass@{k}', two_decimals)}" for k in ks]
         lines.append(f"   {'held-out':<17} {'  '.join(parts)}")

@@ -1,6 +1,8 @@
 """The live frame as a pure function of state and size. It never exceeds its size: blocks give way in a fixed order.
 
-Three forms: the wide one with curves and the verifier table (from 100 x 29), the narrow one (from 60 x 12), the small one below.
+How this works: `frame_lines` chooses one of three forms, the wide one with curves and the verifier table (`wide.py`, from 100 x 29),
+the narrow one (from 60 x 12), the small one below, or the page that `?` shows. Each form returns blocks with ranks, and the least
+needed lines are left out until the rest fits.
 """
 
 from __future__ import annotations
@@ -8,13 +10,36 @@ from __future__ import annotations
 from rich.console import Group
 from rich.text import Text
 
-from grpo_cli.display.frame import narrow, wide
-from grpo_cli.display.frame.header import header
-from grpo_cli.display.frame.help import help_lines
-from grpo_cli.display.frame.lines import PanelBlock
-from grpo_cli.display.frame.small import small
+from grpo_cli.display.frame import kinds, wide
+from grpo_cli.display.frame.curves import spark_of
+from grpo_cli.display.frame.header import activity_text, beginning, footer, header, notes, share_done
+from grpo_cli.display.frame.kinds import KINDS
+from grpo_cli.display.frame.lines import PanelBlock, Piece, bar_pieces, columns, fit, line, rule, split_rule
+from grpo_cli.display.frame.panels import (
+    LOTS_TRUNCATED,
+    TOTAL,
+    credit,
+    critic,
+    kl_text,
+    memory_text,
+    pass_texts,
+    reward_block,
+    thinks_text,
+    verifier_sum,
+)
+from grpo_cli.display.frame.samples import samples
 from grpo_cli.display.frame.state import FrameState
-from grpo_cli.text import as_ascii
+from grpo_cli.text import (
+    as_ascii,
+    duration,
+    number,
+    percent,
+    plus_minus,
+    score,
+    two_decimals,
+    visible,
+    whole,
+)
 
 WIDE = (100, 29)
 SMALLEST = (60, 12)
@@ -38,7 +63,7 @@ def frame_lines(state: FrameState, width: int, height: int, *, ascii: bool = Fal
     elif is_small:
         lines = _shrink(small(state, room), rows)
     else:
-        lines = _shrink((wide.blocks if is_wide else narrow.blocks)(state, room, rows), rows)
+        lines = _shrink((wide.blocks if is_wide else narrow_blocks)(state, room, rows), rows)
     return [_ascii(text) if ascii else text for text in lines[:rows]]
 
 
@@ -63,3 +88,189 @@ def _ascii(text: Text) -> Text:
     plain.spans = list(text.spans)
     plain.style = text.style
     return plain
+
+
+# The narrow frame, drawn for 80 x 24: the panels in short, with the histogram and no verifier table.
+
+
+def narrow_blocks(state: FrameState, width: int, height: int) -> list[PanelBlock]:
+    """The narrow frame's panels from top to bottom; what is left of `height` goes to the samples."""
+    if not state.recent:
+        return beginning(state, width, False)
+    above = [
+        header(state, width, False),
+        reward_block(state, width, 20),
+        narrow_groups(state, width),
+        narrow_completions(state, width),
+    ]
+    below = [PanelBlock((rule(width),), 7), notes(state, width, 1), footer(state, width)]
+    taken = sum(len(block.lines) for block in (*above, *below))
+    return [*above, samples(state, width, max(height - taken, 4)), *below]
+
+
+def narrow_groups(state: FrameState, width: int) -> PanelBlock:
+    """Counts and the stacked bar, then the histogram and what of the groups can be learned from."""
+    last = state.last
+    counts = [Piece(p.column + 3, p.text, p.style) for p in kinds.counts_text(state)]
+    at = counts[-1].column + len(counts[-1].text) + 2
+    signal = f"signal {percent(last.get('group/signal'))}"
+    if last.get("group/no_verdict"):
+        signal = f"no verdict {last['group/no_verdict']}  {signal}"
+    room = min(width - at - len(signal) - 3, 60)
+    second = [
+        kinds.histogram(state),
+        *pass_texts(state),
+        f"group std {two_decimals(last.get('reward/std_in_group'))}",
+    ]
+    title = f"{number(last.get('group/count'))} x {number(last.get('group/size'))}"
+    return PanelBlock(
+        (
+            rule(width, (2, "groups"), (12, title)),
+            line(width, *counts, *kinds.bar(state, at, room), Piece(at + max(room, 0) + 2, signal)),
+            line(width, Piece(3, columns(width - 3, second))),
+        ),
+        2,
+        2,
+    )
+
+
+def narrow_completions(state: FrameState, width: int) -> PanelBlock:
+    """The narrow panels of completions and policy side by side."""
+    last = state.last
+    at = min(35, width // 2)
+    cap = [f"cap {state.info.max_tokens}"] if state.info.max_tokens else []
+    memory = memory_text(state, "/")
+    lengths = f"right {whole(last.get('length/right'))} wrong {whole(last.get('length/wrong'))}"
+    if "turns/mean" in last:
+        found = credit(last) or f"invalid {percent(last.get('env/invalid'))}"
+        lengths = f"turns {number(last['turns/mean'])} {found}"
+    lengths = thinks_text(last) or lengths
+    speed = f"{number(last.get('tokens_per_s'))} tok/s"
+    kept = f"kept {percent(last['reuse/tokens'])}" if "reuse/tokens" in last else ""
+    truncated = last.get("truncated")
+    caution = "yellow" if truncated is not None and truncated > LOTS_TRUNCATED else ""
+    failed, over = verifier_sum(state, "error"), verifier_sum(state, "over_limit")
+    curve = spark_of("entropy", state.curve("entropy"), max(min(10, width - at - 30), 0))
+    entropy = f"entropy {two_decimals(last.get('entropy'))}"
+    rows = [
+        ([f"len {number(last.get('length/mean'))}", f"p95 {number(last.get('length/p95'))}", *cap], "",
+         [f"{entropy} {curve}" if curve else entropy, f"kl {kl_text(state)}"], ""),
+        ([f"truncated {percent(truncated)}", f"no answer {percent(last.get('no_answer'))}"], caution,
+         [f"clip {percent(last.get('clip/total'))}", f"grad {two_decimals(last.get('grad_norm'))}", f"lr {number(last.get('lr'))}"], ""),
+        ([speed, memory or kept or lengths], "",
+         [f"verifier errors {number(failed)}", f"over limit {number(over)}"], "red" if failed else ""),
+    ]  # fmt: skip
+    for text in critic(last):
+        explained = f"explained {two_decimals(last.get('critic/explained_variance'))}"
+        rows.append(([text], "", [explained, f"value loss {number(last.get('critic/loss'))}"], ""))
+    body = [
+        line(
+            width,
+            Piece(3, columns(at - 4, left, "  ") or fit(left[0], at - 4), left_style),
+            Piece(at, "│", "dim"),
+            Piece(at + 2, columns(width - at - 2, right) or fit(right[0], width - at - 2), right_style),
+        )
+        for left, left_style, right, right_style in rows
+    ]
+    return PanelBlock((split_rule(width, at, "completions", "policy"), *body), 4, 0, 1)
+
+
+# The small frame: the few lines that show whether the run lives and learns, one number each.
+
+NARROWEST_FRAME = 24
+
+
+def small(state: FrameState, width: int) -> list[PanelBlock]:
+    """Step, reward, held-out, groups, what is cut off, the last note; the least needed line gives way first."""
+    if not state.recent:
+        return [PanelBlock((line(width, Piece(0, activity_text(state))),), 0, 1), notes(state, width, 1)]
+    if width < NARROWEST_FRAME:
+        return [PanelBlock((_in_one(state, width),), 0, 1)]
+    last = state.last
+    at = 10
+    lines = [
+        (_step(state, width), 0),
+        (line(width, Piece(0, activity_text(state), "dim")), 3),
+        (_valued(width, "reward", score(last.get(TOTAL)), spark_of(TOTAL, state.curve(TOTAL), width - 17, state.info.steps), "cyan"), 1),
+        (line(width, Piece(0, "groups"), *kinds.bar(state, at, min(width - at, 60))), 2),
+        (line(width, *(Piece(p.column + at, p.text, p.style) for p in kinds.counts_text(state))), 5),
+        (line(width, Piece(0, f"cut off {percent(last.get('truncated'))}   no answer {percent(last.get('no_answer'))}"
+                              f"   length {number(last.get('length/mean'))}")), 6),
+    ]  # fmt: skip
+    if state.held_out is not None:
+        key, value = state.held_out
+        text = f"{score(value)} {plus_minus(state.evaluations[-1].get(f'{key}/half'))}".rstrip()
+        where = f"at step {state.evaluations[-1].get('step')}"
+        lines.insert(3, (_valued(width, "held-out", text, where, "dim"), 4))
+    blocks = [PanelBlock((text,), rank, 0 if rank else 1) for text, rank in lines]
+    foot = "? keys   ctrl-c: stop" if state.keys and state.info.command != "watch" else ""
+    return [
+        *blocks,
+        notes(state, width, 1),
+        PanelBlock((line(width, Piece(0, foot, "dim")),) if foot else (), 7),
+    ]
+
+
+def _step(state: FrameState, width: int) -> Text:
+    left = f"{state.last.get('step')}/{state.info.steps or number(None)} "
+    share = share_done(state) or 0.0
+    right = f" {percent(share)} {state.ended or 'eta ' + duration(state.last.get('eta_s'), '')}"
+    room = max(min(width - len(left) - len(right), 40), 0)
+    at = len(left)
+    return line(width, Piece(0, left, "bold"), *bar_pieces(at, share, room), Piece(at + room, right))
+
+
+def _valued(width: int, name: str, value: str, rest: str, style: str) -> Text:
+    return line(
+        width, Piece(0, name), Piece(10, value, "bold"), Piece(max(16, 11 + len(value)), visible(rest), style)
+    )
+
+
+def _in_one(state: FrameState, width: int) -> Text:
+    return line(
+        width, Piece(0, f"{state.last.get('step')}/{state.info.steps} {score(state.last.get(TOTAL))}")
+    )
+
+
+# The page of `?`.
+
+READING = (
+    ("n N", "next and previous group"),
+    ("j k", "next and previous sample of the group"),
+    ("u d", "up and down in its text"),
+    ("w", "groups with a wrong sample only, and all again"),
+    ("g", "back to the first group"),
+    ("?", "this page, and back"),
+)
+ACTING = (
+    ("p", "pause after this step, and go on"),
+    ("s", "save a checkpoint after this step"),
+    ("e", "measure the held-out rows after this step"),
+    ("ctrl-c", "finish this step, save, stop; a second one stops now"),
+)
+LEAVING = (("q", "leave; the run goes on"),)
+MEANINGS = {
+    "wrong": "groups without a right sample: nothing to learn from",
+    "mixed": "groups with right and wrong samples: what is learned from",
+    "right": "groups of right samples alone: nothing left to learn",
+}
+WORDS = (
+    ("●", "a held-out score, at the step it was measured"),
+    ("mean10", "mean over the last ten steps"),
+    ("signal", "share of groups with an advantage that is not 0"),
+    ("kl .. @n", "KL to the start, last measured at step n"),
+)
+
+
+def help_lines(state: FrameState, width: int) -> list[Text]:
+    """Keys first; on a low screen the words are what is cut."""
+    acting = LEAVING if state.info.command == "watch" else ACTING
+    lines = [rule(width, (2, "keys"))]
+    lines += [line(width, Piece(3, keys, "bold"), Piece(13, text)) for keys, text in (*READING, *acting)]
+    lines.append(rule(width, (2, "what is what")))
+    lines += [
+        line(width, Piece(3, f"{kind.glyph * 2} {kind.word}", kind.style), Piece(13, MEANINGS[kind.word]))
+        for kind in KINDS
+    ]
+    lines += [line(width, Piece(3, word, "bold"), Piece(13, text)) for word, text in WORDS]
+    return lines

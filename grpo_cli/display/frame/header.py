@@ -7,10 +7,10 @@ from datetime import datetime
 from rich.cells import cell_len
 from rich.text import Text
 
-from grpo_cli.display.frame.lines import PanelBlock, Piece, fit_tail, line
+from grpo_cli.display.frame.lines import PanelBlock, Piece, bar_pieces, fit_tail, line
 from grpo_cli.display.frame.state import FrameState, Note
 from grpo_cli.display.plain import timing
-from grpo_cli.text import bar, duration, number, percent, visible
+from grpo_cli.text import duration, number, percent, visible
 
 DOING = {
     "generate": "generating", "verify": "verifying", "update": "updating", "evaluate": "evaluating", "save": "saving",
@@ -71,15 +71,8 @@ def _steps(state: FrameState, width: int) -> Text:
     if state.ended:
         right = f"  {percent(share) if total else number(None)} · {state.ended}"
     room = max(width - 1 - len(left) - len(right) - 8, 8)
-    full, empty = bar(share, room)
     at = 1 + len(left)
-    return line(
-        width,
-        Piece(1, left),
-        Piece(at, full, "bold"),
-        Piece(at + len(full), empty, "dim"),
-        Piece(at + room, right),
-    )
+    return line(width, Piece(1, left), *bar_pieces(at, share, room), Piece(at + room, right))
 
 
 def activity_text(state: FrameState) -> str:
@@ -88,11 +81,8 @@ def activity_text(state: FrameState) -> str:
     if doing is None:
         return state.ended or ("waiting" if state.recent else "starting")
     word = DOING.get(doing.name, doing.name)
-    count = (
-        ""
-        if doing.done is None
-        else f" {doing.done}" + (f"/{doing.total}" if doing.total is not None else "")
-    )
+    count = "" if doing.done is None else f" {doing.done}"
+    count += f"/{doing.total}" if count and doing.total is not None else ""
     took = state.now - doing.since
     return f"{word}{count}" if doing.is_step and count else f"{word}{count}  {duration(took)}"
 
@@ -102,24 +92,16 @@ def _activity(state: FrameState, width: int, is_wide: bool) -> Text:
     if doing is None or doing.is_step:
         spent = timing(state.last) if state.recent else ""
         if is_wide and doing is not None and doing.done is not None and doing.total:
-            full, empty = bar(doing.done / doing.total, 21)
             text = f"{text:<18} "
             at = 1 + len(text)
-            return line(
-                width,
-                Piece(1, text),
-                Piece(at, full, "bold"),
-                Piece(at + len(full), empty, "dim"),
-                Piece(at + 24, f"last step {spent}"),
-            )
+            done = bar_pieces(at, doing.done / doing.total, 21)
+            return line(width, Piece(1, text), *done, Piece(at + 24, f"last step {spent}"))
         at = max(21, len(text) + 4)
-        if not is_wide and at + len(spent) > width:  # the whole alone: a sum that is cut says nothing
+        if not is_wide and at + len(spent) > width:  # the whole alone: a sum that is cut has no meaning
             spent = spent.partition(" = ")[0]
         return line(width, Piece(1, text), Piece(at, f"last step {spent}" if is_wide else spent))
     if doing.done is not None and doing.total:
-        full, empty = bar(doing.done / doing.total, 30)
-        at = len(text) + 3
-        return line(width, Piece(1, text), Piece(at, full, "bold"), Piece(at + len(full), empty, "dim"))
+        return line(width, Piece(1, text), *bar_pieces(len(text) + 3, doing.done / doing.total, 30))
     return line(width, Piece(1, SPINNER[int(state.now * 4) % len(SPINNER)], "bold"), Piece(3, text))
 
 

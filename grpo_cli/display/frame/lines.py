@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from grpo_cli.text import visible
+from grpo_cli.text import bar, visible
 
 
 class Piece(NamedTuple):
@@ -45,6 +45,12 @@ def line(width: int, *pieces: Piece) -> Text:
         text.append(shown, style=piece.style or None)
         at += cell_len(shown)
     return text
+
+
+def bar_pieces(column: int, share: float, cells: int) -> tuple[Piece, Piece]:
+    """A bar of `cells` from a column, `share` of it full."""
+    full, empty = bar(share, cells)
+    return Piece(column, full, "bold"), Piece(column + len(full), empty, "dim")
 
 
 def rule(width: int, *labels: tuple[int, str]) -> Text:
@@ -103,11 +109,5 @@ def columns(width: int, parts: Sequence[str], gap: str = "   ") -> str:
 
 def split_rule(width: int, at: int, left: str, right: str) -> Text:
     """A rule over two panels side by side, with a tee where they meet."""
-    text = rule(width, (2, left)).plain
-    return Text(
-        f"{text[:at]}┬─ {right} " + "─" * (width - at - len(right) - 4),
-        style="dim",
-        no_wrap=True,
-        overflow="crop",
-        end="",
-    )
+    text = f"{rule(width, (2, left)).plain[:at]}┬─ {right} " + "─" * (width - at - len(right) - 4)
+    return Text(text, style="dim", no_wrap=True, overflow="crop", end="")

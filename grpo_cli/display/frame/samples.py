@@ -1,4 +1,4 @@
-"""The sample browser: one group with all its samples beside their advantages, and the whole text of the chosen one."""
+"""The sample browser: one group with all its samples and their advantages, and the whole text of the chosen one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = {
     Outcome.OVER_LIMIT: ("%", "yellow"), Outcome.ERROR: ("!", "red"), None: (" ", ""),
 }  # fmt: skip
 LIST = 36
-"""Columns of the list where the text stands beside it."""
+"""Columns of the list where the text stands to its right."""
 ARM = 5
 """Cells of an advantage to each side of its zero."""
 
@@ -35,8 +35,8 @@ def samples(state: FrameState, width: int, room: int) -> PanelBlock:
     ]
     rows = max(room - len(lines), 2)
     chosen = _chosen(state, group)
-    beside = rows >= 4 and width >= 99
-    lines += (_beside if beside else _listed)(state, group, chosen, width, rows)
+    is_split = rows >= 4 and width >= 99
+    lines += (_split if is_split else _listed)(state, group, chosen, width, rows)
     return PanelBlock(tuple(lines), 6, 0, 2)
 
 
@@ -64,7 +64,7 @@ def _title(state: FrameState, group: GroupView, width: int) -> Text:
 
 def _window(count: int, selected: int, rows: int) -> list[int]:
     """Which of `count` samples stand in `rows` lines: all, else a window around the selected one; at the beginning the best
-    and the worst, since what tells them apart is what is learned."""
+    and the worst, since what separates them is what is learned."""
     if count <= rows:
         return list(range(count))
     if selected == 0:
@@ -96,7 +96,7 @@ def _listed(
     return lines
 
 
-def _beside(
+def _split(
     state: FrameState, group: GroupView, chosen: list[SampleLine], width: int, rows: int
 ) -> list[Text]:
     """The list with a bar for each advantage on the left, the text of the chosen sample on the right."""

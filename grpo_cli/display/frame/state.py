@@ -14,7 +14,7 @@ from typing import Any, Literal
 from grpo_cli.display.frame.curves import Curves
 from grpo_cli.display.frame.sample import GroupView, SampleView
 from grpo_cli.run.info import Level, Metrics, RunInfo
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 
 RECENT_STEPS = 10
 KEPT_NOTES = 6

@@ -1,33 +1,157 @@
 """The live frame on a terminal: a thread paints a few times a second, and only when something changed or a clock ticks.
 
-Nothing a display does may stop a run: a frame that cannot be drawn is left out and said in `train.log`'s stream.
+How this works: `LiveDisplay` collects what the run reports in a `RunState`; its thread draws the state and hands the lines to the
+`Painter`. Meanwhile `StderrSilencer` keeps other people's bars, warnings and prints out of the frame: they go to `train.log`. It
+turns file descriptor 2 itself, so native code and child processes are covered too; the painter writes to a copy of it. Before the
+run has a log the text waits in an unnamed file, and it comes back to the terminal if it never gets one. `Suspended` gives the
+terminal back for a Ctrl-Z.
+
+Nothing a display does may stop a run: a frame that cannot be drawn is left out and written to `train.log`'s stream.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import TextIO
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import IO, TextIO
 
 from grpo_cli.display.frame.card import card_lines
 from grpo_cli.display.frame.frame import frame_lines
 from grpo_cli.display.frame.header import NOTE_MARKS
 from grpo_cli.display.frame.sample import SampleView
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.display.stream import put
+from grpo_cli.display.plain import put
+from grpo_cli.display.protocol import Display, KeyRequests
+from grpo_cli.display.terminal.keys import KeyReader
 from grpo_cli.display.terminal.painter import Painter, screen_size
-from grpo_cli.display.terminal.quiet import StderrSilencer
 from grpo_cli.display.terminal.relay import key_reader
-from grpo_cli.display.terminal.suspend import Suspended
-from grpo_cli.display.wishes import KeyRequests
 from grpo_cli.run.follow import is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Metrics, RunInfo
 from grpo_cli.text import as_ascii, visible
+
+SILENCING: Mapping[str, str] = {
+    "TQDM_DISABLE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+}
+"""Read by these libraries when they are imported; values that a person set stay."""
+
+
+class StderrSilencer:
+    """Turns stderr away from a terminal and back."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._kept_fd: int | None = None
+        self._waiting: IO[bytes] | None = None
+        self.terminal: TextIO = stream
+
+    def open(self) -> None:
+        """Silence bars; where the stream is descriptor 2 itself, turn it away."""
+        for name, value in SILENCING.items():
+            os.environ.setdefault(name, value)
+        silence_loaded()
+        try:
+            is_ours = self._stream.fileno() == 2
+        except (OSError, ValueError, io.UnsupportedOperation):
+            is_ours = False
+        if not is_ours:
+            return
+        self._stream.flush()
+        self._kept_fd = os.dup(2)
+        os.set_inheritable(self._kept_fd, False)
+        encoding = self._stream.encoding
+        self.terminal = os.fdopen(self._kept_fd, "w", encoding=encoding, errors="replace", closefd=False)
+        self._waiting = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `log_to` or `close`
+        os.dup2(self._waiting.fileno(), 2)
+
+    def log_to(self, path: str) -> None:
+        """From now on into this file; what waited goes first."""
+        silence_loaded()
+        if self._kept_fd is None:
+            return
+        with contextlib.suppress(OSError), open(path, "ab") as log:
+            self._stream.flush()
+            log.write(self._take_waiting())
+            log.flush()
+            os.dup2(log.fileno(), 2)
+
+    def close(self) -> None:
+        """Give descriptor 2 back; what never found a log is said now."""
+        if self._kept_fd is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+        waited = self._take_waiting()
+        os.dup2(self._kept_fd, 2)
+        if waited:
+            with contextlib.suppress(OSError):
+                os.write(2, waited)
+        self.terminal = self._stream
+        os.close(self._kept_fd)
+        self._kept_fd = None
+
+    def _take_waiting(self) -> bytes:
+        if self._waiting is None:
+            return b""
+        waiting, self._waiting = self._waiting, None
+        waiting.seek(0)
+        text = waiting.read()
+        waiting.close()
+        return text
+
+
+def silence_loaded() -> None:
+    """Switch off the bars of libraries that were imported before the environment said so."""
+    for module, function in (
+        ("transformers.utils.logging", "disable_progress_bar"),
+        ("datasets.utils", "disable_progress_bars"),
+        ("huggingface_hub.utils", "disable_progress_bars"),
+    ):
+        disable = getattr(sys.modules.get(module), function, None)
+        if disable is not None:
+            disable()
+
+
+class Suspended:
+    """Takes SIGTSTP while a frame is up, where nobody else did; only the main thread can."""
+
+    def __init__(self, painter: Painter, keys: KeyReader | None) -> None:
+        self._painter, self._keys = painter, keys
+        self._is_ours = (
+            hasattr(signal, "SIGTSTP")
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+        )
+        if self._is_ours:
+            signal.signal(signal.SIGTSTP, self._stop)
+
+    def close(self) -> None:
+        """Ctrl-Z is as before; from another thread it stays, and does no harm to a painter that is closed."""
+        if self._is_ours and threading.current_thread() is threading.main_thread():
+            self._is_ours = False
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._painter.pause()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        # here the process was continued
+        signal.signal(signal.SIGTSTP, self._stop)
+        if self._keys is not None:
+            self._keys.again()
+        self._painter.resume()
+
 
 FRAME_S = 0.4
 SHARE = 0.008
@@ -39,10 +163,10 @@ LONGEST_S = 5.0
 
 SHOWN_ALWAYS: tuple[Level, ...] = ("error",)
 KEPT_LEVELS: tuple[Level, ...] = ("warn",)
-"""Said again beside the end card."""
+"""Shown again above the end card."""
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """Paints `RunState` until closed; opened by the first thing said."""
 
     def __init__(
@@ -166,11 +290,9 @@ class LiveDisplay:
     def _run(self) -> None:
         seen, painted_at, size, due = -1, 0.0, (0, 0), 0.0
         while not self._stop.wait(FRAME_S):
-            version, size_now, since = (
-                self._state.version,
-                screen_size(self._quiet.terminal),
-                time.monotonic() - painted_at,
-            )
+            version = self._state.version
+            size_now = screen_size(self._quiet.terminal)
+            since = time.monotonic() - painted_at
             is_due = time.process_time() >= due or since >= LONGEST_S
             if size_now != size or (is_due and (version != seen or since >= STILL_S)):
                 seen, painted_at, size = version, time.monotonic(), size_now

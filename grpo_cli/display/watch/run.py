@@ -1,6 +1,6 @@
 """A run seen from its folder: the same frame and end card as the trainer's own, from files alone.
 
-The folder does not say what a step is doing now, only when the last one ended; that is what is shown.
+The folder does not record what a step is doing now, only when the last one ended; that is what is shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from grpo_cli.display.frame.sample import SampleView, view_samples
 from grpo_cli.display.frame.state import RunState
-from grpo_cli.findings.gold import trusted_score
+from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import Follower, LogNote, is_evaluation, is_shown_step
 from grpo_cli.run.info import Card, Level, Status, info_of, of_all_rows

@@ -1,5 +1,9 @@
 """Tools as an environment: a turn that calls some is answered by what they give, a turn that calls none is the answer.
 
+How this works: `schema_of` makes of a function the schema that a chat template shows, from annotations and docstring, like that
+which transformers makes of it (`get_json_schema`). `checked` holds the arguments of a call against it. `ToolWorld.step` makes the
+calls of a turn one after the other.
+
 The class that TRL's `environment_factory` takes is the same with a state: `reset(**columns)`, public methods that are tools,
 and `get_reward()` (`trl.GRPOTrainer`, version 1.16).
 """
@@ -8,15 +12,191 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from grpo_cli.environments.tools.schema import BadCall, checked, schema_of
-from grpo_cli.environments.waiting import awaited
-from grpo_verifiers.kinds.functions.find import BadFunction
+from grpo_cli.environments.step import awaited
+from grpo_verifiers.kinds.functions.conventions import BadFunction, place_of
 from grpo_verifiers.kinds.functions.value import BadReturn
 from grpo_verifiers.names import near_or_known
+
+PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean"}
+
+
+class BadCall(Exception):
+    """A call that cannot be made; the message is for the model."""
+
+
+def schema_of(function: Callable[..., Any], name: str = "") -> dict[str, Any]:
+    """The tool that a function is.
+
+    Raises:
+        BadFunction: an argument without a type, or of one that has no schema.
+    """
+    name = name or function.__name__
+    about, arguments, gives = _read_doc(inspect.getdoc(function) or "")
+    hints, properties, required = get_type_hints(function), dict[str, Any](), []
+    for parameter in inspect.signature(function).parameters.values():
+        where = f"`{parameter.name}` of the tool `{name}`" + _at(function)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise BadFunction(f"{where}: a tool has arguments by name, each with a type")
+        if parameter.name not in hints:
+            raise BadFunction(f"{where} has no type: write `{parameter.name}: int`, or another")
+        properties[parameter.name] = _described(
+            _type(hints[parameter.name], where), arguments.get(parameter.name, "")
+        )
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+    shape: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        shape["required"] = required
+    found: dict[str, Any] = {"name": name, "description": about, "parameters": shape}
+    if "return" in hints and (shown := _return(hints["return"])):
+        found["return"] = shown | ({"description": gives} if gives else {})
+    return {"type": "function", "function": found}
+
+
+def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any], *, is_text: bool) -> dict[str, Any]:
+    """The arguments of a call as the function takes them; `is_text`: each came as text, whatever its type.
+
+    Raises:
+        BadCall: one is unknown, missing or of another type.
+    """
+    inner = schema["function"]
+    properties, name = inner["parameters"]["properties"], inner["name"]
+    for key in arguments:
+        if key not in properties:
+            raise BadCall(f"`{name}` has no argument `{key}`{near_or_known(key, properties)}")
+    missing = [key for key in inner["parameters"].get("required", ()) if key not in arguments]
+    if missing:
+        raise BadCall(f"`{name}` needs the argument `{missing[0]}`")
+    return {key: _fitted(value, properties[key], f"`{key}`", is_text) for key, value in arguments.items()}
+
+
+def _fitted(value: Any, kind: Mapping[str, Any], where: str, is_text: bool) -> Any:
+    names = kind.get("type", [])
+    wanted = [names] if isinstance(names, str) else list(names)
+    if is_text and isinstance(value, str) and "string" not in wanted and wanted:
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise BadCall(f"{where} must be {_words(kind)}, not {value[:80]!r}") from None
+    if value is None and kind.get("nullable"):
+        return None
+    if "enum" in kind and value not in kind["enum"]:
+        raise BadCall(f"{where} must be one of {', '.join(map(repr, kind['enum']))}, not {value!r:.80}")
+    if not wanted:
+        return value
+    for name in wanted:
+        if name == "integer" and isinstance(value, float) and value.is_integer():
+            return int(value)
+        if _is(value, name):
+            return _inside(value, kind, where)
+    raise BadCall(f"{where} must be {_words(kind)}, not {json.dumps(value)[:80]}")
+
+
+def _inside(value: Any, kind: Mapping[str, Any], where: str) -> Any:
+    """The items of a list and the values of an object by their own type."""
+    if isinstance(value, list) and "items" in kind:
+        return [_fitted(item, kind["items"], f"{where}[{i}]", False) for i, item in enumerate(value)]
+    if isinstance(value, dict) and "additionalProperties" in kind:
+        inner = kind["additionalProperties"]
+        return {key: _fitted(item, inner, f"{where}.{key}", False) for key, item in value.items()}
+    return value
+
+
+def _is(value: object, name: str) -> bool:
+    if name in ("integer", "number"):
+        return isinstance(value, int | (float if name == "number" else int)) and not isinstance(value, bool)
+    kinds: dict[str, Any] = {"string": str, "boolean": bool, "array": list, "object": dict}
+    return isinstance(value, kinds.get(name, object))
+
+
+def _words(kind: Mapping[str, Any]) -> str:
+    names = kind.get("type", [])
+    said = " or ".join([names] if isinstance(names, str) else names)
+    return f"{'an' if said[:1] in 'aeio' else 'a'} {said}"
+
+
+def _type(hint: Any, where: str) -> dict[str, Any]:
+    """The schema of an annotation.
+
+    Raises:
+        BadFunction: it has none.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint in PLAIN:
+        return {"type": PLAIN[hint]}
+    if hint is Any:
+        return {}
+    if origin in (Union, types.UnionType):
+        found = [_type(one, where) for one in inner if one is not type(None)]
+        plain = all(set(one) == {"type"} and isinstance(one["type"], str) for one in found)
+        if len(found) == 1:
+            shape = found[0]
+        elif plain:
+            shape = {"type": sorted(one["type"] for one in found)}
+        else:
+            raise BadFunction(f"{where} may be of several types that are no plain ones: write one of them")
+        return shape | ({"nullable": True} if type(None) in inner else {})
+    if origin is Literal:
+        kinds = sorted({PLAIN[type(value)] for value in inner if type(value) in PLAIN})
+        if not kinds:
+            raise BadFunction(
+                f"{where} has the type `{hint}`: a literal has texts, numbers or true and false"
+            )
+        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(inner)}
+    if hint is list or origin is list:
+        return {"type": "array"} | ({"items": _type(inner[0], where)} if inner else {})
+    if hint is dict or origin is dict:
+        return {"type": "object"} | ({"additionalProperties": _type(inner[1], where)} if inner else {})
+    raise BadFunction(
+        f"{where} has the type `{getattr(hint, '__name__', hint)}`: a tool takes str, int, float, bool, list, dict,"
+        " a Literal or one of these or None"
+    )
+
+
+def _return(hint: object) -> dict[str, Any]:
+    """What a function gives back, where that has a schema; a template rarely shows it."""
+    try:
+        return {} if hint is type(None) else _type(hint, "")
+    except BadFunction:
+        return {}
+
+
+def _described(shape: dict[str, Any], text: str) -> dict[str, Any]:
+    choices = re.search(r"\(choices:\s*(.*?)\)\s*$", text, flags=re.I | re.S)
+    if choices:
+        try:
+            shape = shape | {"enum": [str(one).strip() for one in json.loads(choices[1])]}
+        except (ValueError, TypeError):
+            choices = None
+    said = text[: choices.start()].strip() if choices else text
+    return shape | ({"description": said} if said else {})
+
+
+def _read_doc(text: str) -> tuple[str, dict[str, str], str]:
+    """What stands above the arguments, each argument's words, and what is returned (Google's form)."""
+    parts = re.split(r"\n\s*(Args|Arguments|Returns|Raises|Yields|Examples?):\s*\n", "\n" + text)
+    arguments, gives = dict[str, str](), ""
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        if name in ("Args", "Arguments"):
+            found = re.findall(
+                r"^\s*(\w+)\s*(?:\([^)]*\))?:\s*(.*?)(?=\n\s*\w+\s*(?:\([^)]*\))?:|\Z)", body, re.M | re.S
+            )
+            arguments = {key: " ".join(said.split()) for key, said in found}
+        elif name == "Returns":
+            gives = " ".join(body.split())
+    return parts[0].strip(), arguments, gives
+
+
+def _at(function: Callable[..., Any]) -> str:
+    place = place_of(function)
+    return f" ({place})" if place else ""
+
 
 OWN = ("reset", "get_reward")
 """Methods of TRL's classes that are no tools."""
@@ -40,7 +220,7 @@ class Tool:
             return str(awaited(self.function(**given)))
         except MemoryError:
             raise  # the worker's limit, which is the environment's
-        except Exception as err:  # what a tool makes of arguments is the model's to hear
+        except Exception as err:  # what a tool makes of arguments goes to the model
             name = self.schema["function"]["name"]
             print(f"the tool `{name}` raised {type(err).__name__}: {err}")
             raise BadCall(f"{type(err).__name__}: {err}") from err

@@ -1,4 +1,4 @@
-"""guess: a number out of 32 in six turns; each answer says higher or lower. Halving finds it always, luck in six of 32."""
+"""guess: a number out of 32 in six turns; each answer is higher or lower. Halving finds it always, luck in six of 32."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """textworld: games of Microsoft's package TextWorld, made by its `tw-make`, with their own parser and texts.
 
 A row names a game in its column `game`, `games/1.z8` beside `games/1.json`; relative to where the program was started. What
-the game says stands as it is, without the banner and the line of status. Only commands that the game can carry out now reach its interpreter: others could write
+the game prints stands as it is, without the banner and the line of status. Only commands that the game can carry out now reach its interpreter: others could write
 files there (`save`), or end it (random bytes did). The package is no dependency: `pip install textworld`.
 """
 
@@ -27,7 +27,7 @@ WANTED = (
     "objective",
     "policy_commands",
 )
-"""What is asked of a game beside its text."""
+"""What is asked of a game in addition to its text."""
 NO_COMMAND = "That cannot be done now."
 THE_END = "*** The End ***"
 

@@ -26,7 +26,7 @@ from grpo_cli.recipe.whole_batch import refuse_parts
 from grpo_cli.resilience.checkpoint import REST, check_space
 from grpo_cli.rollout.vllm.server import NotUp, find_server
 from grpo_cli.sizing.fit import CardQuestion, cards_of, fit, lengths_of, unfit
-from grpo_cli.sizing.state import ADAM, base_width, critic_parameters, trained
+from grpo_cli.sizing.work import ADAM, base_width, critic_parameters, trained
 
 # Whether the run fits the cards that were asked about, as a check's answer.
 

@@ -19,7 +19,7 @@ from grpo_cli.jobs.doctor.machine import MachineProblem, facts, troubles
 from grpo_cli.run.find import find_run
 from grpo_cli.run.records import SampleRecord, dump_line
 from grpo_cli.text import strict_json, visible
-from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.sandbox import tiers
 from grpo_verifiers.sandbox.lanes import default_count
 from grpo_verifiers.verifier import BadOption, Unavailable

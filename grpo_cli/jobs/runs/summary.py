@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo_cli.display.watch.run import LONG_S, OVER, card_of, seconds_of
 from grpo_cli.errors import DataError
-from grpo_cli.findings.gold import trusted_score
+from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.info import Metrics, info_of, of_all_rows
 

@@ -15,9 +15,8 @@ from grpo_cli.display.webhook import tell_webhook
 from grpo_cli.findings.alarms import MONITORS, Alarms, ConstantParts
 from grpo_cli.findings.evidence import diagnosis
 from grpo_cli.findings.finding import Finding
-from grpo_cli.findings.gold import trusted_score
 from grpo_cli.findings.health import Health
-from grpo_cli.findings.held_out import HeldOutFall
+from grpo_cli.findings.held_out import HeldOutFall, trusted_score
 from grpo_cli.findings.run_data import collect
 from grpo_cli.recipe.sections.recipe import Recipe
 from grpo_cli.resilience import checkpoint

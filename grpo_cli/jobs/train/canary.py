@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grpo_cli.data.split import Split
-from grpo_cli.findings.canary import canary_metrics, correction, is_doubtful, planned, shares_of
+from grpo_cli.findings.held_out import canary_metrics, correction, is_doubtful, planned, shares_of
 from grpo_cli.jobs.rows import as_held_out, fit_split
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace

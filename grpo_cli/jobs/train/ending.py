@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grpo_cli.display.protocol import Display
 from grpo_cli.display.webhook import tell_webhook
 from grpo_cli.errors import Exit, TrainingError, UserError
-from grpo_cli.findings.gold import trusted_score
+from grpo_cli.findings.held_out import trusted_score
 from grpo_cli.findings.run_data import arms_of, collect
 from grpo_cli.jobs.report.page import write_report
 from grpo_cli.jobs.train.alarm_actions import best_saved, best_valid_gold, roll_back
@@ -20,7 +20,7 @@ from grpo_cli.resilience import checkpoint
 from grpo_cli.run.folder import RunFolder
 from grpo_cli.run.follow import is_shown_step
 from grpo_cli.run.info import Card, Status
-from grpo_cli.statistics.drawn import as_drawn
+from grpo_cli.statistics.step import as_drawn
 from grpo_cli.text import Json, score
 
 if TYPE_CHECKING:

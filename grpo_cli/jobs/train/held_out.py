@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grpo_cli.errors import TrainingError
-from grpo_cli.findings.gold import gap_alarm, gap_metrics
+from grpo_cli.findings.held_out import gap_alarm, gap_metrics
 from grpo_cli.jobs.train.running import RunContext
 from grpo_cli.jobs.workplace import Workplace
 from grpo_cli.measure.evaluation import Evaluation

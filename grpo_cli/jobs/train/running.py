@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grpo_cli.display.protocol import Display
-from grpo_cli.display.wishes import KeyRequests
+from grpo_cli.display.protocol import Display, KeyRequests
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.findings.stopping import StopRules
 from grpo_cli.jobs.train.alarm_actions import AlarmActions

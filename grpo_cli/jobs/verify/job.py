@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from grpo_cli.errors import DataError, Exit, Mistake, SetupError, UsageError
-from grpo_cli.findings.reasons import untrusted_warning
+from grpo_cli.findings.samples import untrusted_warning
 from grpo_cli.jobs.verify.fields import BadLine, FieldNames, WantedKeys, find_keys
 from grpo_cli.jobs.verify.flow import score_all
 from grpo_cli.jobs.verify.formats import GoldRows, read_lines
@@ -26,7 +26,7 @@ from grpo_cli.reward.errors import FailureLines
 from grpo_cli.reward.plan import ScoringPlan
 from grpo_cli.text import raw, strict_json, visible
 from grpo_verifiers.combine import cancelling
-from grpo_verifiers.processes.cores import allowed_cores
+from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.verdict import Outcome
 from grpo_verifiers.verifier import Verifier
 

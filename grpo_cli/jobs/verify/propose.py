@@ -13,7 +13,7 @@ from grpo_cli.jobs.verify.formats import GoldRows, read_lines
 from grpo_cli.jobs.verify.scorer import parse
 from grpo_cli.recipe.kinds import KINDS
 from grpo_cli.text import Json
-from grpo_verifiers.golds import accepted
+from grpo_verifiers.text import accepted
 
 LOOKED_AT = 50
 _MATHS = re.compile(r"[-+]?[\d.,/%\s]+|.*[\\^_=].*|.*####.*", re.S)

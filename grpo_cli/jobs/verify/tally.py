@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grpo_cli.statistics.dead_groups import expected_dead
-from grpo_cli.statistics.groups import are_apart, count_kinds, mean_pass_at_k
+from grpo_cli.statistics.step import are_apart, count_kinds, mean_pass_at_k
 from grpo_verifiers.verdict import Outcome
 
 KEPT = 65_536

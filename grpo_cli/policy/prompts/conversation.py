@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from grpo_cli.environments.tools.form import (
+from grpo_cli.environments.tools.calls import (
     CallForm,
     UnknownCallForm,
     call_id,

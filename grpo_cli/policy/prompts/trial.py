@@ -20,8 +20,7 @@ from jinja2 import Template, TemplateError
 from grpo_cli.errors import SetupError
 from grpo_cli.policy.prompts.jinja import environment, now
 from grpo_cli.text import visible
-from grpo_verifiers.processes.pool import Killed, Pool, ProcessLimits
-from grpo_verifiers.processes.results import Done
+from grpo_verifiers.processes.pool import Done, Killed, Pool, ProcessLimits
 from grpo_verifiers.verifier import Unavailable
 
 LIMITS = ProcessLimits(cpu_s=1.0, wall_s=3.5, patience=2.0, memory_mb=256, forks=False)

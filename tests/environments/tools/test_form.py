@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 import trl
 
-from grpo_cli.environments.tools.calls import ToolCall, read_calls
-from grpo_cli.environments.tools.form import CallForm, UnknownCallForm, learn_call_form, turn_with_calls
+from grpo_cli.environments.tools.calls import (
+    CallForm,
+    ToolCall,
+    UnknownCallForm,
+    learn_call_form,
+    read_calls,
+    turn_with_calls,
+)
 from grpo_cli.policy.prompts.chat_template import ChatTemplate
 
 FOLDER = Path(trl.__file__).parent / "chat_templates"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from transformers.utils import get_json_schema
 
-from grpo_cli.environments.tools.schema import BadCall, checked, schema_of
-from grpo_verifiers.kinds.functions.find import BadFunction
+from grpo_cli.environments.tools.world import BadCall, checked, schema_of
+from grpo_verifiers.kinds.functions.conventions import BadFunction
 from tests.environments.tools import my_tools
 
 

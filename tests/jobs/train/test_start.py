@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.display.silent import SilentDisplay
+from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.jobs.train import start
 from grpo_cli.jobs.train.start import CPU_BF16, agree_on_cpu_bf16, record_cpu_bf16
 from grpo_cli.policy import cpu_bf16

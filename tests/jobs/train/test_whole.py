@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_cli.display.silent import SilentDisplay
+from grpo_cli.display.choose import SilentDisplay
 from grpo_cli.errors import RecipeError
 from grpo_cli.jobs.train.setup import check_whole
 from grpo_cli.recipe.arithmetic import Batching

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import TrainerControl
 
-from grpo_cli.display.wishes import KeyRequests
+from grpo_cli.display.protocol import KeyRequests
 from grpo_cli.distributed.ranks import Ranks
 from grpo_cli.errors import Exit
 from grpo_cli.findings.stopping import StopRules

@@ -15,7 +15,7 @@ import pytest
 from referencing.exceptions import Unresolvable
 
 from grpo_verifiers import BadGold, BadOption, Outcome, build
-from grpo_verifiers.kinds.json_parts.json_schema import schema_problem, serve
+from grpo_verifiers.kinds.json_reading import schema_problem, serve
 
 LATEST = "https://json-schema.org/draft/2020-12/schema"
 DRAFT = "http://json-schema.org/draft-0{}/schema#"

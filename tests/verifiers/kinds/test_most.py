@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_verifiers.kinds.functions.most import most_of
+from grpo_verifiers.kinds.functions.conventions import most_of
 from grpo_verifiers.kinds.python_function import PythonOptions, PythonVerifier
 
 KNOWN = {

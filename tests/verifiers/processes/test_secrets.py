@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_verifiers import build
-from grpo_verifiers.processes.slot import without_secrets
+from grpo_verifiers.processes.pool import without_secrets
 
 SECRET = ["HF_TOKEN", "WANDB_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "apikey"]  # fmt: skip
 PLAIN = ["PATH", "HOME", "TOKENIZERS_PARALLELISM", "CUDA_VISIBLE_DEVICES", "KEYBOARD", "MONKEY", "PYTHONPATH"]

@@ -8,7 +8,7 @@ import pytest
 
 from grpo_cli.data.tasks.metamath import LEVELS, rows
 from grpo_verifiers import BadGold, Verdict, build
-from grpo_verifiers.proof.database import PROPOSITIONAL, BadDatabase, parse
+from grpo_verifiers.proof.checking import PROPOSITIONAL, BadDatabase, parse
 
 ID = {"statement": "|- ( ph -> ph )"}
 HALF_PROOF = (

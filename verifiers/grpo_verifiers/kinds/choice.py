@@ -1,6 +1,6 @@
 """`choice`: multiple choice by letter, by number or by the option's own words.
 
-The row says its options in the order in which the prompt showed them (column `choices` or `options`), so re-ordered
+The row lists its options in the order in which the prompt showed them (column `choices` or `options`), so re-ordered
 options only change the row. A letter and words that name different options are a contradiction, and wrong.
 """
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from grpo_verifiers.answers import AnswerVerifier, Example, Where, find_answer
-from grpo_verifiers.golds import accepted
-from grpo_verifiers.text import normal, unwrapped
+from grpo_verifiers.text import accepted, normal, unwrapped
 from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
 
@@ -34,11 +33,8 @@ _OPTION_LIKE = re.compile(
     r"^\W*+(?:(?<=\\)text\w*+\s*+\{[\s(\[]*+)?(?:(?:option|choice)\b|[A-Za-z](?:\s*+[)\].:,;/–—}]|\W*+$))|\b(?:or|and)\b",
     re.I,
 )
-"""A box that speaks of options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
-_SAID = re.compile(
-    r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})",
-    re.I,
-)
+"""A box that holds options: one that is wrong, or that contradicts itself, is not explained away by a later line."""
+_SAID = re.compile(r"\b(?:answer|option|choice)\b\s*+(?:is|:|=)*+\s*+(.{1,400})", re.I)
 
 
 @dataclass(frozen=True)
@@ -96,14 +92,14 @@ class ChoiceVerifier(AnswerVerifier):
             return wrong(shown, "hedge")
         named = self._named(texts[0], sample.gold)
         if not named and self.options.extract == "box_or_line" and not _OPTION_LIKE.search(texts[-1]):
-            named = self._said_beside(sample)
+            named = self._named_elsewhere(sample)
         if not named:
             return wrong(shown, "no_such_option")
         if named == sample.gold.letters:
             return right(", ".join(sorted(named)), "option")
         return wrong(", ".join(sorted(named)), "other_option" if len(named) == 1 else "several_options")
 
-    def _said_beside(self, sample: Sample) -> frozenset[str]:
+    def _named_elsewhere(self, sample: Sample) -> frozenset[str]:
         """The options of the last line that says an answer, or of a last line that is nothing else: a box before it held
         a formula of the working, not an option. Empty where two lines of the kind disagree."""
         lines = find_answer(sample.turn, "answer_line").texts
@@ -120,9 +116,11 @@ class ChoiceVerifier(AnswerVerifier):
         one = self._letter(text, known)
         if one:
             return frozenset([one])
-        by_words = self._by_words(text, gold)
-        if by_words:
-            return frozenset([by_words])
+        if self.options.words:
+            form = normal(text)
+            same = [letter for letter, words in gold.words.items() if words and words == form]
+            if len(same) == 1 and same[0]:
+                return frozenset(same)
         labelled = _LABELLED.fullmatch(text)
         if labelled:
             letter = (labelled[1] or labelled[2]).upper()
@@ -146,13 +144,6 @@ class ChoiceVerifier(AnswerVerifier):
             letter = LETTERS[int(digits[:3]) - 1]
             return letter if letter in known else ""
         return ""
-
-    def _by_words(self, text: str, gold: ChoiceGold) -> str:
-        if not self.options.words:
-            return ""
-        form = normal(text)
-        same = [letter for letter, words in gold.words.items() if words and words == form]
-        return same[0] if len(same) == 1 else ""
 
     def _checked(self, letter: str, rest: str, gold: ChoiceGold) -> frozenset[str]:
         """A letter followed by words: its option's, or words that explain and name no other option."""

@@ -1,4 +1,4 @@
-"""`environment`: what the environment of an episode says of it, as a verdict beside those of other verifiers.
+"""`environment`: the outcome of an episode in its environment, as a verdict next to those of other verifiers.
 
 It judges nothing by itself: the score comes with the sample, from the world that was acted in (`environment:` in a recipe).
 """

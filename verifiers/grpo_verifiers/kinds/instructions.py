@@ -1,20 +1,239 @@
 """`instructions`: does a completion obey what the row asks of its form (counts, keywords, case, structure)?
 
-The row lists them: `instructions: [{kind: words, least: 100}, {kind: no_commas}]`. Rows in IFEval's own shape
-(`instruction_id_list` and `kwargs`) are read too, as far as `checks.py` has a check for them. Thinking is not counted.
+How this works: the row lists instructions, `instructions: [{kind: words, least: 100}, {kind: no_commas}]`, or has IFEval's own
+columns (`instruction_id_list` and `kwargs`), which are translated as far as `CHECKS` has a check for them. Each check is a
+function of the text and its arguments. Thinking is not counted.
+
+In the manner of IFEval (Zhou et al. 2023, arXiv:2311.07911), written anew. Counting rules are stated at each check; all are
+linear in the text, and an empty text obeys none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import AnswerVerifier, Example
-from grpo_verifiers.kinds.instruction_checks import Args, BadInstruction, obeys, read_instruction
+from grpo_verifiers.names import did_you_mean
 from grpo_verifiers.thinking import after_thinking
 from grpo_verifiers.verdict import Verdict, no_answer, right, wrong
 from grpo_verifiers.verifier import BadGold, Sample
+
+_WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?:[\"'”’)\]]{1,9})?(?:\s|$)")
+_BULLET = re.compile(r"^[ \t]*[*+•-][ \t]+\S", re.MULTILINE)
+_NUMBERED = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+\S", re.MULTILINE)
+_HIGHLIGHT = re.compile(r"\*\*[^\s*][^*\n]*\*\*|(?<!\*)\*[^\s*][^*\n]*\*(?!\*)")
+_TITLE = re.compile(r"<<([^<>\n]+)>>")
+_PLACEHOLDER = re.compile(r"\[[^\[\]\n]+\]")
+_HEADING = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
+
+_MARKUP = r"(?:[^\w\n]|_){0,10}"
+
+Check = Callable[[str, "Args"], bool]
+
+
+class BadInstruction(ValueError):
+    """An instruction that cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Arguments of one instruction."""
+
+    least: int | None = None
+    most: int | None = None
+    exactly: int | None = None
+    text: str = ""
+    words: tuple[str, ...] = ()
+    n: int | None = None
+
+    def allows(self, count: int) -> bool:
+        """Whether a count is within the bounds."""
+        if self.exactly is not None and count != self.exactly:
+            return False
+        return (self.least is None or count >= self.least) and (self.most is None or count <= self.most)
+
+
+def words_of(text: str) -> list[str]:
+    """Words: letters and digits, with inner apostrophes and hyphens."""
+    return _WORD.findall(text)
+
+
+def sentences_of(text: str) -> int:
+    """Ends of sentences: a run of . ! ? before white space or the end; an unfinished last one counts."""
+    ends = list(_SENTENCE_END.finditer(text))
+    rest = text[ends[-1].end() :] if ends else text
+    return len(ends) + bool(words_of(rest))
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """Blocks between blank lines or `***` rules."""
+    blocks = re.split(r"\n[ \t]*\n|^[ \t]*\*{3,}[ \t]*$", text, flags=re.MULTILINE)
+    return [block.strip() for block in blocks if block and block.strip()]
+
+
+def _divided(text: str, divider: str) -> list[str]:
+    """What stands between dividers; nothing before the first or after the last is no part, as IFEval counts."""
+    parts = [part.strip() for part in text.split(divider)]
+    return parts[not parts[0] : len(parts) - (not parts[-1])]
+
+
+def count_of(text: str, phrase: str) -> int:
+    """How often a phrase stands in the text as whole words, without regard to case."""
+    return len(re.findall(rf"(?<!\w){re.escape(phrase)}(?!\w)", text, re.IGNORECASE)) if phrase else 0
+
+
+def _cased(text: str, other: Callable[[str], bool]) -> bool:
+    letters = [char for char in text if char.isalpha()]
+    return bool(letters) and not any(map(other, letters))
+
+
+def _is_json(text: str) -> bool:
+    inner = re.fullmatch(r"```(?:json)?[^\S\n]*+\n(.*?)\n?```", text.strip(), re.S | re.I)
+    try:
+        json.loads(inner[1] if inner else text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _in_script(text: str, args: Args) -> bool:
+    letters = [char for char in text if char.isalpha()]
+    inside = sum(unicodedata.name(char, "?").split()[0] == args.text.upper() for char in letters)
+    return bool(letters) and inside >= 0.9 * len(letters)
+
+
+def _nth_paragraph(text: str, args: Args) -> bool:
+    """As IFEval: blocks between two line breaks; how many there are is part of the instruction."""
+    blocks = [block for block in text.split("\n\n") if block.strip()]
+    at = (args.n or 1) - 1
+    if not 0 <= at < len(blocks) or not args.allows(len(blocks)):
+        return False
+    first = words_of(blocks[at])
+    return bool(first) and first[0].casefold() == args.text.casefold()
+
+
+def _postscript(text: str, args: Args) -> bool:
+    """The mark at the start of a line or after the end of a sentence, bold or not; blanks after its points are fine."""
+    mark = re.escape(args.text or "P.S.").replace(r"\.", r"\.[ \t]?").removesuffix(r"[ \t]?")
+    return bool(re.search(rf"(?:^|[^\w\s,;:]){_MARKUP}{mark}", text, re.M | re.I))
+
+
+def _two_answers(text: str) -> bool:
+    answers = _divided(text, "******")
+    return len(answers) == 2 and all(answers) and answers[0] != answers[1]
+
+
+def _parts(text: str, args: Args) -> bool:
+    parts = _divided(text, "***")
+    return all(parts) and args.allows(len(parts))
+
+
+CHECKS: dict[str, Check] = {
+    "words": lambda text, args: args.allows(len(words_of(text))),
+    "sentences": lambda text, args: args.allows(sentences_of(text)),
+    "paragraphs": lambda text, args: args.allows(len(paragraphs_of(text))),
+    "parts": _parts,
+    "lines": lambda text, args: args.allows(sum(bool(line.strip()) for line in text.splitlines())),
+    "characters": lambda text, args: args.allows(len(text.strip())),
+    "bullets": lambda text, args: args.allows(len(_BULLET.findall(text))),
+    "numbered": lambda text, args: args.allows(len(_NUMBERED.findall(text))),
+    "headings": lambda text, args: args.allows(len(_HEADING.findall(text))),
+    "highlights": lambda text, args: args.allows(len(_HIGHLIGHT.findall(text))),
+    "placeholders": lambda text, args: args.allows(len(_PLACEHOLDER.findall(text))),
+    "capital_words": lambda text, args: args.allows(
+        sum(word.isupper() and any(map(str.isalpha, word)) for word in words_of(text))
+    ),
+    "letter": lambda text, args: args.allows(text.casefold().count(args.text.casefold())),
+    "keyword": lambda text, args: args.allows(count_of(text, args.text)),
+    "include": lambda text, args: all(count_of(text, word) for word in args.words),
+    "avoid": lambda text, args: not any(count_of(text, word) for word in args.words),
+    "starts_with": lambda text, args: text.strip().casefold().startswith(args.text.casefold()),
+    "ends_with": lambda text, args: text.strip().strip('"”').casefold().endswith(args.text.casefold()),
+    "one_of": lambda text, args: (
+        text.strip().strip(".").casefold() in {word.strip(".").casefold() for word in args.words}
+    ),
+    "contains_one": lambda text, args: sum(phrase in text for phrase in args.words) == 1,
+    "upper_case": lambda text, args: _cased(text, str.islower),
+    "lower_case": lambda text, args: _cased(text, str.isupper),
+    "no_commas": lambda text, args: not any(char in text for char in ",，、،"),
+    "quoted": lambda text, args: (
+        len(text.strip()) > 1 and text.strip()[0] in '"“' and text.strip()[-1] in '"”'
+    ),
+    "title": lambda text, args: any(map(str.strip, _TITLE.findall(text))),
+    "postscript": _postscript,
+    "sections": lambda text, args: args.allows(
+        len(re.findall(rf"^{_MARKUP}{re.escape(args.text)}[ \t]*\d+", text, re.M | re.I))
+    ),
+    "json": lambda text, args: _is_json(text),
+    "script": _in_script,
+    "nth_paragraph": _nth_paragraph,
+    "repeats": lambda text, args: (
+        bool(args.text)
+        and " ".join(text.casefold().split()).startswith(" ".join(args.text.casefold().split()))
+    ),
+    "two_answers": lambda text, args: _two_answers(text),
+}
+"""Every check by name."""
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("letter", "keyword", "starts_with", "ends_with", "script", "nth_paragraph", "sections", "repeats"),
+        ("text",),
+    ),
+    **dict.fromkeys(("include", "avoid", "one_of", "contains_one"), ("words",)),
+}
+_COUNTED = frozenset(
+    (
+        "words", "sentences", "paragraphs", "parts", "lines", "characters", "bullets", "numbered", "headings",
+        "highlights", "placeholders", "capital_words", "letter", "keyword", "sections",
+    )
+)  # fmt: skip
+
+
+def obeys(text: str, kind: str, args: Args) -> bool:
+    """Whether a text obeys one instruction; an empty text never does."""
+    return bool(text.strip()) and CHECKS[kind](text, args)
+
+
+def read_instruction(said: object) -> tuple[str, Args]:
+    """Kind and arguments of one instruction, `{"kind": "words", "least": 100}`.
+
+    Raises:
+        BadInstruction: it cannot be meant.
+    """
+    if not isinstance(said, Mapping) or not isinstance(said.get("kind"), str):
+        raise BadInstruction(f"an instruction is an object with `kind`, got {str(said)[:80]}")
+    kind = said["kind"]
+    if kind not in CHECKS:
+        raise BadInstruction(f"unknown instruction `{kind}`{did_you_mean(kind, CHECKS)}")
+    given = {key: value for key, value in said.items() if key != "kind" and value is not None}
+    unknown = [key for key in given if key not in Args.__slots__]
+    if unknown:
+        raise BadInstruction(f"instruction `{kind}` has no argument `{unknown[0]}`")
+    for key, value in given.items():
+        if key in ("least", "most", "exactly", "n") and (type(value) is not int or value < 0):
+            raise BadInstruction(f"`{key}` of instruction `{kind}` must be a whole number from 0")
+        if key == "text" and not isinstance(value, str):
+            raise BadInstruction(f"`text` of instruction `{kind}` must be text")
+        if key == "words" and not (
+            isinstance(value, list) and value and all(isinstance(w, str) and w for w in value)
+        ):
+            raise BadInstruction(f"`words` of instruction `{kind}` must be a list of texts")
+    for key in _NEEDS.get(kind, ()):
+        if not given.get(key):
+            raise BadInstruction(f"instruction `{kind}` needs `{key}`")
+    if kind in _COUNTED and not given.keys() & {"least", "most", "exactly"}:
+        raise BadInstruction(f"instruction `{kind}` needs `least`, `most` or `exactly`")
+    if "words" in given:
+        given["words"] = tuple(given["words"])
+    return kind, Args(**given)
+
 
 Instructions = tuple[tuple[str, Args], ...]
 
@@ -44,9 +263,13 @@ class InstructionsVerifier(AnswerVerifier):
         """
         said = row.get("instructions")
         if said is None and "instruction_id_list" in row:
-            said = from_ifeval(
-                row["instruction_id_list"], row.get("kwargs") or [], str(row.get("prompt", ""))
-            )
+            arguments, said = row.get("kwargs") or [], []
+            for i, name in enumerate(row["instruction_id_list"]):
+                given = (arguments[i] if i < len(arguments) else None) or {}
+                given = {key: value for key, value in given.items() if value is not None}
+                said.append(_translated(str(name), given, str(row.get("prompt", ""))))
+                if said[-1] is None:
+                    raise BadGold(f"IFEval's `{name}` is not among the checks")
         if not isinstance(said, list) or not said:
             raise BadGold("no column `instructions` with a list of instructions")
         try:
@@ -61,7 +284,11 @@ class InstructionsVerifier(AnswerVerifier):
             return no_answer("in_thinking")
         if not text.strip():
             return no_answer("empty")
-        texts = _loosened(text) if self.options.lenient else [text]
+        texts = [text]
+        if self.options.lenient:
+            lines = text.strip().split("\n")
+            texts = ["\n".join(part) for part in (lines, lines[1:], lines[:-1], lines[1:-1])]
+            texts += [one.replace("*", "") for one in texts]
         failed = [kind for kind, args in sample.gold if not any(obeys(one, kind, args) for one in texts)]
         if not failed:
             return right(None, "obeyed")
@@ -79,34 +306,7 @@ class InstructionsVerifier(AnswerVerifier):
         ]
 
 
-def _loosened(text: str) -> list[str]:
-    lines = text.strip().split("\n")
-    shorter = [lines, lines[1:], lines[:-1], lines[1:-1]]
-    texts = ["\n".join(part) for part in shorter]
-    return [*texts, *(one.replace("*", "") for one in texts)]
-
-
 _RELATION = {"at least": "least", "less than": "most"}
-
-
-def from_ifeval(
-    names: Sequence[str], arguments: Sequence[Mapping[str, Any] | None], prompt: str
-) -> list[dict[str, Any]]:
-    """Instructions from IFEval's columns.
-
-    Raises:
-        BadGold: one of them has no check here; the message names it.
-    """
-    out = []
-    for i, name in enumerate(names):
-        given = {
-            k: v for k, v in ((arguments[i] if i < len(arguments) else None) or {}).items() if v is not None
-        }
-        made = _translated(str(name), given, prompt)
-        if made is None:
-            raise BadGold(f"IFEval's `{name}` is not among the checks")
-        out.append(made)
-    return out
 
 
 def _counted(
@@ -118,6 +318,11 @@ def _counted(
 
 
 def _translated(name: str, given: Mapping[str, Any], prompt: str) -> dict[str, Any] | None:
+    """The instruction that an IFEval name and its arguments mean; None where it has no check here.
+
+    Raises:
+        BadGold: the arguments cannot be read.
+    """
     plain: dict[str, dict[str, Any]] = {
         "punctuation:no_comma": {"kind": "no_commas"},
         "detectable_format:json_format": {"kind": "json"},

@@ -1,8 +1,9 @@
 """`json`: a JSON value in the completion, valid under a schema, equal to the gold, or both.
 
-The last fenced block counts, else the last bracketed value after the thinking; never an earlier one that happens to
-fit. NaN, repeated keys and trailing text inside the value are no JSON. Schemas run in a killable worker: a pattern in
-one can backtrack for ever on the wrong text.
+How this works: `find_json` takes the last fenced block, else the last bracketed value after the thinking; never an earlier one
+that happens to fit. NaN, repeated keys and trailing text inside the value are no JSON. Then the schemas of the options and of the
+row are applied, in a killable worker: a pattern in one can backtrack for ever on the wrong text. Last `JsonComparison` compares
+the value with the gold, with a bound on the work.
 """
 
 from __future__ import annotations
@@ -14,12 +15,97 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import AnswerVerifier, Example
-from grpo_verifiers.kinds.json_parts.json_compare import JsonComparison, TooManyComparisons
-from grpo_verifiers.kinds.json_parts.json_schema import schema_problem
-from grpo_verifiers.kinds.json_parts.json_text import BadJson, find_json, parse
+from grpo_verifiers.kinds.json_reading import BadJson, find_json, parse, schema_problem
 from grpo_verifiers.processes.pool import Done, LoadFailed, Pool, ProcessLimits
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable
+
+MOST_STEPS = 50_000
+_MISSING: Any = object()
+
+
+class TooManyComparisons(Exception):
+    """The comparison used up its steps."""
+
+
+@dataclass
+class JsonComparison:
+    """One value against one gold."""
+
+    fields: tuple[str, ...] = ()
+    extra: Literal["refuse", "allow"] = "refuse"
+    order: Literal["kept", "free"] = "kept"
+    rel_tol: float = 0.0
+    casefold: bool = False
+    steps: int = field(default=0, init=False)
+
+    def equal(self, value: object, gold: object, is_top: bool = False) -> bool:
+        """Whether a value equals the gold under the options.
+
+        Raises:
+            TooMuchWork: after `MOST_STEPS` comparisons.
+        """
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TooManyComparisons
+        if isinstance(gold, dict):
+            if not isinstance(value, dict):
+                return False
+            wanted = self.fields if is_top and self.fields else list(gold)
+            is_exact = self.extra == "allow" or (is_top and bool(self.fields)) or set(value) <= set(gold)
+            return is_exact and all(name in value and self.equal(value[name], gold[name]) for name in wanted)
+        if isinstance(gold, list):
+            if not isinstance(value, list) or len(value) != len(gold):
+                return False
+            if self.order == "free":
+                # lists in any order: by sorted spelling where that settles it, else greedily for short
+                # ones
+                if sorted(map(_spelled, value)) == sorted(map(_spelled, gold)):
+                    return True
+                if len(gold) > 200:
+                    return False
+                left = list(gold)
+                for item in value:
+                    at = next((i for i, one in enumerate(left) if self.equal(item, one)), None)
+                    if at is None:
+                        return False
+                    del left[at]
+                return True
+            return all(self.equal(a, b) for a, b in zip(value, gold, strict=True))
+        if isinstance(gold, bool) or isinstance(value, bool) or gold is None or value is None:
+            return value is gold
+        if isinstance(gold, int | float) and isinstance(value, int | float):
+            try:
+                allowed = self.rel_tol * abs(gold)
+                is_near = self.rel_tol > 0 and math.isfinite(value) and abs(value - gold) <= allowed
+            except OverflowError:  # an integer beyond all floats
+                is_near = False
+            return value == gold or is_near
+        if isinstance(gold, str) and isinstance(value, str) and self.casefold:
+            return " ".join(value.split()).casefold() == " ".join(gold.split()).casefold()
+        return type(value) is type(gold) and bool(value == gold)
+
+    def share(self, value: object, gold: object) -> float:
+        """Share of the gold's leaves that the value has in the same place; fields too many count as leaves missed."""
+        same, total = self._leaves(value, gold)
+        return same / total if total else 0.0
+
+    def _leaves(self, value: object, gold: object) -> tuple[int, int]:
+        if isinstance(gold, dict) and gold:
+            held = value if isinstance(value, dict) else {}
+            pairs = [self._leaves(held.get(name, _MISSING), one) for name, one in gold.items()]
+            extra = len(set(held) - set(gold)) if self.extra == "refuse" else 0
+            return sum(s for s, _ in pairs), sum(t for _, t in pairs) + extra
+        if isinstance(gold, list) and gold:
+            items = value if isinstance(value, list) else []
+            padded = [*items, *[_MISSING] * max(0, len(gold) - len(items))]
+            pairs = [self._leaves(a, b) for a, b in zip(padded, gold, strict=False)]
+            return sum(s for s, _ in pairs), sum(t for _, t in pairs) + max(0, len(items) - len(gold))
+        return int(value is not _MISSING and self.equal(value, gold)), 1
+
+
+def _spelled(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -121,15 +207,13 @@ class JsonVerifier(AnswerVerifier):
                 return verdict
         if not gold.has_value:
             return right(text[:200], "schema")
-        return self._compared(value, gold.value, text[:200])
-
-    def _compared(self, value: object, gold: object, shown: str) -> Verdict:
+        shown = text[:200]
         options = self.options
         settings = (tuple(options.fields), options.extra, options.order, options.rel_tol, options.casefold)
         try:
-            if JsonComparison(*settings).equal(value, gold, is_top=True):
+            if JsonComparison(*settings).equal(value, gold.value, is_top=True):
                 return right(shown, "equal")
-            score = JsonComparison(*settings).share(value, gold) if options.partial else 0.0
+            score = JsonComparison(*settings).share(value, gold.value) if options.partial else 0.0
         except TooManyComparisons:
             return over_limit("too_many_comparisons", shown)
         return wrong(shown, "unequal", score=min(score, 0.999))
@@ -138,7 +222,7 @@ class JsonVerifier(AnswerVerifier):
         if self._pool is None:
             limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
             self._pool = Pool(
-                "grpo_verifiers.kinds.json_parts.json_schema:serve",
+                "grpo_verifiers.kinds.json_reading:serve",
                 self.options.assert_format,
                 workers=1,
                 limits=limits,

@@ -1,15 +1,22 @@
-"""`judge`: a language model behind an endpoint says how good a completion is, by a rubric.
+"""`judge`: a language model behind an endpoint grades a completion, by a rubric.
 
-It is a learned proxy: a policy finds what it overrates, and completions may talk to it. So its reason says so, and reports
-warn. A reply that does not come, or from which no score can be read, is no verdict, never 0.
+How this works: the template is filled for each sample, equal questions are asked once, and all are under way at the same time.
+`Endpoint` sends them in the form of OpenAI's chat completions within bounds: deadlines, retries, a rate, a budget. The last match
+of `parse` in the reply is the score.
+
+It is a learned proxy: a policy finds what it overrates, and completions may talk to it. So its reason names it as one, and
+reports warn. A reply that does not come, that is no chat completion, or from which no score can be read, is no verdict, never 0.
 """
 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import math
+import os
 import re
+import ssl
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +26,6 @@ from string import Formatter
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from grpo_verifiers.kinds.endpoint import Endpoint, EndpointSettings, NoReply, key_from
 from grpo_verifiers.verdict import Verdict, error, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier
 
@@ -94,10 +100,33 @@ class JudgeVerifier(Verifier):
 
     def __init__(self, options: JudgeOptions) -> None:
         super().__init__(options)
-        _check(options)
-        self._parse = _pattern(options)
+        url = urlsplit(options.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise BadOption(
+                "base_url", f"`base_url` is {options.base_url!r}, not one such as `http://127.0.0.1:8000/v1`"
+            )
+        if not options.model:
+            raise BadOption("model", "`model` names no model")
+        ends = options.range
+        if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
+            raise BadOption(
+                "range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]"
+            )
+        fields = _fields(options.template)
+        if "completion" not in fields:
+            raise BadOption("template", "`template` has no place for `{completion}`")
+        for name in ("concurrency", "max_tokens", "timeout_s", "per_minute", "budget"):
+            value = getattr(options, name)
+            if value is not None and not value > 0:
+                raise BadOption(name, f"`{name}` must be above 0")
+        if options.retries < 0:
+            raise BadOption("retries", "`retries` must be at least 0")
+        try:
+            self._parse = re.compile(options.parse)
+        except re.error as err:
+            raise BadOption("parse", f"`parse` is no regular expression: {err}") from err
         self._words = {word.casefold(): score for word, score in options.words.items()}
-        self.columns = tuple(name for name in _fields(options.template) if name not in OWN)
+        self.columns = tuple(name for name in fields if name not in OWN)
         self.low = options.range[0]
         self._endpoint = Endpoint(
             EndpointSettings(
@@ -166,7 +195,12 @@ class JudgeVerifier(Verifier):
             "prompt": sample.prompt,
             "rubric": options.rubric,
         }
-        text = _filled(options.template, {**have, "low": low, "high": high})
+        # the template with its places filled once: braces inside the values stay text
+        values = {**have, "low": low, "high": high}
+        out = []
+        for text, name, _, _ in Formatter().parse(options.template):
+            out += [text, values[name] if name else ""]
+        text = "".join(out)
         messages = [{"role": "user", "content": text.encode("utf-8", "replace").decode()}]
         if options.system is not None:
             messages.insert(0, {"role": "system", "content": options.system})
@@ -222,36 +256,6 @@ class JudgeVerifier(Verifier):
         return score if math.isfinite(score) else None
 
 
-def _check(options: JudgeOptions) -> None:
-    url = urlsplit(options.base_url)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise BadOption(
-            "base_url", f"`base_url` is {options.base_url!r}, not one such as `http://127.0.0.1:8000/v1`"
-        )
-    if not options.model:
-        raise BadOption("model", "`model` names no model")
-    ends = options.range
-    if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]:
-        raise BadOption(
-            "range", "`range` must be two numbers, the least score and the greatest, such as [0, 10]"
-        )
-    if "completion" not in _fields(options.template):
-        raise BadOption("template", "`template` has no place for `{completion}`")
-    for name in ("concurrency", "max_tokens", "timeout_s", "per_minute", "budget"):
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise BadOption(name, f"`{name}` must be above 0")
-    if options.retries < 0:
-        raise BadOption("retries", "`retries` must be at least 0")
-
-
-def _pattern(options: JudgeOptions) -> re.Pattern[str]:
-    try:
-        return re.compile(options.parse)
-    except re.error as err:
-        raise BadOption("parse", f"`parse` is no regular expression: {err}") from err
-
-
 def _fields(template: str) -> list[str]:
     try:
         parts = list(Formatter().parse(template))
@@ -260,13 +264,167 @@ def _fields(template: str) -> list[str]:
     return list(dict.fromkeys(name for _, name, _, _ in parts if name))
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with its places filled once: braces inside the values stay text."""
-    out = []
-    for text, name, _, _ in Formatter().parse(template):
-        out += [text, values[name] if name else ""]
-    return "".join(out)
-
-
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+# The endpoint.
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 60.0
+MOST_BYTES = 4 << 20
+_AGAIN = (408, 409, 425, 429)
+
+
+class NoReply(Exception):
+    """The endpoint gave no usable reply; `reason` is a short stable code."""
+
+    def __init__(self, reason: str, message: str, pause_s: float | None = None) -> None:
+        super().__init__(message)
+        self.reason, self.pause_s = reason, pause_s
+
+
+class _Again(NoReply):
+    """A failure that another call may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Where the endpoint is and how it may be asked. `per_minute` and `budget` count calls, retries among them."""
+
+    base_url: str
+    key: str | None
+    timeout_s: float
+    retries: int
+    per_minute: float | None
+    budget: int | None
+
+
+class Endpoint:
+    """May be asked from many threads at once."""
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self._settings = settings
+        self._url = urlsplit(settings.base_url)
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self.calls = 0
+
+    def reach(self) -> str:
+        """Why nobody can be reached there; empty where somebody answers, whatever that is."""
+        try:
+            self._request("GET", "/models", None, time.monotonic() + min(10.0, self._settings.timeout_s))
+        except NoReply as err:
+            return str(err) if err.reason in ("unreachable", "timeout") else ""
+        return ""
+
+    def chat(self, body: Mapping[str, Any]) -> str:
+        """The text of the reply.
+
+        Raises:
+            NoReply: there was none, also after all retries, or the budget is used up.
+        """
+        for attempt in range(self._settings.retries + 1):
+            settings = self._settings
+            with self._lock:
+                if settings.budget is not None and self.calls >= settings.budget:
+                    raise NoReply("budget", f"the budget of {settings.budget:,} calls is used up")
+                self.calls += 1
+                now = time.monotonic()
+                turn = max(now, self._next)
+                if settings.per_minute is not None:
+                    self._next = turn + 60.0 / settings.per_minute
+            time.sleep(turn - now)
+            try:
+                return self._once(body)
+            except _Again as err:
+                if attempt == self._settings.retries:
+                    raise
+                pause = FIRST_PAUSE_S * 2**attempt if err.pause_s is None else err.pause_s
+                time.sleep(min(pause, LONGEST_PAUSE_S))
+        raise AssertionError
+
+    def _once(self, body: Mapping[str, Any]) -> str:
+        data = json.dumps(body).encode()
+        status, headers, text = self._request(
+            "POST", "/chat/completions", data, time.monotonic() + self._settings.timeout_s
+        )
+        if status != 200:
+            message = f"HTTP {status}: {' '.join(text.decode('utf-8', 'replace').split())[:200]}"
+            if status in _AGAIN or status >= 500:
+                raise _Again(f"http_{status}", message, _pause(headers.get("retry-after")))
+            raise NoReply(f"http_{status}", message)
+        # the reply of a chat completion
+        try:
+            choice = json.loads(text)["choices"][0]
+            content, finish = choice["message"]["content"], choice.get("finish_reason")
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as err:
+            raise _Again("no_completion", f"the reply is no chat completion: {text[:120]!r}") from err
+        if finish == "length":
+            raise NoReply("cut", "the reply was cut at `max_tokens`")
+        if not isinstance(content, str) or not content.strip():
+            raise _Again("empty", "the reply is empty")
+        return content
+
+    def _request(
+        self, method: str, path: str, data: bytes | None, deadline: float
+    ) -> tuple[int, dict[str, str], bytes]:
+        settings, url = self._settings, self._url
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if settings.key:
+            headers["Authorization"] = f"Bearer {settings.key}"
+        connection = self._connection(max(0.1, deadline - time.monotonic()))
+        try:
+            connection.request(method, url.path.rstrip("/") + path, data, headers)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, found, _body(response, connection, deadline)
+        except TimeoutError as err:
+            raise _Again("timeout", f"no reply within {settings.timeout_s:g} s") from err
+        except (OSError, http.client.HTTPException, ValueError) as err:  # a key that no header holds
+            raise _Again("unreachable", f"{type(err).__name__}: {err}"[:200]) from err
+        finally:
+            connection.close()
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        url = self._url
+        assert url.hostname is not None
+        if url.scheme == "https":
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=context)
+        return http.client.HTTPConnection(url.hostname, url.port, timeout=timeout_s)
+
+
+def key_from(variable: str | None) -> str | None:
+    """The key in an environment variable; None where none is named or it is not set."""
+    return os.environ.get(variable) if variable else None
+
+
+def _body(
+    response: http.client.HTTPResponse, connection: http.client.HTTPConnection, deadline: float
+) -> bytes:
+    """All of the body before the deadline, however slowly it drips."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        if connection.sock is not None:
+            connection.sock.settimeout(left)
+        part = response.read1(65536)
+        if not part:
+            if response.length:
+                raise http.client.IncompleteRead(b"", response.length)
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+        if size > MOST_BYTES:
+            raise NoReply("too_long", f"the reply is longer than {MOST_BYTES:,} bytes")
+
+
+def _pause(text: str | None) -> float | None:
+    try:
+        return max(0.0, float(text)) if text is not None else None
+    except ValueError:  # a date
+        return None

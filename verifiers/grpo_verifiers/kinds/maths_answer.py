@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from grpo_verifiers.golds import any_of, placeholders
 from grpo_verifiers.maths.comparing.golds import MathGold, compile_gold, own_text
 from grpo_verifiers.maths.comparing.match import Match, match
 from grpo_verifiers.maths.extract import Extraction, extract
 from grpo_verifiers.maths.options import MathOptions
+from grpo_verifiers.text import any_of, placeholders
 from grpo_verifiers.verdict import Outcome, Verdict, error, no_answer, over_limit
 from grpo_verifiers.verifier import BadGold, Sample, Verifier
 
@@ -50,7 +50,7 @@ class MathVerifier(Verifier):
         """Load computer algebra in its own process, without waiting for it."""
         from grpo_verifiers.maths.proving.prover import PROVER
 
-        PROVER.launch()  # if it fails, the first sample that needs it will say so
+        PROVER.launch()  # if it fails, the first sample that needs it reports that
 
     def close(self) -> None:
         """End the process for computer algebra; it is shared, and another verifier would start it again."""

@@ -1,6 +1,6 @@
 """`numeric`: a number within a tolerance, with or without a unit, or inside a range.
 
-A number stands alone in the stated answer, or beside a unit; prose around it is not searched for numbers. The reader of
+A number stands alone in the stated answer, or next to a unit; prose around it is not searched for numbers. The reader of
 `math` reads it, of which a quantity is the smallest part: nothing is computed but fractions and powers of ten. Values are
 exact until the tolerance is applied, so no digits get lost.
 """
@@ -15,13 +15,13 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from grpo_verifiers.answers import Example, StatedAnswer, Where
-from grpo_verifiers.golds import any_of
-from grpo_verifiers.kinds.exact import stated
+from grpo_verifiers.kinds.short_text import stated
 from grpo_verifiers.maths.reading.answers import read_answer
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.units import SCALES, conversion, find_unit, singular, units_agree
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import FRACTION_WORDS
+from grpo_verifiers.text import any_of
 from grpo_verifiers.verdict import Verdict, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption
 
@@ -96,7 +96,7 @@ class NumericVerifier(StatedAnswer):
         gold = any_of(row.get("answer"))
         if not isinstance(gold, list):
             return (_one(gold),)
-        if _are_ends(gold):
+        if len(gold) == 2 and all(isinstance(end, int | float) and not isinstance(end, bool) for end in gold):
             return (_range(_one(gold[0]).low, _one(gold[1]).low),)
         if not gold:
             raise BadGold("the list of accepted answers is empty")
@@ -124,27 +124,22 @@ class NumericVerifier(StatedAnswer):
 
     def _difference(self, found: Quantity, gold: Quantity, side: int = 0) -> str | None:
         """Why the two differ; with a side only too low (-1) or too high (1) counts."""
-        value, reason = self._in_unit_of(found, gold)
-        if value is None:
-            return reason
+        value, how = found.value, self.options.units
+        if found.is_percent != gold.is_percent and self.options.percent != "ignore":
+            if self.options.percent == "sign":
+                return "percent"
+            value = value / 100 if found.is_percent else value * 100
+        if how == "require" and gold.unit and not found.unit:
+            return "no_unit"
+        if how != "ignore" and not units_agree(found.unit, gold.unit):
+            factor = conversion(found.unit, gold.unit) if how == "convert" else None
+            if factor is None:
+                return "unit"
+            value = value * factor
         gap = value - gold.value
         allowed = max(Fraction(self.options.rel_tol) * abs(gold.value), Fraction(self.options.abs_tol))
         is_off = abs(gap) > allowed if side == 0 else gap * side > allowed
         return ("out_of_range" if side else "unequal") if is_off else None
-
-    def _in_unit_of(self, found: Quantity, gold: Quantity) -> tuple[Fraction | None, str]:
-        value = found.value
-        if found.is_percent != gold.is_percent and self.options.percent != "ignore":
-            if self.options.percent == "sign":
-                return None, "percent"
-            value = value / 100 if found.is_percent else value * 100
-        how = self.options.units
-        if how == "require" and gold.unit and not found.unit:
-            return None, "no_unit"
-        if how == "ignore" or units_agree(found.unit, gold.unit):
-            return value, ""
-        factor = conversion(found.unit, gold.unit) if how == "convert" else None
-        return (None, "unit") if factor is None else (value * factor, "")
 
     def gold_text(self, row: Mapping[str, Any]) -> str:
         """The gold, or the lower end of its range."""
@@ -165,10 +160,6 @@ class NumericVerifier(StatedAnswer):
             ),
             Example("\\boxed{4.2}", {"answer": "4..5"}, "inside the gold's range"),
         ]
-
-
-def _are_ends(gold: list[Any]) -> bool:
-    return len(gold) == 2 and all(isinstance(end, int | float) and not isinstance(end, bool) for end in gold)
 
 
 def _one(gold: object) -> NumericGold:

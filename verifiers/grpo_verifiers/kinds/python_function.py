@@ -2,7 +2,7 @@
 
     def verify(completion: str, answer: str) -> float: ...
 
-Any finite number is the reward as it stands. Parameters beside `completion` are columns of the row, `prompt`, or `row` for
+Any finite number is the reward as it stands. Parameters other than `completion` are columns of the row, `prompt`, or `row` for
 all of it; functions of TRL, verl and the package `verifiers` are taken as they are (`functions.forms`). Where the function can
 judge a well-behaved completion of the same row, and fails on another every time, that one is wrong (`verifier_raised`), over a
 limit, or has no answer where the function returned None; any other failure is no verdict (`error`): `functions.blame`. A return
@@ -21,10 +21,16 @@ from string import Formatter
 from typing import Any, Literal
 
 from grpo_verifiers.answers import Example
-from grpo_verifiers.kinds.functions.asking import Answer, BrokenContract, FunctionCaller, Prints, probes
-from grpo_verifiers.kinds.functions.blame import SURROUNDINGS, Blame
-from grpo_verifiers.kinds.functions.forms import FunctionCall, derive
-from grpo_verifiers.kinds.functions.most import most_of
+from grpo_verifiers.kinds.functions.asking import (
+    SURROUNDINGS,
+    Answer,
+    Blame,
+    BrokenContract,
+    FunctionCaller,
+    Prints,
+    probes,
+)
+from grpo_verifiers.kinds.functions.conventions import FunctionCall, derive, most_of
 from grpo_verifiers.kinds.functions.value import RETURNED_NONE
 from grpo_verifiers.kinds.functions.waiting import WAITS_S, is_away
 from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits
@@ -94,7 +100,17 @@ class PythonVerifier(Verifier):
             raise BadOption("timeout_s", "`timeout_s` must be above 0")
         if options.memory_mb < 16:
             raise BadOption("memory_mb", "`memory_mb` must be at least 16")
-        _check_numbers(options)
+        if not math.isfinite(options.right_at):
+            raise BadOption("right_at", "`right_at` must be a finite number")
+        ends = options.range
+        if ends is not None and (len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]):
+            raise BadOption(
+                "range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]"
+            )
+        if options.concurrency is not None and options.concurrency < 1:
+            raise BadOption("concurrency", "`concurrency` must be at least 1")
+        if options.retries < 0:
+            raise BadOption("retries", "`retries` must be at least 0")
         self.low = options.range[0] if options.range else None
         self._prints = Prints(options.function)
         limit_s = options.timeout_s or _COMPUTES_S
@@ -145,7 +161,11 @@ class PythonVerifier(Verifier):
         except LoadFailed as err:
             if err.kind not in ("BadFunction", "ModuleNotFoundError"):
                 log.error("importing `%s` failed\n%s", self.options.function, err.traceback)
-            raise BadOption("function", _load_message(self.options.function, err)) from err
+            message = err.message
+            if err.kind != "BadFunction":
+                first = err.message.splitlines()[0] if err.message else ""
+                message = f"`{self.options.function}` cannot be imported: {err.kind}: {first}"
+            raise BadOption("function", message) from err
         self.columns = tuple(info["required"])
         self._derived = tuple(info["derived"])
         self._place = info["place"]
@@ -268,23 +288,22 @@ class PythonVerifier(Verifier):
                 answer.reason, answer.reason
             )
             return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
-        self._log_once(answer.traceback)
+        key = answer.traceback.splitlines()[-2] if answer.traceback.count("\n") > 2 else answer.traceback
+        with self._lock:
+            is_new = key not in self._logged and len(self._logged) < 100
+            self._logged.add(key)
+        if is_new:
+            log.warning(
+                "`%s` raised; further ones like it are only counted\n%s",
+                self.options.function,
+                answer.traceback,
+            )
         what = f"{answer.kind}: {answer.message[:300]}{answer.at}"
         if ours is None:
             return wrong(None, "verifier_raised", answer.seconds, detail=what)
         is_unanswered = self._caller.shape == "waiting" and is_away(answer.bases, answer.message)
         reason = "unanswered" if is_unanswered else "verifier_raised"
         return error(reason, what if ours == SURROUNDINGS else f"{what} ({ours})", answer.seconds)
-
-    def _log_once(self, traceback: str) -> None:
-        key = traceback.splitlines()[-2] if traceback.count("\n") > 2 else traceback
-        with self._lock:
-            is_new = key not in self._logged and len(self._logged) < 100
-            self._logged.add(key)
-        if is_new:
-            log.warning(
-                "`%s` raised; further ones like it are only counted\n%s", self.options.function, traceback
-            )
 
 
 _ENDS = {
@@ -305,25 +324,3 @@ _FOR_WORKERS = (
     "args",
     "timeout_s",
 )
-
-
-def _check_numbers(options: PythonOptions) -> None:
-    if not math.isfinite(options.right_at):
-        raise BadOption("right_at", "`right_at` must be a finite number")
-    ends = options.range
-    if ends is not None and (len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] >= ends[1]):
-        raise BadOption(
-            "range", "`range` must be two numbers, the least reward and the greatest, such as [-1, 1]"
-        )
-    if options.concurrency is not None and options.concurrency < 1:
-        raise BadOption("concurrency", "`concurrency` must be at least 1")
-    if options.retries < 0:
-        raise BadOption("retries", "`retries` must be at least 0")
-
-
-def _load_message(function: str, err: LoadFailed) -> str:
-    if err.kind == "BadFunction":
-        return err.message
-    return (
-        f"`{function}` cannot be imported: {err.kind}: {err.message.splitlines()[0] if err.message else ''}"
-    )

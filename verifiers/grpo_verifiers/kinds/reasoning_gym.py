@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from grpo_verifiers.answers import MOST_CHARS, Example, Where, find_answer
-from grpo_verifiers.kinds.functions.blame import Blame
+from grpo_verifiers.kinds.functions.asking import Blame
 from grpo_verifiers.processes.pool import Done, Killed, LoadFailed, Pool, ProcessLimits, Result
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Unavailable, Verifier

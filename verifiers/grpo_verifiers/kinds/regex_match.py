@@ -1,8 +1,8 @@
 """`regex`: a pattern found in the completion, or a group of it compared with the gold.
 
 Matching is bounded twice. The `regex` engine runs here with a short budget, which settles all honest cases in
-microseconds; what bursts it runs once more in a killable worker under `timeout_s` of that worker's own CPU time,
-since the engine's clock counts the CPU of the whole process and would hurry under a busy trainer. What bursts that
+microseconds; what exceeds it runs once more in a killable worker under `timeout_s` of that worker's own CPU time,
+since the engine's clock counts the CPU of the whole process and would hurry under a busy trainer. What exceeds that
 too is `over_limit`. The dialect is that of the `regex` package (a superset of `re`).
 """
 
@@ -17,8 +17,8 @@ from typing import Any, Literal
 import regex
 
 from grpo_verifiers.answers import NO_GOLD, Example
-from grpo_verifiers.golds import accepted
 from grpo_verifiers.processes.pool import Done, Pool, ProcessLimits
+from grpo_verifiers.text import accepted
 from grpo_verifiers.thinking import AfterThinking, after_thinking
 from grpo_verifiers.verdict import Verdict, error, no_answer, over_limit, right, wrong
 from grpo_verifiers.verifier import BadGold, BadOption, Sample, Verifier
@@ -138,25 +138,19 @@ class RegexVerifier(Verifier):
         try:
             spans = self._matcher.match(text, _BUDGET_S)
         except (TimeoutError, MemoryError):
-            patient = self._patiently(text)
-            if isinstance(patient, Verdict):
-                return patient
-            spans = patient
+            if self._pool is None:
+                limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
+                self._pool = Pool(
+                    "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
+                )
+            result = self._pool.run([text])[0]
+            if not isinstance(result, Done):
+                reason = getattr(result, "reason", "raised")
+                if reason in ("timeout", "memory"):
+                    return over_limit(reason, seconds=result.seconds)
+                return error("worker_" + reason, seconds=result.seconds)
+            spans = list(result.value)
         return self._verdict(spans, sample.gold, time.perf_counter() - began)
-
-    def _patiently(self, text: str) -> Spans | Verdict:
-        if self._pool is None:
-            limits = ProcessLimits(cpu_s=self.options.timeout_s, memory_mb=512)
-            self._pool = Pool(
-                "grpo_verifiers.kinds.regex_match:serve", self._config, workers=1, limits=limits
-            )
-        result = self._pool.run([text])[0]
-        if isinstance(result, Done):
-            return list(result.value)
-        reason = getattr(result, "reason", "raised")
-        if reason in ("timeout", "memory"):
-            return over_limit(reason, seconds=result.seconds)
-        return error("worker_" + reason, seconds=result.seconds)
 
     def _verdict(self, spans: Spans, golds: tuple[str, ...], seconds: float) -> Verdict:
         if self.options.match == "answer_group":

@@ -5,7 +5,7 @@
                         └──────────────── Channel ══════════════════════════┘
     Lanes ─ LaneSlot ─ Lane, a LinkedProcess ═══ lane (`sandbox/inside`) ─── run
 
-`linked` starts a process and shakes hands with it, numbers what is asked, waits no longer than it was told and ends the
+`linked` starts a process and shakes hands with it, numbers what is asked, waits no longer than its limit and ends the
 process; `wire` frames the messages of every socket; `worker` is the other side of a pool, `sandbox/inside` that of a lane,
 which may import nothing of ours and so frames its messages itself. A pool judges by a task, `module:function`: functions of
 users, environments, patterns, JSON, computer algebra. A lane runs programs that must not even see this machine.

@@ -23,7 +23,7 @@ PLAIN_ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "PYTHONHASHSEED": "0",  # one for all: a verdict must not depend on where it was made
 }
-"""What every process is told."""
+"""Environment variables of every process."""
 _LONGEST_LINE = 4000
 
 

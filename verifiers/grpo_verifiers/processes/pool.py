@@ -1,5 +1,9 @@
 """Killable workers: many items in parallel, each under its own deadline, none able to hang or crash the caller.
 
+How this works: a `Pool` cuts its items into jobs, which the threads of its slots take from one queue. A `Slot` starts a keeper
+(`worker.keep`), has it fork a worker, sends the worker a job and takes one reply an item; a worker that exceeds a limit is killed
+and the next one goes on. Deadlines run from the reply before, so a chunk of items shares nothing.
+
 The deadline is CPU time of the worker, so a loaded machine does not turn right answers into timeouts; wall time is
 only a backstop, and a worker that merely waits for a core is given ten times as long. Callable from any thread; no
 signal handler or alarm of the caller is touched, and the trainer is never forked.
@@ -7,24 +11,314 @@ signal handler or alarm of the caller is touched, and the trainer is never forke
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import pickle
 import queue
+import re
+import socket
+import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
-from grpo_verifiers.processes.cores import allowed_cores
-from grpo_verifiers.processes.linked import end_with
-from grpo_verifiers.processes.results import Done, Killed, LoadFailed, ProcessLimits, Raised, Result
-from grpo_verifiers.processes.slot import Slot, SlotJob
+from grpo_verifiers.processes import wire
+from grpo_verifiers.processes.linked import (
+    PLAIN_ENVIRONMENT,
+    LinkedProcess,
+    ProcessFailed,
+    ProcessRefused,
+    ProcessSilent,
+    end_with,
+)
+from grpo_verifiers.processes.wire import Done, Killed, LoadFailed, ProcessLimits, Raised, Result, raised
+from grpo_verifiers.verifier import Unavailable
+
+_BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from grpo_verifiers.processes.worker import boot; boot()"
+_LONGEST_WAIT_S = 0.1
+_IDLE = 0.1
+"""A worker that computes for less than this share of the time does nothing but wait."""
+_FORK_S = 60.0
+_END_S = 2.0
+_SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+_SECRET = re.compile(
+    r"(?i)(^|_)(token|api_?key|key|secret|password|passwd|credentials?)($|_)|(password|apikey|token)$"
+)
+
+
+def without_secrets(environment: Mapping[str, str], readable: Sequence[str]) -> dict[str, str]:
+    """The variables that are no secret by their name (`HF_TOKEN`, `WANDB_API_KEY`, …), and those of `readable`."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in readable or not _SECRET.search(name) or name == "TOKENIZERS_PARALLELISM"
+    }
+
+
+class SlotJob:
+    """Items for one worker; `units` are how many times the limits of one item each of them may use."""
+
+    def __init__(self, items: list[Any], units: Sequence[float] = ()) -> None:
+        self.items = items
+        self.units = list(units) or [1.0] * len(items)
+        self.future: Future[list[Result]] = Future()
+
+
+class Slot:
+    """One keeper with its worker; all methods but `close` are called by one thread. `setup` is what `worker.keep` takes."""
+
+    def __init__(
+        self,
+        setup: dict[str, Any],
+        path: list[str],
+        limits: ProcessLimits,
+        on_print: Callable[[str], None] | None = None,
+        secrets: Sequence[str] | None = None,
+    ) -> None:
+        self.info: Future[Any] = Future()
+        """What the task says when it is loaded, or why it could not be."""
+        self._setup, self._path, self._limits, self._on_print = setup, path, limits, on_print
+        self._secrets = secrets
+        self._keeper: LinkedProcess | None = None
+        self._worker: wire.Channel | None = None
+        self._pid = 0
+        self._judged = 0
+        self._is_closed = False
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> Any:
+        """Start the keeper and wait for the task to load; what the task says when it is ready.
+
+        Raises:
+            Unavailable: the process did not start within `load_s` seconds, or ended.
+            LoadFailed: the task itself could not be loaded; with its message.
+        """
+        env = {"TOKENIZERS_PARALLELISM": "false"}
+        if self._on_print is not None:
+            env["PYTHONUNBUFFERED"] = "1"  # what a killed worker had printed is not lost
+        ours = dict(os.environ) if self._secrets is None else without_secrets(os.environ, self._secrets)
+        env = {**ours, **PLAIN_ENVIRONMENT, **env}
+        try:
+            self._keeper = keeper = LinkedProcess(self._command, env, on_print=self._on_print)
+        except OSError as err:
+            raise Unavailable(f"a verifier process could not be started: {err}") from err
+        if self._is_closed:
+            self._drop_keeper()
+        try:
+            return keeper.greet(self._limits.load_s, pickle.dumps(self._setup))
+        except ProcessRefused as err:
+            raise LoadFailed(*err.why) from err
+        except ProcessFailed as err:
+            late = f" within {self._limits.load_s:g} s" if isinstance(err, ProcessSilent) else ""
+            raise Unavailable(f"a verifier process did not start{late}") from err
+
+    def _command(self, link: int) -> list[str]:
+        here = [
+            os.getcwd() if entry == "" else str(entry) for entry in [*self._path, *sys.path, _SOURCE_ROOT]
+        ]
+        return [sys.executable, "-c", _BOOT, json.dumps(list(dict.fromkeys(here))), str(link), str(os.getpid())]  # fmt: skip
+
+    def close(self) -> None:
+        """End keeper and worker; may be called from any thread."""
+        self._is_closed = True
+        self._drop_keeper()
+
+    def _drop_keeper(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        self._forget_worker()
+        if keeper is not None:
+            # one that still loads has nothing to end, and would not read a message
+            keeper.close(_END_S if self.info.done() else 0.0)
+
+    def _forget_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        self._pid = 0
+        if worker is not None:
+            worker.close()
+
+    # -- work ---------------------------------------------------------------------------------------------
+
+    def serve(self, jobs: queue.SimpleQueue[SlotJob | None]) -> None:
+        """Thread body: one job after another until None. The keeper starts first, so that no job waits for it."""
+        try:
+            self.info.set_result(self._start())
+        except BaseException as err:  # noqa: BLE001 - it belongs to whoever starts the pool
+            self.info.set_exception(err)
+        while (job := jobs.get()) is not None:
+            try:
+                job.future.set_result(self._judge(job))
+            except Unavailable:
+                job.future.set_result([Killed("unavailable", 0.0)] * len(job.items))
+            except BaseException as err:  # noqa: BLE001 - it belongs to whoever waits for the job
+                job.future.set_exception(err)
+
+    def _judge(self, job: SlotJob) -> list[Result]:
+        results: list[Result] = []
+        if self._limits.most_items is not None and self._judged >= self._limits.most_items:
+            self._kill()
+        while len(results) < len(job.items):
+            failure = self._converse(job, results)
+            if failure is None:
+                break
+            was_fresh = self._judged == 0
+            self._kill()
+            # memory or a crash in a used worker may be what earlier items left behind: once more in a fresh one
+            if failure.reason in ("timeout", "no_reply") or was_fresh:
+                results.append(failure)
+        return results
+
+    def _converse(self, job: SlotJob, results: list[Result]) -> Killed | None:
+        """Send the items without a result and take replies; None when all are answered, else why the worker has to go."""
+        at = len(results)
+        worker = self._deliver(pickle.dumps(job.items[at:]))
+        for units in job.units[at:]:
+            began = time.monotonic()
+            reply = self._await_reply(worker, began, units)
+            if isinstance(reply, Killed):
+                return reply
+            try:
+                result = _decoded(reply, self._judged)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                # the work wrote into our connection
+                return Killed("died", time.monotonic() - began)
+            if isinstance(result, Raised) and result.kind == "MemoryError":
+                return Killed("memory", time.monotonic() - began)
+            results.append(result)
+            self._judged += 1
+        return None
+
+    def _deliver(self, chunk: bytes) -> wire.Channel:
+        for _ in range(3):
+            worker = self._worker or self._fork()
+            try:
+                worker.send(chunk)
+                return worker
+            except OSError:
+                self._kill()  # it died while it had nothing to do
+        raise Unavailable("verifier processes die before they are given work")
+
+    def _await_reply(self, worker: wire.Channel, began: float, units: float) -> bytes | Killed:
+        cpu_s, wait_s = units * self._limits.cpu_s, units * self._limits.backstop_s
+        longest_s = wait_s * self._limits.patience
+        reply = worker.take()
+        if reply is not None:
+            return reply
+        cpu_began, at = _cpu_s(self._pid), time.monotonic()
+        seen = waited = 0.0
+        while True:
+            left = min(cpu_s - seen, wait_s - waited, longest_s - (at - began))
+            worker.wait(max(0.001, min(left, _LONGEST_WAIT_S)))
+            reply = worker.take()
+            if reply is not None:
+                return reply
+            before, at = at, time.monotonic()
+            if worker.is_closed:
+                return Killed("died", at - began)
+            used = _cpu_s(self._pid) - cpu_began
+            # a pause of this process is no silence of the worker: it counts as one look
+            if used - seen < _IDLE * (at - before) and not _is_busy(self._pid):
+                waited += min(at - before, 2 * _LONGEST_WAIT_S)
+            seen = used
+            if used >= cpu_s:
+                return Killed("timeout", at - began)
+            if waited >= wait_s or at - began >= longest_s:
+                return Killed("no_reply" if _CAN_LOOK else "timeout", at - began)
+
+    def _fork(self) -> wire.Channel:
+        for attempt in (1, 2, 3):
+            if self._is_closed:
+                raise Unavailable("the pool was closed while it worked")
+            if self._keeper is None or not self._keeper.is_open:
+                self._drop_keeper()
+                self._start()
+            ours, theirs = socket.socketpair()
+            try:
+                with theirs:
+                    said = self._asked("fork", [theirs.fileno()])
+                self._pid = int(said["pid"])
+            except (ProcessFailed, KeyError) as err:
+                ours.close()
+                self._drop_keeper()
+                if attempt == 3:
+                    raise Unavailable(f"a verifier process could not be started: {err}") from err
+                continue
+            self._worker, self._judged = wire.Channel(ours), 0
+            return self._worker
+        raise AssertionError("the last attempt returns or raises")
+
+    def _kill(self) -> None:
+        self._forget_worker()
+        with contextlib.suppress(ProcessFailed):
+            self._asked("kill")
+            return
+        self._drop_keeper()
+
+    def _asked(self, op: str, files: Sequence[int] = ()) -> dict[str, Any]:
+        keeper = self._keeper
+        if keeper is None:
+            raise ProcessFailed("the keeper is gone")
+        keeper.ask({"op": op}, files)
+        return keeper.receive(_FORK_S)
+
+
+def _decoded(reply: bytes, number: int) -> Result:
+    """The result in a reply, which must be the one to item `number` of its worker.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError, RecursionError: it is not.
+    """
+    head, body = reply[:4], reply[4:]
+    if int.from_bytes(head, "big") != number:
+        raise ValueError("a reply out of turn")
+    if body[:1] == b"\0":
+        return Done(body[1:], 0.0)
+    said = json.loads(body)
+    if "raised" in said:
+        return raised(*said["raised"], seconds=said["seconds"])
+    return Done(said["value"], said["seconds"])
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of another process, read from its clock; 0 where the platform cannot say (wall then decides)."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except (OSError, OverflowError):
+        return 0.0
+
+
+_CAN_LOOK = sys.platform == "linux"
+"""Whether clock and state of another process can be read; where not, any wait is taken for work."""
+
+
+def _is_busy(pid: int) -> bool:
+    """Whether a process runs, or waits for a core or a disk."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"R", b"D")
+    except (OSError, IndexError):
+        return False
+
+
+def allowed_cores() -> int:
+    """Cores in the affinity mask, at least one; where a system has no mask, all of the machine."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
 
 
 class Pool:
     """Workers for `task`, a `module:function` that takes `config` and returns `(work, info)`.
 
-    `work(item)` runs in the worker and returns plain data (what JSON can say) or bytes; `info` comes back from
+    `work(item)` runs in the worker and returns plain data (what JSON can hold) or bytes; `info` comes back from
     `start()`. Items and config are pickled; results are not. Lines that the work prints go to `on_print`, called from
     threads of the pool; without it to this process's stderr. `secrets` names the environment variables with a secret
     that workers may read; None: all.

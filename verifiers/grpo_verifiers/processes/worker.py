@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_verifiers.processes import wire
-from grpo_verifiers.processes.results import ProcessLimits
+from grpo_verifiers.processes.wire import ProcessLimits
 
 _MEMORY = b'{"raised": ["MemoryError", "out of memory", "", ["MemoryError", "Exception"]], "seconds": 0.0}'
 _PR_SET_PDEATHSIG = 1
@@ -37,7 +37,9 @@ def keep(control_fd: int, parent: int) -> None:
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _outlive_signals()
-    _silence_stdout()
+    # A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr
+    with contextlib.suppress(OSError):  # the trainer may run without a stderr
+        os.dup2(2, 1)
     control = socket.socket(fileno=control_fd)
     opening = wire.receive(control)
     if opening is None:
@@ -168,7 +170,7 @@ def described(err: BaseException) -> list[Any]:
         and trace.tb_next is not None
         and trace.tb_frame.f_code.co_filename.startswith(_HERE)
     ):
-        trace = trace.tb_next  # our own frames say nothing about the user's function
+        trace = trace.tb_next  # our own frames tell a reader nothing about the user's function
     return [
         type(err).__name__,
         text[:2000],
@@ -195,12 +197,6 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
-
-
-def _silence_stdout() -> None:
-    """A verifier that prints must not write into the result of `grpo verify`: its output goes to stderr."""
-    with contextlib.suppress(OSError):  # the trainer may run without a stderr
-        os.dup2(2, 1)
 
 
 def boot() -> None:

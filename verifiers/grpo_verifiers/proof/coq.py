@@ -1,8 +1,8 @@
 """The verifier `coq`: a proof script is right if Coq's kernel accepts it for the row's statement without foreign axioms.
 
 The exit status of `coqc` alone is worthless: it is 0 for `Admitted` and for new axioms. So the statement is written by us into
-a file of its own, the checked term is given exactly that type in a third file, and what `Print Assumptions` says of it is held
-against a list. Everything runs in the sandbox tier `namespaces`.
+a file of its own, the checked term is given exactly that type in a third file, and what `Print Assumptions` prints of it is compared
+with a list. Everything runs in the sandbox tier `namespaces`.
 """
 
 from __future__ import annotations

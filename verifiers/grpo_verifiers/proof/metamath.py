@@ -11,13 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_verifiers.proof.checking import MOST_CHARS, BadProof, MetamathGoal, ProofTooLong, check, expanded
-from grpo_verifiers.proof.database import (
+from grpo_verifiers.proof.checking import (
+    MOST_CHARS,
     PROPOSITIONAL,
     BadDatabase,
+    BadProof,
     Database,
     Essential,
+    MetamathGoal,
+    ProofTooLong,
     Symbols,
+    check,
+    expanded,
     parse,
     without_comments,
 )

@@ -11,8 +11,8 @@ import queue
 import threading
 from collections.abc import Iterator
 
-from grpo_verifiers.processes.cores import allowed_cores
 from grpo_verifiers.processes.linked import end_with
+from grpo_verifiers.processes.pool import allowed_cores
 from grpo_verifiers.sandbox.folder import ScratchFolder
 from grpo_verifiers.sandbox.lane import Lane
 

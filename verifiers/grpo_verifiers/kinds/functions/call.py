@@ -1,7 +1,11 @@
 """The worker's side of `python`: find the function, bind its arguments, read what it returns.
 
-Runs in a pool process. Everything that leaves it is plain data, so a function that was tricked by model text cannot
-send objects into the trainer.
+How this works: `load` runs in a pool process. It imports the function and returns the work of the pool and what the host must
+know of the signature. `UserFunction.work` makes the arguments, calls the function once for each completion, for many at a time
+or for all at once, and reads each return as a verdict. An environment of the package `verifiers` becomes such a function first;
+that package is imported by the user's `load_environment`, never here.
+
+Everything that leaves the process is plain data, so a function that was tricked by model text cannot send objects into the trainer.
 """
 
 from __future__ import annotations
@@ -13,15 +17,100 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
-from grpo_verifiers.kinds.functions import environment
-from grpo_verifiers.kinds.functions.find import find, names_keys_of_messages, place_of
-from grpo_verifiers.kinds.functions.forms import FunctionCall, Signature, takes_parser
+from grpo_verifiers.kinds.functions.conventions import (
+    BadFunction,
+    FunctionCall,
+    Signature,
+    derive,
+    find,
+    names_keys_of_messages,
+    place_of,
+    takes_parser,
+)
 from grpo_verifiers.kinds.functions.value import BadReturn, ReturnReader, listed
 from grpo_verifiers.kinds.functions.waiting import WAITS_S, Waiting
 from grpo_verifiers.processes.worker import described
 from grpo_verifiers.verdict import SKIPPED, Outcome
+
+LOADER = "load_environment"
+_OF_GROUPS = {"states", "prompts", "completions", "answers", "tasks", "infos"}
+
+Reward = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class _Part:
+    function: Callable[..., Any]
+    weight: float
+    objects: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    async def value(self, have: Mapping[str, Any]) -> float:
+        parameters = inspect.signature(self.function).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        given = {**have, **self.objects}
+        found = self.function(**{k: v for k, v in given.items() if takes_all or k in parameters})
+        return float(await found if inspect.isawaitable(found) else found)
+
+
+def reward_of(loader: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Reward:
+    """The weighted sum of an environment's reward functions, as a function of `completion`, `prompt` and `row`.
+
+    Raises:
+        BadFunction: the environment cannot be made, takes several turns, or scores in a way that is not supported.
+    """
+    try:
+        made = loader(**arguments)
+    except TypeError as err:
+        raise BadFunction(f"`{name}`: {err}; its arguments go under the option `args`") from err
+    rubric = getattr(made, "rubric", None)
+    if rubric is None:
+        raise BadFunction(f"`{name}` made a {type(made).__name__}, which has no rubric")
+    if getattr(made, "max_turns", 1) != 1:
+        raise BadFunction(f"`{name}` made a {type(made).__name__}, which takes several turns: only single-turn ones are judged here")  # fmt: skip
+    parts = _parts(rubric, name)
+    system = getattr(made, "system_prompt", None)
+
+    async def reward(completion: Any, prompt: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+        said = completion if isinstance(completion, list) else [{"role": "assistant", "content": completion}]
+        asked = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+        if system and not any(m.get("role") == "system" for m in asked):
+            asked = [{"role": "system", "content": system}, *asked]
+        have: dict[str, Any] = {"answer": "", **row}
+        derive(have, ("info", "task"))
+        have |= {"prompt": asked, "completion": said}
+        turn = {"trajectory": [], "is_completed": True, "responses": [], "turn": 1, "timing": {}}
+        have["state"] = {**turn, **have}
+        values = {part.name: await part.value(have) for part in parts}
+        total = sum(part.weight * values[part.name] for part in parts)
+        return {"score": total, "detail": " ".join(f"{key}={value:g}" for key, value in values.items())}
+
+    reward.__wrapped__ = loader  # type: ignore[attr-defined] # where it is said to stand
+    reward.__signature__ = inspect.signature(reward, follow_wrapped=False)  # type: ignore[attr-defined]
+    return reward
+
+
+def _parts(rubric: Any, name: str) -> Sequence[_Part]:
+    parts = [part for inner in getattr(rubric, "rubrics", ()) for part in _parts(inner, name)]
+    functions, weights = list(getattr(rubric, "funcs", ())), list(getattr(rubric, "weights", ()))
+    objects = dict(getattr(rubric, "class_objects", {}))
+    for function, weight in zip(functions, weights, strict=True):
+        part = _Part(function, float(weight), objects)
+        if set(inspect.signature(function).parameters) & _OF_GROUPS:
+            raise BadFunction(
+                f"`{name}`: `{part.name}` scores whole groups, which is not supported in an environment"
+            )
+        parts.append(part)
+    if not parts and not hasattr(rubric, "rubrics"):
+        raise BadFunction(f"`{name}`: its rubric has no reward functions")
+    return parts
+
 
 Entry = list[Any] | dict[str, Any]
 """A plain verdict, or `{"raised": [kind, message, traceback, classes]}`, or `{"bad": message}`."""
@@ -35,8 +124,8 @@ def load(config: Mapping[str, Any]) -> tuple[Work, dict[str, Any]]:
         if folder not in sys.path:
             sys.path.insert(0, folder)
     function, name = find(config["function"]), config["function"]
-    if environment.is_loader(function):
-        function = environment.reward_of(function, name, config["args"])
+    if getattr(function, "__name__", "") == LOADER:
+        function = reward_of(function, name, config["args"])
     call = UserFunction(function, name, config)
     return call.work, call.info()
 
@@ -77,15 +166,15 @@ class UserFunction:
 
     def info(self) -> dict[str, Any]:
         """What the host must know."""
-        signature, speaks = self.signature, names_keys_of_messages(self._function)
+        signature, names_keys = self.signature, names_keys_of_messages(self._function)
         return {
             "required": signature.required,
             "derived": signature.derived,
             "shape": "waiting" if self._waits else signature.shape,
             "wants_group": "group" in signature.names,
             "tries_messages": not signature.is_verl
-            and (speaks or bool(signature.names & {"completions", "state", "info", "task", "parser"})),
-            "prefers_messages": speaks,
+            and (names_keys or bool(signature.names & {"completions", "state", "info", "task", "parser"})),
+            "prefers_messages": names_keys,
             "place": self._reader.place,
             "is_ours": "completion" in signature.names,
         }
@@ -96,7 +185,13 @@ class UserFunction:
         if self.signature.shape == "many":
             self._columns.clear()
             entries = [self._entry(value, in_list=True) for value in self._many(calls, messages)]
-            return [self._with_columns(entry, i, len(calls)) for i, entry in enumerate(entries)]
+            for i, entry in enumerate(entries):  # what the function logged (TRL's `log_extra`) is the detail
+                if isinstance(entry, list) and not entry[4]:
+                    logged = {
+                        name: values for name, values in self._columns.items() if len(values) == len(calls)
+                    }
+                    entry[4] = " ".join(f"{name}={values[i]}" for name, values in logged.items())[:300]
+            return entries
         if self._waits:
             return self._concurrent(calls, messages)
         return [self._entry(self._awaited(self._call(call, messages))) for call in calls]
@@ -153,13 +248,6 @@ class UserFunction:
 
     def _log_extra(self, column: str, values: Sequence[Any]) -> None:
         self._columns[column] = values
-
-    def _with_columns(self, entry: Entry, i: int, n: int) -> Entry:
-        """A verdict with what the function logged of its sample (TRL's `log_extra`) as its detail."""
-        if isinstance(entry, list) and not entry[4]:
-            said = [f"{name}={values[i]}" for name, values in self._columns.items() if len(values) == n]
-            entry[4] = " ".join(said)[:300]
-        return entry
 
     def _awaited(self, value: Any) -> Any:
         if not inspect.isawaitable(value):

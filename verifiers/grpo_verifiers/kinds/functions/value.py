@@ -14,7 +14,7 @@ RETURNED_NONE = "returned_none"
 """Reason of a None: the host decides whether the completion or the function is to blame."""
 
 Plain = tuple[str, float | None, str | None, str, str]
-"""outcome, score, answer, reason, detail: a verdict as JSON can say it."""
+"""outcome, score, answer, reason, detail: a verdict as JSON can hold it."""
 
 MOST_REASON, MOST_DETAIL = 80, 2000
 """Characters kept of a verdict's words. Reasons name metrics."""

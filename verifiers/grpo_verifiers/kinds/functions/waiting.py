@@ -12,17 +12,7 @@ FIRST_PAUSE_S = 0.5
 WAITS_S = 20.0
 """What a call may take where the option `timeout_s` is left out."""
 MOST_KEPT = 20_000
-_AWAY = (
-    "timeout",
-    "connect",
-    "ratelimit",
-    "rate_limit",
-    "unavailable",
-    "overloaded",
-    "internalserver",
-    "apistatus",
-    "http",
-)
+_AWAY = ("timeout", "connect", "ratelimit", "rate_limit", "unavailable", "overloaded", "internalserver", "apistatus", "http")  # fmt: skip
 _FILES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"}
 
 
@@ -53,7 +43,7 @@ class Waiting:
         pending: dict[Hashable, asyncio.Task[Any]] = {}
         tasks = []
         for i, item in enumerate(items):
-            key: Hashable = i if self._kept is None else _content(item)
+            key: Hashable = i if self._kept is None else hashlib.sha256(pickle.dumps(item)).digest()
             if key not in pending:
                 pending[key] = asyncio.create_task(self._one(call, item, key, gate))
             tasks.append(pending[key])
@@ -86,7 +76,3 @@ class Waiting:
             if limit.expired():
                 raise TimeoutError(f"no reply within `timeout_s` ({self._timeout_s:g} s)") from err
             raise
-
-
-def _content(item: Any) -> bytes:
-    return hashlib.sha256(pickle.dumps(item)).digest()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from grpo_verifiers.golds import accepted
 from grpo_verifiers.maths.comparing.option_letters import option_and_text
 from grpo_verifiers.maths.extract import extract
 from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, read_answer
+from grpo_verifiers.text import accepted
 from grpo_verifiers.verifier import BadGold
 
 _LETTER = re.compile(

@@ -1,1 +1,0 @@
-"""Reading, comparing and checking JSON text for the `json` verifier."""
