@@ -1,7 +1,7 @@
 """What is known of each training row: by the data, by the model's samples, and by the way they would move the model.
 
 Nothing here says that a row is poisoned. A row is flagged where a bar is passed that honest rows seldom pass; how often they
-do is in `docs/data-safety.md`.
+do is in `docs/benchmarks/data-safety.md`.
 """
 
 from __future__ import annotations
