@@ -11,9 +11,9 @@ from grpo_cli.jobs.explain.keys import VERIFIER, describe, key_paths
 OF_TRL = ("train.trl.", "sample.vllm.")
 RECIPE = """\
 Every key, section by section in the order of the flow. `grpo explain KEY` says the same on the command line, `grpo schema` prints
-it as JSON Schema, and [the recipe](../recipe.md) is the guide. Every example is valid on top of the shipped recipe `quickstart`
-(`extends: quickstart`), with the keys that it needs beside it. What is not said has the default. `train.trl` and `sample.vllm`
-take [fields of TRL](trl.md), `verify` the options of each [kind of verifier](verifiers.md)."""
+it as JSON Schema, and [recipe files](../recipe.md) has templates, filters and overlays. Every example is valid on top of
+the shipped recipe `quickstart` (`extends: quickstart`), with the keys that it needs beside it. A key that is left out has its
+default. `train.trl` and `sample.vllm` take [fields of TRL](trl.md), `verify` the options of each [kind of verifier](verifiers.md)."""
 TRL = """\
 `train.trl` takes any field of TRL's `GRPOConfig` that `grpo` does not own, `sample.vllm` those that TRL gives to vLLM. Names,
 types and choices are those of the TRL that `grpo` was made for; its own pages say what each means. A field that a key of the

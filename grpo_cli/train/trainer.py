@@ -41,7 +41,7 @@ from grpo_cli.train.credit.batch import put_credit
 from grpo_cli.train.critic.learning import CriticLearning
 from grpo_cli.train.kl_monitor import KlWatch
 from grpo_cli.train.kl_penalty import add_reference
-from grpo_cli.train.learn import hooked_loss
+from grpo_cli.train.learn import UpdateMetrics, hooked_loss
 from grpo_cli.train.loop import Loop
 from grpo_cli.train.micro_batches import MiniBatches
 from grpo_cli.train.nonfinite import NonFinite, Norm
@@ -69,7 +69,6 @@ from grpo_cli.train.trl_setup import (
     sorts_by_length,
     takes_sampled_logps,
 )
-from grpo_cli.train.learn import UpdateMetrics
 
 
 class Trainer(ShardedTrainer):

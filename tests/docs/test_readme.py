@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.llms import navigation
 from grpo_cli.recipe.reading.load import load
 from grpo_verifiers import build
 from tests.docs.pages import README, ROOT, blocks, commands
@@ -39,8 +40,15 @@ def own_task() -> list[str]:
 
 def test_the_readme_is_short() -> None:
     text = README.read_text()
-    assert len(text.splitlines()) <= 180 and len(text.split()) <= 1500
+    assert len(text.splitlines()) <= 180 and len(text.split()) <= 1100
     assert max(map(len, text.splitlines())) <= 300
+
+
+def test_the_guide_is_fourteen_pages_of_at_most_16000_words() -> None:
+    guide = dict(navigation())["Guide"]
+    words = {place: len((ROOT / "docs" / place).read_text().split()) for _, place in guide}
+    assert len(words) == 14
+    assert sum(words.values()) <= 16_000, words
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from grpo_cli.train.learn import UpdateMetrics
 
 
