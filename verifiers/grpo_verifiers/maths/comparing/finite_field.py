@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
 from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
-from grpo_verifiers.maths.reading.tokens.token import TooBig
+from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, children, symbols
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)

@@ -19,9 +19,9 @@ from grpo_verifiers.maths.comparing.golds import MathGold
 from grpo_verifiers.maths.comparing.option_letters import option_and_text, option_of, options_of
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
-from grpo_verifiers.maths.reading.forms.labels import labels_differ
-from grpo_verifiers.maths.reading.forms.letters import repeated_capitals, written_capitals
-from grpo_verifiers.maths.reading.tokens.token import TooBig
+from grpo_verifiers.maths.reading.forms import repeated_capitals, written_capitals
+from grpo_verifiers.maths.reading.reader import labels_differ
+from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import SCALARS, Node
 from grpo_verifiers.maths.reading.words import same_words
 

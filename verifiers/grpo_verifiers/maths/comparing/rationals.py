@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from grpo_verifiers.maths.reading.tokens.token import TooBig
+from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import Node
 
 BITS = 60_000

@@ -14,7 +14,7 @@ from grpo_verifiers.maths.comparing.approximation import NoValue, approximate, d
 from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times
 from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
 from grpo_verifiers.maths.options import MathOptions
-from grpo_verifiers.maths.reading.tokens.token import TooBig
+from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import Node, children, contains, rename, symbols
 
 MOST_SYMBOLS = 64

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from mpmath import iv
 
 from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
-from grpo_verifiers.maths.reading.tokens.token import TooBig
+from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, number
 
 MOST_BITS = 60_000

@@ -6,17 +6,19 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.forms.compounds import read_compound
-from grpo_verifiers.maths.reading.forms.labels import label_of
-from grpo_verifiers.maths.reading.forms.letters import capitals_of
-from grpo_verifiers.maths.reading.forms.parts import split_parts
-from grpo_verifiers.maths.reading.forms.ranges import read_half, read_range
-from grpo_verifiers.maths.reading.forms.residues import MARKS, read_residues
-from grpo_verifiers.maths.reading.forms.rewriting import rewrite
+from grpo_verifiers.maths.reading.forms import (
+    MARKS,
+    capitals_of,
+    read_half,
+    read_range,
+    read_residues,
+    split_parts,
+)
 from grpo_verifiers.maths.reading.lexer import canonical, lex
-from grpo_verifiers.maths.reading.reader import read
-from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
+from grpo_verifiers.maths.reading.measuring import read_compound
+from grpo_verifiers.maths.reading.reader import label_of, read
+from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell, rewrite
+from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 

@@ -1,4 +1,4 @@
-r"""Tokens to a tree, by recursive descent. Nothing is evaluated; what would have to be (sums, integrals, limits) is refused.
+"""Tokens to a tree, by recursive descent. Nothing is evaluated; what would have to be (sums, integrals, limits) is refused.
 
 Loosest to tightest: list separators, relations, unions, `:`, sums, products (written or implied), powers and marks.
 """
@@ -8,17 +8,64 @@ from __future__ import annotations
 import itertools
 import re
 
-from grpo_verifiers.maths.reading.commands import read_command
-from grpo_verifiers.maths.reading.cursor import END, UNIT_STOP, Cursor, Grammar
-from grpo_verifiers.maths.reading.forms.labels import label_of
-from grpo_verifiers.maths.reading.grouping import read_bracketed, read_items, read_round, read_rows, read_set
+from grpo_verifiers.maths.reading.grouping import (
+    read_bracketed,
+    read_command,
+    read_items,
+    read_round,
+    read_rows,
+    read_set,
+)
 from grpo_verifiers.maths.reading.measuring import at_rate, read_unit
-from grpo_verifiers.maths.reading.powers import read_power
-from grpo_verifiers.maths.reading.sums import is_plain_union, read_signed_power, read_sum
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
+from grpo_verifiers.maths.reading.sums import is_plain_union, read_power, read_signed_power, read_sum
+from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Grammar, Token, Unreadable
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, contains, rename, replaced, symbols
-from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS
+from grpo_verifiers.maths.reading.units import GENERIC, singular
+from grpo_verifiers.maths.reading.vocabulary import CLOSERS, CURRENCIES, REFUSED, RELATIONS, names
 from grpo_verifiers.maths.reading.words import HEDGES
+
+# What an answer calls its value: `Area = 5`, `maximum at x = 4`. The reader drops such words; two that
+# differ are no one answer.
+
+_SAYS_NOTHING = GENERIC | names(
+    """
+    a an and are as at by correct equal final for from has have hence here i in is it its my of on our required so solution that
+    the then there therefore this thus to was we where which with answer result value quantity wanted
+    """
+)
+_LEAST_SHORTENED = 3
+
+
+def label_of(tokens: list[Token]) -> tuple[str, ...]:
+    """The words before the first sign of equality or colon that say something, in the singular; none if a value stands before it."""
+    words: list[str] = []
+    # a name is short; what comes later is a formula with a sign in it
+    for token in tokens[:40]:
+        if token.kind == "o" and token.value in ("=", ":"):
+            return tuple(words)
+        if token.kind == "w":
+            word = token.value.lower()
+            if word not in _SAYS_NOTHING:
+                words.append(singular(word))
+        # `x^2 + 1 = 0`, `a, b = 3`: a value or a list, no name
+        elif token.kind in ("n", "c") or token.value in (",", ";"):
+            return ()
+    return ()
+
+
+def labels_differ(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """Whether each of two labels has a word that the other has not, shortened or in full (`max`, `maximum`)."""
+    return _has_more(gold, answer) and _has_more(answer, gold)
+
+
+def _has_more(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    return not all(any(_is_same(a, b) for b in other) for a in one)
+
+
+def _is_same(a: str, b: str) -> bool:
+    short, long = sorted((a, b), key=len)
+    return a == b or (len(short) >= _LEAST_SHORTENED and long.startswith(short))
+
 
 _CHOOSING = HEDGES | {"one", "any", "some"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from grpo_verifiers.maths.reading.forms.foreign import PHRASES
+from grpo_verifiers.maths.reading.vocabulary import PHRASES
 
 _SMALL = [
     "zero",

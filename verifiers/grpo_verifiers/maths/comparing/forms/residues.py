@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from grpo_verifiers.maths.comparing.rationals import Undefined
 from grpo_verifiers.maths.comparing.scalars import value_of
-from grpo_verifiers.maths.reading.forms.residues import Clause
+from grpo_verifiers.maths.reading.forms import Clause
 from grpo_verifiers.maths.reading.tree import SCALARS, WHOLE, Node, choose_signs, number, replaced, symbols
 
 MOST_RESIDUES = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
-from grpo_verifiers.maths.reading.forms.prose import Formula, Part, sentence
+from grpo_verifiers.maths.reading.forms import Formula, Part, sentence
 from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import plain_words, same_words
 

@@ -8,9 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from grpo_verifiers.maths.reading.tokens.token import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node
+
+# One token of an answer, and the two ways in which a text is none that can be read.
+
+
+class Unreadable(ValueError):
+    """Text that is no mathematics this reader knows; the message says why."""
+
+
+class TooBig(Unreadable):
+    """Text over a static limit."""
+
+
+class Token(NamedTuple):
+    """One token; the docstring of `lexer` says what its kinds are."""
+
+    kind: str
+    value: str
+    spaced: bool = False
+
 
 END = Token("o", "")
 UNIT_STOP = frozenset(("and", "or"))
