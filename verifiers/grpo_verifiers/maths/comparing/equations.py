@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.expansion import plain_value
-from grpo_verifiers.maths.comparing.left_sides import (
+from grpo_verifiers.maths.comparing.expansion import (
     as_quotient,
     factors,
     is_graph,
     is_name,
     named_values,
     names_may_agree,
+    plain_value,
     same_function,
     same_sequence,
 )
 from grpo_verifiers.maths.comparing.lists import in_order, unordered
-from grpo_verifiers.maths.comparing.regions import same_inequality, same_regions
+from grpo_verifiers.maths.comparing.realsets import same_inequality, same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, proportional
+from grpo_verifiers.maths.comparing.values import NoValue, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, rename, symbols
 
 

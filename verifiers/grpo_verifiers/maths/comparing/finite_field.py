@@ -16,8 +16,7 @@ import os
 from fractions import Fraction
 from functools import lru_cache
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
+from grpo_verifiers.maths.comparing.values import NotRational, NoValue, Undefined, approximate, rational
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, children, symbols
 

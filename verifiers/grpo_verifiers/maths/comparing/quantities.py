@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate
-from grpo_verifiers.maths.comparing.rationals import Undefined
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, same_scalar, value_of
+from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains, mul, number, symbols
 from grpo_verifiers.maths.reading.units import conversion, units_agree
 

@@ -10,9 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from grpo_verifiers.maths.comparing.approximation import NoValue, approximate, differ, sample_points
 from grpo_verifiers.maths.comparing.finite_field import Field, NoImage, Pair, _inverse, _times
-from grpo_verifiers.maths.comparing.rationals import NotRational, Undefined, rational
+from grpo_verifiers.maths.comparing.values import (
+    NotRational,
+    NoValue,
+    Undefined,
+    approximate,
+    differ,
+    rational,
+    sample_points,
+)
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import Node, children, contains, rename, symbols

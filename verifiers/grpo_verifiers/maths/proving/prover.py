@@ -35,7 +35,7 @@ class Prover:
     """Computer algebra shared by all verifiers of this process. Thread-safe; starts by itself; survives a fork of the caller."""
 
     def __init__(self, slots: int = SLOTS) -> None:
-        self.pool = Pool("grpo_verifiers.maths.proving.child:load", workers=slots, limits=LIMITS)
+        self.pool = Pool("grpo_verifiers.maths.proving.symbolic:load", workers=slots, limits=LIMITS)
 
     def launch(self) -> None:
         """Start a process without waiting for it."""
