@@ -258,16 +258,14 @@ def _last_box(text: str) -> Extraction | None:
     before = text[max(0, box.start - 48) : box.start].lower()
     if " or " in before and (other := _ALTERNATIVE_BEFORE.search(text, max(0, box.start - 48), box.start)):
         return Extraction((other[1].strip("$"), content))
-    if _may_deny(before) and _DENIED_BEFORE.search(before):
+    # whether one of the words occurs that a denial needs; cheaper than its pattern, and rarely so
+    if (
+        "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before
+    ) and _DENIED_BEFORE.search(before):
         return Extraction((), "denied")
     if before.rstrip()[-1:] in _COMPARING and (sign := _compared(text, box)):
         return Extraction((f"{sign} {content}",))
     return Extraction((content,)) if alone else _joined(text, box, content)
-
-
-def _may_deny(before: str) -> bool:
-    """Whether one of the words occurs that a denial needs; cheaper than its pattern, and rarely so."""
-    return "not" in before or "n't" in before or " but" in before or "than" in before or "instead" in before
 
 
 _TOUCHING = frozenset("-−0123456789")
@@ -405,7 +403,10 @@ def _line(text: str) -> Extraction | None:
     if tagged is not None:
         if not tagged:
             return Extraction((), "empty_tag", "tag")
-        other = _other_tag(text)
+        # the answer before the last one where the two are joined by "or": a hedge
+        last = text.lower().rfind("<answer>")
+        found = _TAG_OR.search(text, max(0, last - 400), last)
+        other = found[1].strip() if found else None
         return Extraction((tagged,) if other is None else (other, tagged), "", "tag")
     marked = _hashes(text, 0, values_only=True) if "####" in text else None
     if marked is not None:
@@ -455,13 +456,6 @@ def _tagged(text: str) -> str | None:
         return None
     end = _TAG_END.search(text, last.end())
     return text[last.end() : end.start()].strip() if end else None
-
-
-def _other_tag(text: str) -> str | None:
-    """The answer before the last one where the two are joined by "or": a hedge."""
-    last = text.lower().rfind("<answer>")
-    found = _TAG_OR.search(text, max(0, last - 400), last)
-    return found[1].strip() if found else None
 
 
 def _clean_line(line: str) -> str:

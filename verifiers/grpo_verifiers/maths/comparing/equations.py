@@ -142,7 +142,10 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         and any(map(symbols, values))
         and not all(trial.same(values[0], v) for v in values[1:])
     ):
-        return _same_system(gold, answer, trial)
+        # `x = y = z`: a chain of things that are not equal by themselves is a system; all of them must come
+        first = [gold[1], *(part for _, part in gold[2])]
+        second = [answer[1], *(part for _, part in answer[2])]
+        return {op for op, _ in (*gold[2], *answer[2])} == {"="} and unordered(first, second, trial)
     name, other = as_quotient(name), as_quotient(other)
     if name is None and "~" in signs:
         return any(trial.same(v, answer) for v in values)
@@ -166,13 +169,6 @@ def _gold_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
             return _same_equation(gold, answer, trial)
         return False
     return _same_equation(gold, answer, trial)
-
-
-def _same_system(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """`x = y = z`: a chain of things that are not equal by themselves is a system; all of them must come."""
-    first = [gold[1], *(part for _, part in gold[2])]
-    second = [answer[1], *(part for _, part in answer[2])]
-    return {op for op, _ in (*gold[2], *answer[2])} == {"="} and unordered(first, second, trial)
 
 
 def _same_equation(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:

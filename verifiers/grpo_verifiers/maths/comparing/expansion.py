@@ -124,7 +124,10 @@ def is_name(node: Node) -> bool:
     if kind == "/":
         top, bottom = factors(node[1]), factors(node[2])
         # a name is not a formula that cancels: `a / a` has a value of its own
-        is_apart = not set(top) & set(bottom) or (len(top) > 1 < len(bottom) and _is_segment(top + bottom))
+        is_apart = not set(top) & set(bottom) or (
+            len(top) > 1 < len(bottom)
+            and (all(part[0] == "s" and len(part[1]) == 1 and part[1].isupper() for part in (top + bottom)))
+        )
         return all(is_quantity(f) for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
     if kind == "ratio":
         return all(all(is_quantity(f) for f in factors(part)) for part in node[1])
@@ -138,10 +141,6 @@ _SQUARED = frozenset(("sigma", "s", "S", "R", "chi", "eta", "rho", "tau"))
 def is_quantity(node: Node) -> bool:
     """A letter or the value of a function, as they stand in the ratio of two quantities."""
     return node[0] == "s" or (node[0] == "f" and len(node[1].rstrip("'")) == 1)
-
-
-def _is_segment(parts: list[Node]) -> bool:
-    return all(part[0] == "s" and len(part[1]) == 1 and part[1].isupper() for part in parts)
 
 
 def as_quotient(name: Node | None) -> Node | None:

@@ -174,7 +174,16 @@ class Field:
                 base = ("n", Fraction(10), None) if self.log10 else ("c", "e")
             return top if base == ("c", "e") else _times(top, _inverse(self._ln(base)))
         if kind in ("!", "!!", "binom"):
-            return _combinatorial(self, node)
+            number = _exact(node)
+            if number is not None:
+                return _fraction(number)
+            images = [self.image(a) for a in node[1:]]
+            if node[0] == "binom":
+                n, k = images
+                other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
+                # C(n, k) = C(n, n - k)
+                images = [n, min(k, other)]
+            return self._drawn(node[0], *images)
         if kind == "deg":
             return _times(self.image(node[1]), _times(self.image(("c", "pi")), _fraction(Fraction(1, 180))))
         raise NoImage(kind)
@@ -364,19 +373,6 @@ def _is_positive(node: Node) -> bool:
     except NoValue:
         return False
     return value.real > 8 * error and abs(value.imag) <= 8 * error
-
-
-def _combinatorial(field: Field, node: Node) -> Pair:
-    number = _exact(node)
-    if number is not None:
-        return _fraction(number)
-    images = [field.image(a) for a in node[1:]]
-    if node[0] == "binom":
-        n, k = images
-        other = ((n[0] - k[0]) % _P, (n[1] - k[1]) % _P)
-        # C(n, k) = C(n, n - k)
-        images = [n, min(k, other)]
-    return field._drawn(node[0], *images)
 
 
 def _exponent(field: Field, node: Node) -> int:

@@ -183,19 +183,7 @@ def unordered(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> b
         gold = sorted(gold, key=_place)
         answer = sorted(answer, key=_place)
         return all(same_member(g, a, trial) for g, a in zip(gold, answer, strict=True))
-    return _matched(gold, answer, trial)
-
-
-def _place(node: Node) -> tuple[float, float, str]:
-    try:
-        value = approximate(plain_value(node), {}).value
-        return (round(value.real, 9), round(value.imag, 9), "")
-    except (NoValue, KeyError):
-        return (0.0, 0.0, repr(node))
-
-
-def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bool:
-    """Equality is transitive, so the first partner will do; an unproved one is given up for a proved one."""
+    # equality is transitive, so the first partner will do; an unproved one is given up for a proved one
     left = list(answer)
     for g in gold:
         best = None
@@ -216,6 +204,14 @@ def _matched(gold: list[Node], answer: list[Node], trial: ComparisonTrial) -> bo
             return False
         del left[best]
     return True
+
+
+def _place(node: Node) -> tuple[float, float, str]:
+    try:
+        value = approximate(plain_value(node), {}).value
+        return (round(value.real, 9), round(value.imag, 9), "")
+    except (NoValue, KeyError):
+        return (0.0, 0.0, repr(node))
 
 
 def _distinct(items: tuple[Node, ...], trial: ComparisonTrial) -> list[Node]:
@@ -418,15 +414,12 @@ def same_solutions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     if first.names and second.names and first.names != second.names:
         if set(first.names) != set(second.names):
             return False
-        second = _ordered(second, first.names)
+        places = [second.names.index(name) for name in first.names]
+        second = Solutions(
+            first.names,
+            tuple(("tuple", "(", ")", tuple(point[3][i] for i in places)) for point in second.points),
+        )
     return unordered(list(first.points), list(second.points), trial)
-
-
-def _ordered(found: Solutions, names: tuple[str, ...]) -> Solutions:
-    places = [found.names.index(name) for name in names]
-    return Solutions(
-        names, tuple(("tuple", "(", ")", tuple(point[3][i] for i in places)) for point in found.points)
-    )
 
 
 def solutions_of(node: Node) -> Solutions | None:
@@ -440,7 +433,22 @@ def solutions_of(node: Node) -> Solutions | None:
         return Solutions((), tuple(items))
     if items[0][0] == "rel" and items[0][1][0] == "tuple":
         return _named_tuples(items)
-    return _named_values(items)
+    # `x = 1, y = 2, x = 3, y = 4`: a new point begins where a name comes again
+    groups: list[dict[str, Node]] = [{}]
+    for item in items:
+        if item[0] != "rel" or item[1][0] != "s" or len(item[2]) != 1 or item[2][0][0] != "=":
+            return None
+        if item[1][1] in groups[-1]:
+            groups.append({})
+        groups[-1][item[1][1]] = item[2][0][1]
+    names = set(groups[0])
+    if len(groups) < 2 or len(names) < 2 or any(set(group) != names for group in groups):
+        return None
+    by_alphabet = coordinates({name: ("s", name) for name in groups[0]})
+    order = [node[1] for node in by_alphabet]
+    return Solutions(
+        tuple(order), tuple(("tuple", "(", ")", tuple(group[name] for name in order)) for group in groups)
+    )
 
 
 def _named_tuples(items: tuple[Node, ...]) -> Solutions | None:
@@ -458,22 +466,3 @@ def _named_tuples(items: tuple[Node, ...]) -> Solutions | None:
             return None
         points.append(item)
     return Solutions(tuple(part[1] for part in name[3]), tuple(points))
-
-
-def _named_values(items: tuple[Node, ...]) -> Solutions | None:
-    """`x = 1, y = 2, x = 3, y = 4`: a new point begins where a name comes again."""
-    groups: list[dict[str, Node]] = [{}]
-    for item in items:
-        if item[0] != "rel" or item[1][0] != "s" or len(item[2]) != 1 or item[2][0][0] != "=":
-            return None
-        if item[1][1] in groups[-1]:
-            groups.append({})
-        groups[-1][item[1][1]] = item[2][0][1]
-    names = set(groups[0])
-    if len(groups) < 2 or len(names) < 2 or any(set(group) != names for group in groups):
-        return None
-    by_alphabet = coordinates({name: ("s", name) for name in groups[0]})
-    order = [node[1] for node in by_alphabet]
-    return Solutions(
-        tuple(order), tuple(("tuple", "(", ")", tuple(group[name] for name in order)) for group in groups)
-    )

@@ -257,17 +257,39 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
         return Match(False, "empty")
     if wanted.label and answer.label and labels_differ(wanted.label, answer.label):
         return Match(False, "unread")
-    if answer.tokens == wanted.tokens and not _read_apart(wanted.tree, answer.tree):
+    # where one string of tokens was read as two values, their trees decide, not their text
+    if answer.tokens == wanted.tokens and not (
+        wanted.tree != answer.tree
+        and wanted.tree is not None
+        and answer.tree is not None
+        and {wanted.tree[0], answer.tree[0]} <= SCALARS
+    ):
         return Match(True, "equal:string")
-    # capitals alone are a sequence, which a product would reorder
+    # capitals alone are a sequence, as one word or parted by commas, which a product would reorder
     if wanted.capitals:
-        return _capitals(wanted, answer)
+        written = answer.capitals or written_capitals(answer.tree)
+        if written == wanted.capitals:
+            return Match(True, "equal:string")
+        said = answer.words.strip(" .").lower()
+        if len(said) > 3 and not answer.capitals and said == wanted.capitals.lower():
+            return Match(True, "equal:words")
+        return Match(False, "unread" if sorted(written) == sorted(wanted.capitals) else "unequal")
     letters = repeated_capitals(wanted.tree)
     if letters:
         written = answer.capitals or written_capitals(answer.tree)
         return Match(True, "equal:string") if written == letters else _UNEQUAL
     if wanted.parts or answer.parts:
-        return _parts(wanted, answer, options)
+        # part for part; a list that names no parts gives them in its order
+        first, second = _part_answers(wanted), _part_answers(answer)
+        if len(first) != len(second):
+            return Match(False, "unread" if not first or not second else "unequal")
+        found = [_against(_NO_LETTER, w, a, options) for w, a in zip(first, second, strict=True)]
+        # one wrong part decides; open ones wait for their proofs together
+        apart = next((m for m in found if m.equal is False), None)
+        if apart is not None:
+            return apart
+        pending = tuple(pair for m in found for pair in m.pending)
+        return Match(None, "open", pending) if pending else found[-1]
     if wanted.tree is None:
         return _words(wanted, answer, options)
     if answer.tree is None:
@@ -279,26 +301,7 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
     return _trees(wanted, answer, options)
 
 
-def _read_apart(gold: Node | None, answer: Node | None) -> bool:
-    """Whether one string of tokens was read as two values: their trees decide then, not their text."""
-    return gold != answer and gold is not None and answer is not None and {gold[0], answer[0]} <= SCALARS
-
-
 _NO_LETTER = MathGold((), ())
-
-
-def _parts(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
-    """Part for part; a list that names no parts gives them in its order."""
-    first, second = _part_answers(wanted), _part_answers(answer)
-    if len(first) != len(second):
-        return Match(False, "unread" if not first or not second else "unequal")
-    found = [_against(_NO_LETTER, w, a, options) for w, a in zip(first, second, strict=True)]
-    # one wrong part decides; open ones wait for their proofs together
-    apart = next((m for m in found if m.equal is False), None)
-    if apart is not None:
-        return apart
-    pending = tuple(pair for m in found for pair in m.pending)
-    return Match(None, "open", pending) if pending else found[-1]
 
 
 def _part_answers(answer: Answer) -> tuple[Answer, ...]:
@@ -306,17 +309,6 @@ def _part_answers(answer: Answer) -> tuple[Answer, ...]:
         return answer.parts
     items = answer.tree[2] if answer.tree[0] == "list" else answer.tree[3]
     return tuple(Answer(repr(item), repr(item), item) for item in items)
-
-
-def _capitals(wanted: Answer, answer: Answer) -> Match:
-    """A sequence of capitals: as one word or parted by commas, in its order."""
-    written = answer.capitals or written_capitals(answer.tree)
-    if written == wanted.capitals:
-        return Match(True, "equal:string")
-    said = answer.words.strip(" .").lower()
-    if len(said) > 3 and not answer.capitals and said == wanted.capitals.lower():
-        return Match(True, "equal:words")
-    return Match(False, "unread" if sorted(written) == sorted(wanted.capitals) else "unequal")
 
 
 def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:

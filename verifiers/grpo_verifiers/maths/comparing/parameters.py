@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import NamedTuple
 
-from grpo_verifiers.maths.comparing.values import Undefined
 from grpo_verifiers.maths.comparing.scalars import value_of
+from grpo_verifiers.maths.comparing.values import Undefined
 from grpo_verifiers.maths.reading.forms import Clause
 from grpo_verifiers.maths.reading.tree import (
     SCALARS,
@@ -71,18 +71,14 @@ def classes_of(node: Node) -> Classes | None:
     if node[0] == "list" and all(item[0] == "rel" and item[1] == node[2][0][1] for item in node[2]):
         return _joined([classes_of(item) for item in node[2]])
     if node[0] == "builder":
-        return _of_builder(node)
+        # `{3k + 1 : k in Z}`, or `{x : x = 3k + 1}`, whose range of k the reader has left out
+        said = node[3]
+        if node[1]:
+            found = classes_of(said) if said[0] in ("rel", "congruence") else None
+            return None if found is None or found.name not in ("", node[1]) else found._replace(name="")
+        is_whole = said[0] == "rel" and len(said[2]) == 1 and said[2][0] == ("in", ("all", "Z"))
+        return _of_values("", node[2]) if is_whole and symbols(node[2]) == symbols(said[1]) else None
     return None
-
-
-def _of_builder(node: Node) -> Classes | None:
-    """`{3k + 1 : k in Z}`, or `{x : x = 3k + 1}`, whose range of k the reader has left out."""
-    said = node[3]
-    if node[1]:
-        found = classes_of(said) if said[0] in ("rel", "congruence") else None
-        return None if found is None or found.name not in ("", node[1]) else found._replace(name="")
-    is_whole = said[0] == "rel" and len(said[2]) == 1 and said[2][0] == ("in", ("all", "Z"))
-    return _of_values("", node[2]) if is_whole and symbols(node[2]) == symbols(said[1]) else None
 
 
 def _of_clauses(node: Node) -> Classes | None:

@@ -156,7 +156,17 @@ def real_set(node: Node) -> RealSet:
     if kind == "+" and len(node) == 3 and node[2][0] == "neg" and node[1][0] in ("all", "tuple"):
         return real_set(("minus", node[1], node[2][1]))
     if kind == "rel":
-        return _relation(node)
+        left, whole = node[1], RealSet(ALL)
+        for op, right in node[2]:
+            if op == "in":
+                if left[0] != "s":
+                    raise NotReal("membership of an expression")
+                here = RealSet(real_set(right).pieces, left[1])
+            else:
+                here = _inequality(left, op, right)
+            both = here.pieces if left is node[1] else intersection(whole.pieces, here.pieces)
+            whole, left = _joined(whole, here, both), right
+        return whole
     if kind == "builder":
         found = real_set(node[3])
         if found.name not in (None, node[1]):
@@ -186,24 +196,6 @@ def _joined(a: RealSet, b: RealSet, pieces: Pieces) -> RealSet:
     return RealSet(pieces, a.name or b.name)
 
 
-def _relation(node: Node) -> RealSet:
-    first, links = node[1], node[2]
-    found: RealSet | None = None
-    left = first
-    for op, right in links:
-        if op == "in":
-            if left[0] != "s":
-                raise NotReal("membership of an expression")
-            here = RealSet(real_set(right).pieces, left[1])
-        else:
-            here = _inequality(left, op, right)
-        found = here if found is None else _joined(found, here, intersection(found.pieces, here.pieces))
-        left = right
-    if found is None:
-        raise NotReal("no relation")
-    return found
-
-
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
 
 
@@ -216,13 +208,36 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
     if right[0] == "f" and right[1] == "abs" and not symbols(left):
         left, op, right = right, _FLIPPED[op], left
     if left[0] == "f" and left[1] == "abs" and not symbols(right) and op != "=":
-        return _within(left[2][0], op, right)
+        # `|x - 1| < 2` and its like, for a positive bound
+        if _end(right, False).place <= 0:
+            raise NotReal("a bound that is not positive")
+        upper, lower = (
+            _inequality(left[2][0], op, right),
+            _inequality(left[2][0], _FLIPPED[op], ("neg", right)),
+        )
+        join = intersection if op in ("<", "<=", "!=") else union
+        return RealSet(join(upper.pieces, lower.pieces), upper.name)
     names = symbols(left) | symbols(right)
     if len(names) != 1 or left[0] in ("tuple", "set", "list") or right[0] in ("tuple", "set", "list"):
         raise NotReal("not one variable")
     (name,) = names
     if left[0] != "s" or symbols(right):
-        op, right = _solve_linear(left, op, right, name)
+        # `2x > 6` as `x > 3`, if both sides are linear with rational coefficients
+        difference: Node = ("+", left, ("neg", right))
+        values: list[Fraction] = []
+        # two points give the line, the others test that it is one
+        for at in (0, 1, 2, 7):
+            try:
+                value = value_of(replaced(difference, ("s", name), number(at)))
+            except Undefined:
+                value = None
+            if value is None:
+                raise NotReal("not linear")
+            values.append(value)
+        slope = values[1] - values[0]
+        if slope == 0 or values[2] != values[0] + 2 * slope or values[3] != values[0] + 7 * slope:
+            raise NotReal("not linear")
+        op, right = (op if slope > 0 else _FLIPPED[op]), number(-values[0] / slope)
     if op == "!=":
         return RealSet(complement(point(right)), name)
     if op == "=":
@@ -233,61 +248,29 @@ def _inequality(left: Node, op: str, right: Node) -> RealSet:
     return RealSet((RealPiece(LEFT, end),) if op in ("<", "<=") else (RealPiece(end, RIGHT),), name)
 
 
-def _within(inner: Node, op: str, bound: Node) -> RealSet:
-    """`|x - 1| < 2` and its like, for a positive bound."""
-    if _end(bound, False).place <= 0:
-        raise NotReal("a bound that is not positive")
-    upper, lower = _inequality(inner, op, bound), _inequality(inner, _FLIPPED[op], ("neg", bound))
-    join = intersection if op in ("<", "<=", "!=") else union
-    return RealSet(join(upper.pieces, lower.pieces), upper.name)
-
-
-def _solve_linear(left: Node, op: str, right: Node, name: str) -> tuple[str, Node]:
-    """`2x > 6` as `x > 3`, if both sides are linear with rational coefficients."""
-    difference: Node = ("+", left, ("neg", right))
-    values: list[Fraction] = []
-    # two points give the line, the others test that it is one
-    for at in (0, 1, 2, 7):
-        try:
-            value = value_of(replaced(difference, ("s", name), number(at)))
-        except Undefined:
-            value = None
-        if value is None:
-            raise NotReal("not linear")
-        values.append(value)
-    slope = values[1] - values[0]
-    if slope == 0 or values[2] != values[0] + 2 * slope or values[3] != values[0] + 7 * slope:
-        raise NotReal("not linear")
-    return (op if slope > 0 else _FLIPPED[op]), number(-values[0] / slope)
-
-
-def same_sets(gold: RealSet, answer: RealSet, trial: ComparisonTrial) -> bool:
-    """Equal pieces, and no contradiction about the variable."""
-    if gold.name and answer.name and gold.name != answer.name:
-        return False
-    if len(gold.pieces) != len(answer.pieces):
-        return False
-    for a, b in zip(gold.pieces, answer.pieces, strict=True):
-        for x, y in zip(a, b, strict=True):
-            if (x.node is None) != (y.node is None):
-                return False
-            if x.node is None:
-                if x.place != y.place:
-                    return False
-            elif x.closed != y.closed or y.node is None or not same_scalar(x.node, y.node, trial):
-                return False
-    return True
-
-
 # Solution sets: intervals, inequalities, unions and finite sets of numbers compared as one kind of thing.
 
 
 def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
     """Whether two solution sets are equal, as pieces of the real line where they are that."""
     try:
-        return same_sets(real_set(gold), real_set(answer), trial)
+        first, second = real_set(gold), real_set(answer)
     except NotReal:
         pass
+    else:
+        # equal pieces, and no contradiction about the variable
+        if first.name and second.name and first.name != second.name:
+            return False
+        if len(first.pieces) != len(second.pieces):
+            return False
+        for a, b in zip(first.pieces, second.pieces, strict=True):
+            for x, y in zip(a, b, strict=True):
+                if x.node is None or y.node is None:
+                    if x.place != y.place:
+                        return False
+                elif x.closed != y.closed or not same_scalar(x.node, y.node, trial):
+                    return False
+        return True
     finite_gold, finite_answer = _finite_union(gold), _finite_union(answer)
     if finite_gold is not None and finite_answer is not None:
         return trial.same(("set", finite_gold), ("set", finite_answer))
@@ -442,17 +425,11 @@ def _bounded(name: str, conditions: list[Node]) -> list[Node] | None:
     members = [
         n
         for n in range(math.floor(start), math.ceil(high.place) + 1)
-        if n >= least and _is_above(n, low) and _is_below(n, high)
+        if n >= least
+        and (n > low.place or (low.closed and n == low.place))
+        and (n < high.place or (high.closed and n == high.place))
     ]
     # whether 0 is one of the natural numbers is not agreed on, so this set is not known for certain
     if not members or members[0] == least == 0:
         return None
     return [number(n) for n in members]
-
-
-def _is_above(n: int, end: End) -> bool:
-    return n > end.place or (end.closed and n == end.place)
-
-
-def _is_below(n: int, end: End) -> bool:
-    return n < end.place or (end.closed and n == end.place)

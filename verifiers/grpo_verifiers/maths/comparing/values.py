@@ -101,7 +101,13 @@ def _bounded(value: Fraction) -> Fraction:
 
 def _rational_power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
-        return _rational_root(base, exponent)
+        # base ** exponent if that is rational
+        index = exponent.denominator
+        if index > 64 or (base < 0 and index % 2 == 0):
+            raise NotRational("an irrational root")
+        top, bottom = _integer_root(abs(base.numerator), index), _integer_root(base.denominator, index)
+        root = Fraction(top, bottom)
+        return _rational_power(-root if base < 0 else root, Fraction(exponent.numerator))
     n = exponent.numerator
     if base == 0:
         if n <= 0:
@@ -115,16 +121,6 @@ def _rational_power(base: Fraction, exponent: Fraction) -> Fraction:
     if abs(n) * bits > BITS:
         raise TooBig("a power")
     return base**n
-
-
-def _rational_root(base: Fraction, exponent: Fraction) -> Fraction:
-    """base ** exponent if that is rational."""
-    index = exponent.denominator
-    if index > 64 or (base < 0 and index % 2 == 0):
-        raise NotRational("an irrational root")
-    top, bottom = _integer_root(abs(base.numerator), index), _integer_root(base.denominator, index)
-    root = Fraction(top, bottom)
-    return _rational_power(-root if base < 0 else root, Fraction(exponent.numerator))
 
 
 def _integer_root(n: int, index: int) -> int:

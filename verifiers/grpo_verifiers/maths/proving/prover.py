@@ -54,7 +54,13 @@ class Prover:
         try:
             results = self.pool.submit([tuple(task) for task in tasks], [seconds] * len(tasks)).result()
             # a worker may die of what the case before it left behind, or be killed from outside: once more in a fresh one
-            dead = [at for at, result in enumerate(results) if _died(result)]
+            dead = [
+                at
+                for at, result in enumerate(results)
+                if (
+                    isinstance(result, Killed) and result.reason not in ("timeout", "no_reply", "unavailable")
+                )
+            ]
             if dead:
                 again = self.pool.submit([tuple(tasks[at]) for at in dead], [seconds] * len(dead)).result()
                 results = [*results]
@@ -63,10 +69,6 @@ class Prover:
         except Unavailable as err:
             raise ChildFailed(f"the process for computer algebra does not start: {err}") from err
         return [_reply(result) for result in results]
-
-
-def _died(result: Result) -> bool:
-    return isinstance(result, Killed) and result.reason not in ("timeout", "no_reply", "unavailable")
 
 
 def _reply(result: Result) -> str:

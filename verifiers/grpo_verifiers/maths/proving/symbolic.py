@@ -353,7 +353,26 @@ class _Reader:
             raise TooBig("an exponent")
         if index > 1:
             self._roots[base, index] = index
-            found = _rooted(found, index, is_root)
+            # a root as it is read everywhere: the principal one, or the real one where an odd root sign
+            # stands over a negative number
+            if found.top >= found.bottom:
+                top, bottom = (found.top + (index - 1) * found.bottom) / index, found.bottom
+            else:
+                top, bottom = found.top, ((index - 1) * found.top + found.bottom) / index
+            value = found.value
+            if isinstance(value, iv.mpc):
+                if value.imag.a <= 0 <= value.imag.b and value.real.a <= 0:
+                    raise TooWide("which side of a cut")
+                root = iv.exp(iv.log(value) / index)
+            elif value.a > 0 or (value.a == value.b == 0):
+                root = iv.sqrt(value) if index == 2 or value.b == 0 else iv.exp(iv.log(value) / index)
+            elif value.b < 0:
+                root = iv.sqrt(-value) if index == 2 else iv.exp(iv.log(-value) / index)
+                is_real = is_root and index % 2 == 1
+                root = -root if is_real else root * iv.mpc(iv.cos(iv.pi / index), iv.sin(iv.pi / index))
+            else:
+                raise TooWide("the sign of a radicand")
+            found = Enclosed(root, top, bottom)
         found = found if n >= 0 else _quotient(_exact(Fraction(1)), found)
         return Enclosed(found.value ** abs(n), found.top * abs(n), found.bottom * abs(n))
 
@@ -403,28 +422,6 @@ def _quotient(a: Enclosed, b: Enclosed) -> Enclosed:
     if abs(b.value).a == 0:
         raise TooWide("a divisor that may be zero")
     return Enclosed(a.value / b.value, a.top + b.bottom, a.bottom + b.top)
-
-
-def _rooted(found: Enclosed, index: int, is_root: bool) -> Enclosed:
-    """A root as it is read everywhere: the principal one, or the real one where an odd root sign stands over a negative number."""
-    if found.top >= found.bottom:
-        top, bottom = (found.top + (index - 1) * found.bottom) / index, found.bottom
-    else:
-        top, bottom = found.top, ((index - 1) * found.top + found.bottom) / index
-    value = found.value
-    if isinstance(value, iv.mpc):
-        if value.imag.a <= 0 <= value.imag.b and value.real.a <= 0:
-            raise TooWide("which side of a cut")
-        root = iv.exp(iv.log(value) / index)
-    elif value.a > 0 or (value.a == value.b == 0):
-        root = iv.sqrt(value) if index == 2 or value.b == 0 else iv.exp(iv.log(value) / index)
-    elif value.b < 0:
-        root = iv.sqrt(-value) if index == 2 else iv.exp(iv.log(-value) / index)
-        is_real = is_root and index % 2 == 1
-        root = -root if is_real else root * iv.mpc(iv.cos(iv.pi / index), iv.sin(iv.pi / index))
-    else:
-        raise TooWide("the sign of a radicand")
-    return Enclosed(root, top, bottom)
 
 
 def _turns(angle: Node) -> Fraction:

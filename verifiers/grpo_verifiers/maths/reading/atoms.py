@@ -167,11 +167,7 @@ def is_application(tokens: list[Token], at: int, name: str) -> bool:
     # `T(n - 1)`: letters that count, and nothing else
     if symbols and symbols <= _INDICES and all(t.kind in "ns" or t.value in _PLAIN for t in inner):
         return True
-    return _has_several_arguments(tokens, name)
-
-
-def _has_several_arguments(tokens: list[Token], name: str) -> bool:
-    """Whether the letter stands only before brackets, and not before the same ones."""
+    # whether the letter stands only before brackets, and not before the same ones
     arguments: set[tuple[str, ...]] = set()
     for i, token in enumerate(tokens):
         if token.kind != "s" or token.value != name:
@@ -216,7 +212,20 @@ def read_atom(cursor: Cursor) -> Node:
             and _is_call(cursor, value)
         ):
             cursor.at += 1
-            return _read_call(cursor, value)
+            # a function value after its opening bracket; `P(A | B)` has two arguments, gamma is a factorial
+            if value == "P":
+                in_set, cursor.in_set = cursor.in_set, 1  # the bar of a condition is no absolute value
+                event = cursor.grammar.listing(cursor)
+                cursor.in_set = in_set
+                if cursor.take("|") or cursor.take("mid"):
+                    event = ("list", "|", (event, cursor.grammar.listing(cursor)))
+                cursor.need(")")
+                return ("f", value, tuple(event[2]) if event[0] == "list" else (event,))
+            arguments = cursor.grammar.items(cursor, ")")
+            # Gamma(n) = (n - 1)!
+            if value == "Gamma" and len(arguments) == 1:
+                return ("!", add([arguments[0], ("neg", ONE)]))
+            return ("f", value, arguments)
         if (
             value == "E"
             and cursor.peek().value == "["
@@ -234,23 +243,6 @@ def read_atom(cursor: Cursor) -> Node:
     if kind == "w":
         return _read_word(cursor, token)
     raise Unreadable("an expression is missing")
-
-
-def _read_call(cursor: Cursor, name: str) -> Node:
-    """A function value after its opening bracket; `P(A | B)` has two arguments, gamma is a factorial."""
-    if name == "P":
-        in_set, cursor.in_set = cursor.in_set, 1  # the bar of a condition is no absolute value
-        event = cursor.grammar.listing(cursor)
-        cursor.in_set = in_set
-        if cursor.take("|") or cursor.take("mid"):
-            event = ("list", "|", (event, cursor.grammar.listing(cursor)))
-        cursor.need(")")
-        return ("f", name, tuple(event[2]) if event[0] == "list" else (event,))
-    arguments = cursor.grammar.items(cursor, ")")
-    # Gamma(n) = (n - 1)!
-    if name == "Gamma" and len(arguments) == 1:
-        return ("!", add([arguments[0], ("neg", ONE)]))
-    return ("f", name, arguments)
 
 
 def _is_call(cursor: Cursor, name: str) -> bool:

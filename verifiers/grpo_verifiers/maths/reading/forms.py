@@ -39,12 +39,34 @@ def read_range(text: str, words: str) -> Node | None:
         return None
     parts = sentence(text)
     if len(parts) == 1 and isinstance(parts[0], str):
-        return _signed(parts[0])
+        match = _SIGNED.fullmatch(parts[0])
+        if match is None:
+            return None
+        positive, non = match["sign"] == "positive", bool(match["non"])
+        # a set with its 0 where it is called by what it is not: non-negative, non-positive
+        if positive != non:
+            return _above(number(0), non)
+        return _below(number(0), non)
     if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], Formula):
         return _compared(parts[0], parts[1])
     if len(parts) == 2 and isinstance(parts[0], Formula) and parts[1] in ("at least", "at most"):
         return _compared(parts[1], parts[0])
-    return _between(parts)
+    # `between 2 and 9 inclusive`: without the last word nobody knows about the ends
+    if len(parts) != 3 or not isinstance(parts[0], str) or not isinstance(parts[1], Formula):
+        return None
+    if _BETWEEN_TWO.fullmatch(parts[0]) is None or parts[2] not in ("inclusive", "exclusive"):
+        return None
+    tree = parts[1].tree
+    if (
+        tree is None
+        or tree[0] != "list"
+        or tree[1] != "and"
+        or len(tree[2]) != 2
+        or not all(map(_is_bound, tree[2]))
+    ):
+        return None
+    left, right = ("[", "]") if parts[2] == "inclusive" else ("(", ")")
+    return ("tuple", left, right, tree[2])
 
 
 def read_half(tokens: list[Token]) -> Node | None:
@@ -63,17 +85,6 @@ def read_half(tokens: list[Token]) -> Node | None:
     return _above(bound, op == ">=") if op[0] == ">" else _below(bound, op == "<=")
 
 
-def _signed(words: str) -> Node | None:
-    match = _SIGNED.fullmatch(words)
-    if match is None:
-        return None
-    positive, non = match["sign"] == "positive", bool(match["non"])
-    # a set with its 0 where it is called by what it is not: non-negative, non-positive
-    if positive != non:
-        return _above(number(0), non)
-    return _below(number(0), non)
-
-
 def _compared(words: str, bound: Formula) -> Node | None:
     match = _COMPARED.fullmatch(words)
     if match is None or not _is_bound(bound.tree):
@@ -83,25 +94,6 @@ def _compared(words: str, bound: Formula) -> Node | None:
         return None
     closed = bool(match["equal"] or match["least"] or match["most"])
     return _above(bound.tree, closed) if match["over"] or match["least"] else _below(bound.tree, closed)
-
-
-def _between(parts: tuple[object, ...]) -> Node | None:
-    """`between 2 and 9 inclusive`: without the last word nobody knows about the ends."""
-    if len(parts) != 3 or not isinstance(parts[0], str) or not isinstance(parts[1], Formula):
-        return None
-    if _BETWEEN_TWO.fullmatch(parts[0]) is None or parts[2] not in ("inclusive", "exclusive"):
-        return None
-    tree = parts[1].tree
-    if (
-        tree is None
-        or tree[0] != "list"
-        or tree[1] != "and"
-        or len(tree[2]) != 2
-        or not all(map(_is_bound, tree[2]))
-    ):
-        return None
-    left, right = ("[", "]") if parts[2] == "inclusive" else ("(", ")")
-    return ("tuple", left, right, tree[2])
 
 
 def _is_bound(node: Node | None) -> bool:
@@ -146,33 +138,28 @@ def read_residues(tokens: list[Token]) -> Node | None:
                 while at < len(tokens) and tokens[at].value in _ALTERNATIVES:
                     joiner = tokens[at].value if tokens[at].value in ("or", "and") else joiner
                     at += 1
-            clause, at = _clause(tokens, at)
-            clauses.append(clause)
+            start = mark = at
+            while tokens[mark].value not in MARKS:
+                mark += 1
+            before = tokens[start:mark]
+            bracketed = bool(before) and before[-1].value == "(" and before[-1].kind == "o"
+            # `4 (mod 9)`: the bracket belongs to the modulus
+            if bracketed:
+                before.pop()
+            modulus, at = _modulus(tokens, mark + 1, bracketed)
+            sides = _split(before, _SIGNS)
+            after = None
+            if at < len(tokens) and tokens[at].value in _SIGNS:
+                end = at + 1
+                while end < len(tokens) and tokens[end].value not in _ALTERNATIVES:
+                    end += 1
+                after, at = read(tokens[at + 1 : end]), end
+            residues = tuple(read(part) for part in _split(sides[-1], _ALTERNATIVES))
+            clauses.append(Clause(tuple(read(side) for side in sides[:-1]), residues, modulus, after))
     # an index beyond the end is a clause that was cut off
     except (Unreadable, RecursionError, IndexError):
         return None
     return ("congruence", joiner or ",", tuple(tuple(clause) for clause in clauses)) if clauses else None
-
-
-def _clause(tokens: list[Token], start: int) -> tuple[Clause, int]:
-    mark = start
-    while tokens[mark].value not in MARKS:
-        mark += 1
-    before = tokens[start:mark]
-    bracketed = bool(before) and before[-1].value == "(" and before[-1].kind == "o"
-    # `4 (mod 9)`: the bracket belongs to the modulus
-    if bracketed:
-        before.pop()
-    modulus, at = _modulus(tokens, mark + 1, bracketed)
-    sides = _split(before, _SIGNS)
-    after = None
-    if at < len(tokens) and tokens[at].value in _SIGNS:
-        end = at + 1
-        while end < len(tokens) and tokens[end].value not in _ALTERNATIVES:
-            end += 1
-        after, at = read(tokens[at + 1 : end]), end
-    residues = tuple(read(part) for part in _split(sides[-1], _ALTERNATIVES))
-    return Clause(tuple(read(side) for side in sides[:-1]), residues, modulus, after), at
 
 
 def _modulus(tokens: list[Token], at: int, bracketed: bool) -> tuple[Node, int]:
@@ -337,7 +324,14 @@ def sentence(text: str) -> tuple[Part, ...]:
             _close(formula, parts)
             words.append(token.value.lower())
         # stops between formulas are punctuation; within one a comma parts items
-        elif _is_hyphen(tokens, i) or (not formula and token.value in _STOPS):
+        elif (
+            # a hyphen
+            token.value == "-"
+            and 0 < i < len(tokens) - 1
+            and tokens[i - 1].kind == tokens[i + 1].kind == "w"
+            and not token.spaced
+            and not tokens[i + 1].spaced
+        ) or (not formula and token.value in _STOPS):
             continue
         else:
             if words:
@@ -377,13 +371,3 @@ def _is_word(tokens: list[Token], i: int) -> bool:
 def _joins_values(tokens: list[Token], i: int) -> bool:
     """Whether `and` or `or` parts two formulas, not two words."""
     return 0 < i < len(tokens) - 1 and tokens[i - 1].kind != "w" and tokens[i + 1].kind != "w"
-
-
-def _is_hyphen(tokens: list[Token], i: int) -> bool:
-    return (
-        tokens[i].value == "-"
-        and 0 < i < len(tokens) - 1
-        and tokens[i - 1].kind == tokens[i + 1].kind == "w"
-        and not tokens[i].spaced
-        and not tokens[i + 1].spaced
-    )

@@ -54,7 +54,12 @@ def read_command(cursor: Cursor, name: str) -> Node:
         cursor.currency = CURRENCIES[name]
         return read_signed_power(cursor)
     if name == "overline":
-        return _overlined(_short_argument(cursor))
+        inner = _short_argument(cursor)
+        # a mean, a conjugate, a negation or digits: nothing says which
+        if inner[0] in ("n", "+", "/", "^", "root"):
+            raise Unreadable("a bar over a formula")
+        # over capitals the bar is that of a segment, `\overline{AB}`, and says nothing of the value
+        return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
     if name == "cis":
         angle = _call_argument(cursor)
         return ("+", ("f", "cos", (angle,)), mul(("c", "i"), ("f", "sin", (angle,))))
@@ -79,14 +84,6 @@ def read_command(cursor: Cursor, name: str) -> Node:
         if name not in REFUSED
         else f"an operation that is not carried out: `{name}`"
     )
-
-
-def _overlined(inner: Node) -> Node:
-    # a mean, a conjugate, a negation or digits: nothing says which
-    if inner[0] in ("n", "+", "/", "^", "root"):
-        raise Unreadable("a bar over a formula")
-    # over capitals the bar is that of a segment, `\overline{AB}`, and says nothing of the value
-    return ("s", inner[1] + " bar") if inner[0] == "s" and inner[1].islower() else inner
 
 
 def _short_argument(cursor: Cursor) -> Node:
@@ -290,7 +287,16 @@ def _builder_mark(cursor: Cursor) -> int:
 
 def _builder(cursor: Cursor, mark: int) -> Node:
     if mark > 1 and cursor.peek(1).value != "in":
-        return _values_for(cursor)
+        # `{2k : k in Z}`: the values of an expression
+        in_set, cursor.in_set = cursor.in_set, 1
+        value = read_sum(cursor)
+        cursor.in_set = in_set
+        if cursor.peek().value not in ("|", "mid", ":"):
+            raise Unreadable("a set builder")
+        cursor.at += 1
+        node = cursor.grammar.listing(cursor)
+        cursor.need("}")
+        return ("builder", "", value, node)
     if cursor.peek().kind != "s":
         raise Unreadable("a set builder")
     name = cursor.peek().value
@@ -308,19 +314,6 @@ def _builder(cursor: Cursor, mark: int) -> Node:
     node = cursor.grammar.listing(cursor)
     cursor.need("}")
     return ("builder", name, domain, node)
-
-
-def _values_for(cursor: Cursor) -> Node:
-    """`{2k : k in Z}`: the values of an expression."""
-    in_set, cursor.in_set = cursor.in_set, 1
-    value = read_sum(cursor)
-    cursor.in_set = in_set
-    if cursor.peek().value not in ("|", "mid", ":"):
-        raise Unreadable("a set builder")
-    cursor.at += 1
-    node = cursor.grammar.listing(cursor)
-    cursor.need("}")
-    return ("builder", "", value, node)
 
 
 def read_rows(cursor: Cursor, closer: str) -> tuple[tuple[Node, ...], ...]:

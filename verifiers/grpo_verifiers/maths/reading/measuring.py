@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from grpo_verifiers.maths.reading.tokens import END, UNIT_STOP, Cursor, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, mul, number, symbols
-from grpo_verifiers.maths.reading.units import GENERIC, SCALES, Unit, canonical_unit, find_unit
+from grpo_verifiers.maths.reading.units import GENERIC, SCALES, canonical_unit, find_unit
 from grpo_verifiers.maths.reading.vocabulary import PERCENT_WORDS, names
 from grpo_verifiers.maths.reading.words import CARDINALS, FRACTION_WORDS, HEDGES, NOT_NOUNS
 
@@ -32,7 +32,12 @@ def read_compound(plain: str) -> Node | None:
         if unit is None or unit.size is None or unit.dimension not in _DIMENSIONS:
             return None
         # `1 hour 90 minutes`, `5 ft 14 in`: two quantities, or a slip
-        if last is not None and not _is_part(Fraction(amount), unit, last):
+        if last is not None and not (
+            unit.dimension == last.dimension
+            and unit.size is not None
+            and last.size is not None
+            and Fraction(amount) * unit.size < last.size
+        ):
             return None
         total += Fraction(amount) * unit.size
         last = unit
@@ -40,15 +45,6 @@ def read_compound(plain: str) -> Node | None:
         return None
     # the mark lets the comparison convert this one whatever the option says: no unit of it is the only right one
     return ("unit", number(total / last.size), last.name + "+")
-
-
-def _is_part(amount: Fraction, unit: Unit, larger: Unit) -> bool:
-    return (
-        unit.dimension == larger.dimension
-        and unit.size is not None
-        and larger.size is not None
-        and amount * unit.size < larger.size
-    )
 
 
 _QUALITIES = names("odd even prime composite positive negative nonnegative integer real rational irrational")
@@ -112,7 +108,10 @@ def read_unit(cursor: Cursor, node: Node) -> Node:
         elif value == "^" and words:
             cursor.at += 1
             words.append("^" + _unit_power(cursor))
-        elif at_rate(cursor) or (words and _at_joint(cursor)):
+        elif at_rate(cursor) or (
+            # a sign between two names of units: `N*m`
+            words and cursor.peek().value in ("*", "-", ".") and cursor.peek(1).kind in ("w", "u", "s")
+        ):
             cursor.at += 1
             if value == "/":
                 words.append("/")
@@ -152,11 +151,6 @@ def at_rate(cursor: Cursor) -> bool:
     behind = cursor.tokens[cursor.at - 1].kind if cursor.at else ""
     named = ("w", "u", "s") if behind in ("w", "u", "s") else ("w",)
     return cursor.peek().value == "/" and cursor.peek(1).kind in named
-
-
-def _at_joint(cursor: Cursor) -> bool:
-    """A sign between two names of units: `N*m`."""
-    return cursor.peek().value in ("*", "-", ".") and cursor.peek(1).kind in ("w", "u", "s")
 
 
 def _unit_power(cursor: Cursor) -> str:

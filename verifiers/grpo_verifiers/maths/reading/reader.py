@@ -70,19 +70,6 @@ def _is_same(a: str, b: str) -> bool:
 _CHOOSING = HEDGES | {"one", "any", "some"}
 
 
-def _read_answer(cursor: Cursor) -> Node:
-    """The whole token list as one node.
-
-    Raises:
-        Unreadable: it is not one.
-    """
-    node = read_listing(cursor)
-    if cursor.at < len(cursor.tokens):
-        # an answer that was read halfway would be compared by that half
-        raise Unreadable(f"left over: {cursor.peek().value[:20]}")
-    return node
-
-
 def _separator(cursor: Cursor) -> str:
     """Consume list separators; what joined: `` (nothing), `,`, `and` or `or`."""
     joined = ""
@@ -160,7 +147,12 @@ def read_relation(cursor: Cursor) -> Node:
     first = read_measured(cursor)
     links: list[tuple[str, Node]] = []
     while True:
-        _join_rows(cursor)
+        # in aligned rows a relation that starts a row goes on from the row before
+        ahead = 0
+        while cursor.peek(ahead).value in ("&", "newline"):
+            ahead += 1
+        if ahead and cursor.peek(ahead).value in RELATIONS and cursor.peek(ahead).kind in ("o", "c"):
+            cursor.at += ahead
         token = cursor.peek()
         op = RELATIONS.get(token.value)
         if op is None or token.kind == "s" or (token.kind == "w"):
@@ -174,15 +166,6 @@ def read_relation(cursor: Cursor) -> Node:
             cursor.at += 1
         links.append((op, read_measured(cursor)))
     return ("rel", first, tuple(links)) if links else first
-
-
-def _join_rows(cursor: Cursor) -> None:
-    """In aligned rows a relation that starts a row goes on from the row before."""
-    ahead = 0
-    while cursor.peek(ahead).value in ("&", "newline"):
-        ahead += 1
-    if ahead and cursor.peek(ahead).value in RELATIONS and cursor.peek(ahead).kind in ("o", "c"):
-        cursor.at += ahead
 
 
 def _skip_label(cursor: Cursor) -> None:
@@ -366,7 +349,11 @@ def read(tokens: list[Token]) -> Node:
     """
     if not tokens:
         raise Unreadable("nothing to read")
-    node = _read_answer(Cursor(list(tokens), _GRAMMAR))
+    cursor = Cursor(list(tokens), _GRAMMAR)
+    node = read_listing(cursor)
+    if cursor.at < len(cursor.tokens):
+        # an answer that was read halfway would be compared by that half
+        raise Unreadable(f"left over: {cursor.peek().value[:20]}")
     # `1 + ... + n` leaves out what it says; in a list the members around it tell. A tree is searched only where its tokens have one
     is_elided = any(token.value == "ldots" for token in tokens) and contains(node, {"dots"})
     if is_elided and node[0] not in ("list", "set", "tuple"):

@@ -37,11 +37,21 @@ def rewrite(text: str) -> str:
     if text[:1] == "0":
         match = _PREFIXED.fullmatch(text)
         if match is not None:
-            return _in_base(match, text)
+            base = _BASES[match[1]]
+            try:
+                int(match[2], base)
+            except ValueError:
+                return text
+            return f"{match[2].upper()}_{{{base}}}"
     if "circ" in text and "'" in text:
         match = _ANGLE.fullmatch(text)
         if match is not None:
-            return _in_degrees(match, text)
+            # `60°42'` as 607/10 degrees; sixty minutes and more are no angle in this notation
+            minutes, seconds = Fraction(match[3]), Fraction(match[4] or 0)
+            if minutes >= 60 or seconds >= 60:
+                return text
+            value = int(match[2]) + minutes / 60 + seconds / 3600
+            return f"{match[1]}\\frac{{{value.numerator}}}{{{value.denominator}}}^\\circ"
     if "_" in text and "^" in text:
         # `x^2_1` is the square of x_1, as TeX sets it
         text = _POWER_FIRST.sub(r"_\2^\1", text)
@@ -52,24 +62,6 @@ def rewrite(text: str) -> str:
     if "$" in text:
         text = _with_prose_upright(text)
     return text
-
-
-def _in_base(match: re.Match[str], text: str) -> str:
-    base = _BASES[match[1]]
-    try:
-        int(match[2], base)
-    except ValueError:
-        return text
-    return f"{match[2].upper()}_{{{base}}}"
-
-
-def _in_degrees(match: re.Match[str], text: str) -> str:
-    """`60°42'` as 607/10 degrees; sixty minutes and more are no angle in this notation."""
-    minutes, seconds = Fraction(match[3]), Fraction(match[4] or 0)
-    if minutes >= 60 or seconds >= 60:
-        return text
-    value = int(match[2]) + minutes / 60 + seconds / 3600
-    return f"{match[1]}\\frac{{{value.numerator}}}{{{value.denominator}}}^\\circ"
 
 
 def _with_prose_upright(text: str) -> str:

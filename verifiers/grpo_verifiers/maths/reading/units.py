@@ -299,28 +299,8 @@ def _powers(name: str) -> dict[str, int]:
     return powers
 
 
-def _composed_agree(a: str, b: str) -> bool:
-    """Two units of which one is composed: the same known units to the same powers, and no other noun contradicted."""
-    first, second = _powers(_COMPOSED.get(a, a)), _powers(_COMPOSED.get(b, b))
-    known = [{k: n for k, n in powers.items() if k in UNITS} for powers in (first, second)]
-    if known[0] != known[1]:
-        return False
-    left, right = first.items() - known[0].items(), second.items() - known[1].items()
-    return left <= right or right <= left
-
-
 _DEGREES = {"acre": "2", "hectare": "2", "volume": "3"}
 """Powers of length that dimensions measure without saying so."""
-
-
-def _nameless_agree(a: str, b: str) -> bool:
-    """Square or cubic units beside another unit: one of the same power, or a noun that only counts."""
-    nameless, other = (a, b) if a.startswith("unit^") else (b, a)
-    base, _, power = other.partition("^")
-    unit = UNITS.get(base)
-    if unit is None and not power:
-        return " " not in other
-    return (power or _DEGREES.get(unit.dimension if unit else "", "1")) == nameless.partition("^")[2]
 
 
 def split_unit(name: str) -> tuple[Unit, int] | None:
@@ -342,11 +322,22 @@ def units_agree(a: str, b: str) -> bool:
     if not a or not b or a == b:
         return True
     if a.startswith("unit^") or b.startswith("unit^"):
-        return _nameless_agree(a, b)
+        # square or cubic units beside another unit: one of the same power, or a noun that only counts
+        nameless, other = (a, b) if a.startswith("unit^") else (b, a)
+        base, _, power = other.partition("^")
+        unit = UNITS.get(base)
+        if unit is None and not power:
+            return " " not in other
+        return (power or _DEGREES.get(unit.dimension if unit else "", "1")) == nameless.partition("^")[2]
     known_a, known_b = split_unit(a), split_unit(b)
     if "/" in a or "/" in b or a in _COMPOSED or b in _COMPOSED or (" " in a and " " in b):
-        # by their powers: `N m` and `J` are one unit, though no word of them is
-        return _composed_agree(a, b)
+        # by their powers: `N m` and `J` are one unit, though no word of them is. The same known units to the same powers, and no other noun contradicted
+        first, second = _powers(_COMPOSED.get(a, a)), _powers(_COMPOSED.get(b, b))
+        known = [{k: n for k, n in powers.items() if k in UNITS} for powers in (first, second)]
+        if known[0] != known[1]:
+            return False
+        left, right = first.items() - known[0].items(), second.items() - known[1].items()
+        return left <= right or right <= left
     if known_a and known_b:
         # known and not the same, but for names that stand for two things: a pound, a degree
         return {a, b} in ({"lb", "gbp"}, {"celsius", "degree"}, {"fahrenheit", "degree"})
