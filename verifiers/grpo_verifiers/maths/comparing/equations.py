@@ -1,4 +1,9 @@
-"""Relations: assignments, chains, equations up to a factor. `x = 5` gives 5, `3 = 5` gives nothing."""
+"""Relations: assignments, chains, equations up to a factor. `x = 5` gives 5, `3 = 5` gives nothing.
+
+How this works: `same_relations` gets two trees, one of them at least a relation. A chain is taken apart into the name
+on its left and the values behind it. Two chains with one name agree by their values; two equations without a name
+agree where the differences of their sides, freed of denominators, are proportional. Inequalities go to `realsets`.
+"""
 
 from __future__ import annotations
 

@@ -120,14 +120,14 @@ def _exact(node: Node) -> Fraction | None:
 
 
 class Field:
-    """Maps trees; `opaque` tells whether a function was drawn rather than mapped since the last reset."""
+    """Maps trees; `opaque` records whether a function was drawn rather than mapped since the last reset."""
 
     def __init__(self, log10: bool = False, positive: bool = False) -> None:
         if not _P:
             _draw_prime()
         self.log10 = log10
         self.positive = positive
-        """Whether letters stand for positive numbers only."""
+        """Whether letters represent positive numbers only."""
         self.opaque = False
 
     def image(self, node: Node) -> Pair:
@@ -202,7 +202,7 @@ class Field:
         if value is not None:
             return self._rational_power(base, value, False)
         image = self.image(base)
-        # a letter to a power that is no number is positive, or the power stands for a whole number: (ab)^n is a^n b^n
+        # a letter to a power that is no number is positive, or the power represents a whole number: (ab)^n is a^n b^n
         if image == (0, 0) or not _is_square(base, True):
             return self._drawn("^", image, self.image(exponent))
         return (pow(image[0], _exponent(self, exponent), _P), 0)

@@ -1,4 +1,9 @@
-"""Gold answers, compiled once per row. A gold that is empty, or says nothing that could be compared, is a data error."""
+"""Gold answers, compiled once per row. A gold that is empty, or holds nothing that can be compared, is a data error.
+
+How this works: `compile_gold` takes the accepted texts of a row, finds the answer inside a whole solution, reads it and
+notes what the cheap tiers need: its integer, its option letter or letters, whether a text stands beside the letter.
+The first part finds option letters in answers and golds.
+"""
 
 from __future__ import annotations
 

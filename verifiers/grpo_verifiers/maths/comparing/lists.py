@@ -1,4 +1,9 @@
-"""Lists and finite sets, in order or in any."""
+"""Lists, sets, tuples, matrices and vectors: compared member by member, in order or in any.
+
+How this works: each `same_...` gets two trees of its shape from `match.same`. In order, members are compared in pairs; in
+any order, `unordered` matches them. Below follow tuples and matrices, vectors written with unit vectors, and solutions
+of several unknowns, which become tuples of values first.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ def same_lists(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         return same_finite_sets(("set", without_left_sides(gold[2])), answer, trial)
     if (gold[1] == "or" and all(item[0] == "rel" for item in gold[2])) or answer[0] in SETLIKE:
         return same_regions(gold, answer, trial)
-    # `2 or 4/2` is one value said twice
+    # `2 or 4/2` is one value given twice
     if gold[1] == "or" and answer[0] in (*SCALARS, "unit", "pct"):
         return all(trial.same(item, answer) for item in without_left_sides(gold[2]))
     return same_regions(gold, answer, trial) if gold[1] in ("and", "or") else False
@@ -452,7 +457,7 @@ def solutions_of(node: Node) -> Solutions | None:
 
 
 def _named_tuples(items: tuple[Node, ...]) -> Solutions | None:
-    """`(x, y) = (1, 2), (3, 4)`: the name may be said once or each time."""
+    """`(x, y) = (1, 2), (3, 4)`: the name may come once or each time."""
     name = items[0][1]
     if any(part[0] != "s" for part in name[3]):
         return None

@@ -1,4 +1,9 @@
-"""One answer text against one gold, by everything that is cheap. What is left open goes to the child (`worker`)."""
+"""One answer text against one gold, by everything that is cheap. What is left open goes to the child (`proving`).
+
+How this works: `match` tries integers and equal strings, then reads the answer and compares it with each accepted gold:
+options, labels, capitals, parts, words, and last the two trees. `same` compares trees; it dispatches by their shape,
+and its arguments are gold, answer everywhere. Sentences are compared word by word and formula by formula.
+"""
 
 from __future__ import annotations
 
@@ -234,7 +239,7 @@ def match(gold: MathGold, text: str, options: MathOptions) -> Match:
         found = _against(gold, wanted, answer, options)
         if found.equal:
             return found
-        # what may still be proved outweighs a no; of several refusals the first one's reason is told
+        # what may still be proved outweighs a no; of several refusals the first one's reason counts
         if found.equal is None or best is _UNEQUAL:
             best = found
     return best

@@ -1,4 +1,8 @@
-"""Names that mean nothing outside an answer: parameters with their range, whole numbers, constants of integration, an index."""
+"""Names that mean nothing outside an answer: parameters with their range, constants of integration, residue classes.
+
+How this works: `renamed` yields the answer under each naming that could make it the gold, as written first.
+`same_residues` turns congruences, `n = 3k + 1` and `{3k + 1 : k in Z}` into sets of remainders modulo a common multiple.
+"""
 
 from __future__ import annotations
 

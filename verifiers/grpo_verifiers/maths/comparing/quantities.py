@@ -1,4 +1,8 @@
-"""Numbers with something attached: units, percent signs, degrees, clocks, ratios, bases, infinity."""
+"""Numbers with something attached: units, percent signs, degrees, clocks, ratios, bases, infinity.
+
+How this works: what is attached is taken off both sides and compared by its own rule (two units must agree, a missing
+one always does), then the numbers are compared by `same_scalar`, converted where the options ask for it.
+"""
 
 from __future__ import annotations
 

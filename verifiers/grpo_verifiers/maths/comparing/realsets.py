@@ -1,4 +1,9 @@
-"""Sets of real numbers as sorted pieces: intervals, unions, inequalities and `all reals` in one form."""
+"""Sets of real numbers as sorted pieces: intervals, unions, inequalities and `all reals` in one form.
+
+How this works: `real_set` turns a tree into disjoint pieces with ordered ends, by union, complement and intersection;
+linear inequalities are solved on the way. `same_regions` compares two such sets piece by piece, and what is no set of
+reals part by part. `written_out_set` lists the members of a set builder that has finitely many.
+"""
 
 from __future__ import annotations
 
@@ -126,10 +131,10 @@ def intersection(first: Pieces, second: Pieces) -> Pieces:
 
 
 def real_set(node: Node) -> RealSet:
-    """The set a node stands for.
+    """The set a node represents.
 
     Raises:
-        NotReal: it stands for none.
+        NotReal: it represents none.
     """
     kind = node[0]
     if kind == "tuple" and len(node[3]) == 2 and node[1] in "([]" and node[2] in ")][":
@@ -156,7 +161,8 @@ def real_set(node: Node) -> RealSet:
     if kind == "+" and len(node) == 3 and node[2][0] == "neg" and node[1][0] in ("all", "tuple"):
         return real_set(("minus", node[1], node[2][1]))
     if kind == "rel":
-        left, whole = node[1], RealSet(ALL)
+        left = node[1]
+        whole: RealSet | None = None
         for op, right in node[2]:
             if op == "in":
                 if left[0] != "s":
@@ -164,8 +170,10 @@ def real_set(node: Node) -> RealSet:
                 here = RealSet(real_set(right).pieces, left[1])
             else:
                 here = _inequality(left, op, right)
-            both = here.pieces if left is node[1] else intersection(whole.pieces, here.pieces)
-            whole, left = _joined(whole, here, both), right
+            whole = here if whole is None else _joined(whole, here, intersection(whole.pieces, here.pieces))
+            left = right
+        if whole is None:
+            raise NotReal("no relation")
         return whole
     if kind == "builder":
         found = real_set(node[3])
@@ -178,7 +186,7 @@ def real_set(node: Node) -> RealSet:
     if kind == "list" and node[2]:
         parts = [real_set(item) for item in node[2]]
         found = _folded(parts, union if node[1] == "or" else intersection)
-        # `x < 1, x > 2` has no common part: the comma stands for "or"
+        # `x < 1, x > 2` has no common part: the comma means "or"
         return _folded(parts, union) if node[1] == "," and not found.pieces else found
     raise NotReal(kind)
 
@@ -266,7 +274,7 @@ def same_regions(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
         for a, b in zip(first.pieces, second.pieces, strict=True):
             for x, y in zip(a, b, strict=True):
                 if x.node is None or y.node is None:
-                    if x.place != y.place:
+                    if x.node is not y.node or x.place != y.place:
                         return False
                 elif x.closed != y.closed or not same_scalar(x.node, y.node, trial):
                     return False
@@ -350,7 +358,7 @@ _WHOLE_SETS = {"Z": -math.inf, "N": 0, "Z+": 1, "N+": 1, "N*": 1}
 
 
 def written_out_set(node: Node) -> Node:
-    """The set with its members, or the node itself where they are not finitely many, or not said for certain."""
+    """The set with its members, or the node itself where they are not finitely many, or not certain."""
     if node[0] != "builder":
         return node
     value: Node = node[2] if not node[1] else ("s", node[1])

@@ -1,6 +1,8 @@
 """Are two scalars equal? Strings and rationals accept or reject, floats only reject, the finite field accepts or rejects.
 
-What none of them settles is written down in `Trial.pending` and counts as equal until the child has had its say.
+How this works: `same_scalar` goes through these tiers in this order and stops at the first that decides. Roundings of a
+decimal gold are accepted where floats reject. What no tier settles is appended to `ComparisonTrial.pending` and counts
+as equal until the child has decided.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class ComparisonTrial:
         return self.compare(gold, answer, self)
 
     def note(self, how: str) -> None:
-        """Remember the dearest argument that was needed."""
+        """Record the costliest argument that was needed."""
         order = ("equal:string", "equal:rational", "equal:rounded", "equal:exact", "equal:symbolic")
         if order.index(how) > order.index(self.how):
             self.how = how

@@ -1,4 +1,9 @@
-"""Floating-point value of a tree with a bound on its error. Used to reject, never to accept."""
+"""The value of a tree: exactly as a fraction, or as a floating-point number with a bound on its error.
+
+How this works: `rational` evaluates exactly, within bounds on the size of every number that occurs. `approximate`
+evaluates at a point with complex floats and carries the error along; two values `differ` only beyond their errors. So
+floats reject and never accept.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What is left open goes to computer algebra in processes of its own.
 
-`child` is the work, `processes.pool` starts and kills. Every proof has the same CPU time, whatever else is asked for with it
-and however busy the machine is: a verdict does not depend on its batch.
+`symbolic` is the work, `processes.pool` starts and kills. Every proof has the same CPU time, whatever else is asked for
+with it and however busy the machine is: a verdict does not depend on its batch.
 """
 
 from __future__ import annotations

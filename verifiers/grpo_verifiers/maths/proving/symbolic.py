@@ -1,8 +1,9 @@
 """Proof of equality by computer algebra. Imported only in the child process; trees are built here, never parsed by sympy.
 
-A pair arrives only after floats agreed at sample points, so the question is whether two expressions that look equal are.
-Digits only tell expressions apart. That they are equal follows from a separation bound (`constants`), or from exact
-rewriting; sympy's own tests for zero, which end at some number of digits, are not asked.
+How this works: the pool calls `load` once and `settle` for every task. A pair arrives only after floats agreed at sample
+points, so the question is whether two expressions that look equal are. Digits only show that expressions differ. That
+they are equal follows from a separation bound (`is_zero`) or from exact rewriting (`prove`); sympy's own tests for zero,
+which end at some number of digits, are not asked.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def settle(task: tuple[Any, bool]) -> str:
 MOST_NODES = 400
 SURE_DIGITS = 15
 MOST_DIGITS = 1_000
-"""Digits up to which two numbers are told apart; fewer for functions of letters, and of factorials, which take long."""
+"""Digits up to which two numbers are distinguished; fewer for functions of letters, and of factorials, which take long."""
 _FUNCTIONS = {
     "sin": sp.sin, "cos": sp.cos, "tan": sp.tan, "cot": sp.cot, "sec": sp.sec, "csc": sp.csc, "sinh": sp.sinh, "cosh": sp.cosh,
     "tanh": sp.tanh, "coth": sp.coth, "arcsin": sp.asin, "arccos": sp.acos, "arctan": sp.atan, "arccot": sp.acot, "arcsec": sp.asec,
@@ -171,7 +172,7 @@ def prove(gold: Node, answer: Node, log10: bool) -> bool | None:
 
 
 def _points(names: list[str], positive: bool, small: bool) -> list[dict[str, Any]]:
-    """Where two expressions are told apart by many digits; `small`: inside (0, 1), where inverse sines are real."""
+    """Where two expressions are distinguished by many digits; `small`: inside (0, 1), where inverse sines are real."""
     if not names:
         return [{}]
     near = {name: sp.Rational(5 + 7 * i, 11 + 7 * i) for i, name in enumerate(names)}

@@ -1,4 +1,9 @@
-"""From the text of an answer to something that can be compared: a tree, words, or nothing but its tokens."""
+"""From the text of an answer to something that can be compared: a tree, words, or nothing but its tokens.
+
+How this works: `read_answer` tidies the text, takes the short way for plain numbers, else cuts the text into tokens,
+tries the forms that the grammar lacks (`forms`, quantities in two units), and last the grammar (`reader`). What cannot be
+read keeps its words, its tokens and the reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Atoms: numbers, symbols, calls and number words."""
+"""Atoms: numbers, symbols, calls and number words.
+
+How this works: `read_atom` reads the one thing at the cursor. Above it stand numbers as written (decimals, recurring
+digits, mixed numbers) and the decision whether a letter before a bracket is a function or a factor: wrongly read as a
+factor it would pay `V` for `V(2) - V(1)`.
+"""
 
 from __future__ import annotations
 

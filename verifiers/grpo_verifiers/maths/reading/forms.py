@@ -1,4 +1,9 @@
-"""A sentence as its words and its formulas in order, so that neither a word nor a sign of it is lost."""
+"""Answers in forms that the grammar lacks: sentences, ranges in words, residue classes, capital letters, parts.
+
+How this works: each part offers one function that returns what it found, or nothing where the text has another form;
+`answers` tries them in turn. `sentence` takes a text apart into runs of words and formulas in their order, so that
+neither a word nor a sign of it is lost; ranges in words are read from that.
+"""
 
 from __future__ import annotations
 

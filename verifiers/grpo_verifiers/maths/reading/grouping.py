@@ -1,4 +1,9 @@
-"""Brackets of every kind: tuples, sets, set builders, matrices."""
+"""What encloses other formulas: brackets of every kind and LaTeX commands with arguments.
+
+How this works: `read_command` reads fractions, roots, functions and their arguments. `read_bracketed`, `read_set` and
+`read_rows` read tuples, intervals, sets, set builders and matrices. What stands inside is read by the `Grammar` of the
+cursor, since it may be a whole list.
+"""
 
 from __future__ import annotations
 

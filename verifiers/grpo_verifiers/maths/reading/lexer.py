@@ -1,7 +1,10 @@
 """LaTeX or plain text to tokens. Layout, sizes, colours and fonts vanish here; what is invisible takes its argument along.
 
-A token is `(kind, value, spaced)`: `n` number, `s` symbol, `w` word, `c` command, `o` one character. `spaced`: white space
-came before it. Numbers keep their text, because the digits of a decimal decide how it may be compared.
+How this works: `lex` goes through the text once, from the left, by one pattern; macros and runs of letters have
+functions of their own. A run of letters becomes a word, a unit, functions joined to their arguments, or a product of
+variables. A token is `(kind, value, spaced)`: `n` number, `s` symbol, `w` word, `c` command, `o` one character.
+`spaced`: white space came before it. Numbers keep their text, because the digits of a decimal decide how it may be
+compared.
 """
 
 from __future__ import annotations
@@ -410,11 +413,11 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
     if name in HIDDEN_MACROS:
         return pos
     bare = argument.strip()
-    # the spaces in its macro tell the joining word from a variable
+    # the spaces in its macro distinguish the joining word from a variable
     if bare in LETTER_JOINING and argument == f" {bare} " and name in TEXT_MACROS and text[pos:].strip():
         out.append(Token("w", LETTER_JOINING[bare], True))
         return pos
-    # space before the macro is space before its first token: it tells `5 m` from `5m`
+    # space before the macro is space before its first token: it distinguishes `5 m` from `5m`
     if spaced or argument[:1].isspace():
         argument = " " + argument.lstrip()
     if name in BASIS_MACROS and bare.lstrip("\\") in _BASIS:

@@ -1,4 +1,8 @@
-"""What stands after a number: units, percent words, degrees, ordinals."""
+"""What stands after a number: units, percent words, degrees, ordinals; and quantities in two units.
+
+How this works: `read_unit` collects the words and powers behind a value and asks `units` for one canonical name; words
+that are no unit stop it or make the answer unreadable. `read_compound` reads `1 hour 40 minutes` from the plain text.
+"""
 
 from __future__ import annotations
 

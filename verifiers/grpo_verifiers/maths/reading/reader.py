@@ -1,6 +1,8 @@
 """Tokens to a tree, by recursive descent. Nothing is evaluated; what would have to be (sums, integrals, limits) is refused.
 
-Loosest to tightest: list separators, relations, unions, `:`, sums, products (written or implied), powers and marks.
+How this works: `read` puts a cursor before the tokens and reads a listing. Loosest to tightest: list separators,
+relations, unions, `:`, sums, products (written or implied), powers and marks. The tighter ones are in `sums`, `grouping`
+and `atoms`. Words before a sign of equality are a label (`Area = 5`); `label_of` returns them.
 """
 
 from __future__ import annotations
@@ -354,7 +356,7 @@ def read(tokens: list[Token]) -> Node:
     if cursor.at < len(cursor.tokens):
         # an answer that was read halfway would be compared by that half
         raise Unreadable(f"left over: {cursor.peek().value[:20]}")
-    # `1 + ... + n` leaves out what it says; in a list the members around it tell. A tree is searched only where its tokens have one
+    # `1 + ... + n` leaves out terms; in a list the members around it show which. A tree is searched only where its tokens have one
     is_elided = any(token.value == "ldots" for token in tokens) and contains(node, {"dots"})
     if is_elided and node[0] not in ("list", "set", "tuple"):
         raise Unreadable("an ellipsis in a formula")

@@ -1,4 +1,8 @@
-"""Glyphs to LaTeX: what models type in Unicode is rewritten into the commands the lexer knows; numbers lose their thousands marks."""
+"""Text to text, before the lexer: glyphs to LaTeX, thousands marks out of numbers, angles in minutes, prefixes of bases.
+
+How this works: `respell` rewrites what models type in Unicode into the commands that the lexer reads; `rewrite` turns
+whole answers in another notation into one that the grammar has; `tidy_numbers` works on the digits. All are linear.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Sums and products."""
+"""Sums, products and powers.
+
+How this works: `read_sum` adds products, `read_product` multiplies powers, also where no sign stands between them, and
+`read_power` reads an atom with its powers, marks and subscripts. Each calls the tighter one.
+"""
 
 from __future__ import annotations
 

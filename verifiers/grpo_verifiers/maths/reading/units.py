@@ -1,4 +1,8 @@
-"""Names of units, each with one canonical name, its dimension and its size, so that two of them can agree or be converted."""
+"""Names of units, each with one canonical name, its dimension and its size, so that two of them can agree or be converted.
+
+How this works: a table gives the units by dimension. `canonical_unit` makes one name of the words behind a number,
+`units_agree` compares two such names, `conversion` returns the factor between them where both have a size.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +200,7 @@ def singular(word: str) -> str:
 
 
 def find_unit(word: str) -> Unit | None:
-    """The unit of this name, if there is one; case matters only where it tells units apart."""
+    """The unit of this name, if there is one; case matters only where it distinguishes units."""
     return UNITS.get(word) or UNITS.get(word.lower())
 
 
@@ -313,7 +317,7 @@ def split_unit(name: str) -> tuple[Unit, int] | None:
 
 
 def units_agree(a: str, b: str) -> bool:
-    """Whether two canonical unit names may stand for one quantity; a missing one always may."""
+    """Whether two canonical unit names may measure one quantity; a missing one always may."""
     if not a or not b or a == b:
         return True
     (a, toward), (b, other) = _undirected(a), _undirected(b)
@@ -339,7 +343,7 @@ def units_agree(a: str, b: str) -> bool:
         left, right = first.items() - known[0].items(), second.items() - known[1].items()
         return left <= right or right <= left
     if known_a and known_b:
-        # known and not the same, but for names that stand for two things: a pound, a degree
+        # known and not the same, but for names with two meanings: a pound, a degree
         return {a, b} in ({"lb", "gbp"}, {"celsius", "degree"}, {"fahrenheit", "degree"})
     if known_a or known_b:
         return False

@@ -1,4 +1,8 @@
-"""The names LaTeX and plain text use, in tables. No logic lives here."""
+"""The names LaTeX and plain text use, in tables. No logic lives here.
+
+How to read it: words of other languages behind numbers come first (units are named as in English; what compares, joins
+or denies is no noun), then the macros, functions, relations and symbols of LaTeX by what the lexer does with them.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,6 @@ def names(text: str) -> frozenset[str]:
     """The words of a text."""
     return frozenset(text.split())
 
-
-# Words of other languages behind numbers. Units are named as in English; what compares, joins or denies is
-# no noun.
 
 _TABLE = """
 yen 円 엔

@@ -1,4 +1,8 @@
-"""Answers in words: numbers, yes and no, names, and which spellings of them are one."""
+"""Answers in words: numbers, yes and no, names, and which spellings of them are one.
+
+How this works: tables first; `number_of` reads a number in words, `plain_words` strips a text down to its words, and
+`same_words` compares two texts by those.
+"""
 
 from __future__ import annotations
 
