@@ -25,6 +25,7 @@ from grpo_verifiers.maths.reading.reader import label_of, read
 from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell, rewrite
 from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
+from grpo_verifiers.maths.reading.vocabulary import names
 from grpo_verifiers.maths.reading.words import HEDGES, PLACEHOLDERS, number_of, plain_words
 
 
@@ -79,22 +80,7 @@ _SENTENCE = re.compile(
     r"(?:(\})(?:(?:\s|~|\\[ ,;]|\$)*+(?=[-\d(\[]|\\(?:d?frac|sqrt|pi|left|\$|\{))|(?:\s|~|\\[ ,;])*+(?=\$))|(?=-?[\d$]))",
     re.I,
 )
-NOT_STATED = frozenset(
-    (
-        "wrong",
-        "incorrect",
-        "false",
-        "other",
-        "one",
-        "some",
-        "first",
-        "not",
-        "never",
-        "next",
-        "previous",
-        *HEDGES,
-    )
-)
+NOT_STATED = HEDGES | names("wrong incorrect false other one some first not never next previous")
 _KIND_WORD = re.compile(
     r"^\\(?:text|mbox|textbf|mathrm)\s*+\{\s*+(?:the\s++)?(?:ordered\s++|open\s++|closed\s++)?(?:points?|pairs?|triples?|interval|set|vector|vertex|cent(?:er|re)|focus|coordinates|matrix)"
     r"\s*+(?:is|are)?\s*+:?\s*+\}(?:\s|~|\\[ ,;])*+(?=[(\[]|\\(?:left|\{|begin|langle))",

@@ -261,6 +261,11 @@ def read_signed_power(cursor: Cursor) -> Node:
     return read_power(cursor)
 
 
+_STARTS_FACTOR = frozenset(
+    ("pi", "frac", "sqrt", "binom", "lfloor", "lceil", "overline", "begin:matrix", "begin:array", "root")
+)
+
+
 def starts_factor(cursor: Cursor, token: Token) -> bool:
     """Whether a token can follow as an implied factor."""
     kind, value = token.kind, token.value
@@ -276,22 +281,7 @@ def starts_factor(cursor: Cursor, token: Token) -> bool:
             return not cursor.in_set and cursor.peek(1).value not in ("", ",", "cup", "cap", ")", "}", "U")
         return value in ("(", "{")
     if kind == "c":
-        return (
-            value
-            in (
-                "pi",
-                "frac",
-                "sqrt",
-                "binom",
-                "lfloor",
-                "lceil",
-                "overline",
-                "begin:matrix",
-                "begin:array",
-                "root",
-            )
-            or value in FUNCTIONS
-        )
+        return value in _STARTS_FACTOR or value in FUNCTIONS
     return False
 
 

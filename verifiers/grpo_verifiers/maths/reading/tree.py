@@ -20,6 +20,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from grpo_verifiers.maths.reading.vocabulary import names
+
 Node = tuple[Any, ...]
 
 ONE: Node = ("n", Fraction(1), None)
@@ -64,28 +66,11 @@ def children(node: Node) -> list[Node]:
     return found
 
 
-_SHAPES = frozenset(
-    [
-        "inf",
-        "unit",
-        "pct",
-        "base",
-        "ratio",
-        "clock",
-        "tuple",
-        "set",
-        "list",
-        "dots",
-        "rel",
-        "cup",
-        "cap",
-        "minus",
-        "all",
-        "builder",
-        "matrix",
-        "cases",
-        "congruence",
-    ]
+_SHAPES = names(
+    """
+    inf unit pct base ratio clock tuple set list dots rel cup cap minus all builder matrix cases
+    congruence
+    """
 )
 
 

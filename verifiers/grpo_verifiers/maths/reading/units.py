@@ -9,6 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from grpo_verifiers.maths.reading.vocabulary import names
+
 
 class Unit(NamedTuple):
     """`size` in the base unit of `dimension`; None where nothing converts."""
@@ -89,42 +91,12 @@ for _line in _TABLE.strip().splitlines():
     for _alias in (_name, *_rest[1:]):
         UNITS[_alias] = _unit
 
-GENERIC = frozenset(
-    [
-        "unit",
-        "units",
-        "way",
-        "ways",
-        "time",
-        "times",
-        "item",
-        "items",
-        "total",
-        "totals",
-        "piece",
-        "pieces",
-        "number",
-        "numbers",
-        "value",
-        "values",
-        "solution",
-        "solutions",
-        "possibility",
-        "possibilities",
-        "arrangement",
-        "arrangements",
-        "outcome",
-        "outcomes",
-        "more",
-        "less",
-        "left",
-        "altogether",
-        "each",
-        "exactly",
-        "only",
-        "approximately",
-        "about",
-    ]
+GENERIC = names(
+    """
+    unit units way ways time times item items total totals piece pieces number numbers value values
+    solution solutions possibility possibilities arrangement arrangements outcome outcomes more less left
+    altogether each exactly only approximately about
+    """
 )
 """Nouns that say nothing about the quantity: they never contradict another unit."""
 
@@ -136,56 +108,11 @@ SCALES: dict[str, Fraction | int] = {
 LETTERS = frozenset("mgshLlNJWVA")
 """One-letter units; read as units only in upright text or apart from the number."""
 
-SHORT = frozenset(
-    [
-        "mm",
-        "cm",
-        "dm",
-        "km",
-        "in",
-        "ft",
-        "yd",
-        "yds",
-        "mi",
-        "mg",
-        "kg",
-        "kgs",
-        "lb",
-        "lbs",
-        "oz",
-        "ms",
-        "sec",
-        "secs",
-        "min",
-        "mins",
-        "hr",
-        "hrs",
-        "ml",
-        "mL",
-        "gal",
-        "qt",
-        "mph",
-        "kmh",
-        "kph",
-        "usd",
-        "USD",
-        "EUR",
-        "GBP",
-        "INR",
-        "kW",
-        "Hz",
-        "Pa",
-        "pm",
-        "am",
-        "deg",
-        "rad",
-        "sq",
-        "cu",
-        "ha",
-        "mole",
-        "mol",
-        "pct",
-    ]
+SHORT = names(
+    """
+    mm cm dm km in ft yd yds mi mg kg kgs lb lbs oz ms sec secs min mins hr hrs ml mL gal qt mph kmh kph
+    usd USD EUR GBP INR kW Hz Pa pm am deg rad sq cu ha mole mol pct
+    """
 )
 """Unit names of a few letters that are not read as products of variables when they follow a number."""
 
