@@ -39,7 +39,13 @@ def expand(node: Node) -> Node:
         # a minus-plus ties the signs of its coordinates, as one plus-minus in them all does not
         and not contains(node, {"mp"})
     ):
-        return ("list", "pm", _independent(node))
+        # `(\pm a, \pm b)` is four points: nothing ties the signs of two coordinates
+        choices = [
+            [choose_signs(item, True), choose_signs(item, False)] if contains(item, SIGNS) else [item]
+            for item in node[3]
+        ]
+        points = [(*node[:3], found) for found in product(*choices)] if len(choices) <= 6 else [node]
+        return ("list", "pm", tuple(points))
     if node[0] not in ("list", "set", "rel", "congruence") and contains(node, SIGNS):
         return ("list", "pm", (choose_signs(node, True), choose_signs(node, False)))
     if node[0] == "cases" and all(len(row) == 1 for row in node[1]):
@@ -65,15 +71,6 @@ def expand(node: Node) -> Node:
     if node[0] == "unit" and node[1][0] in ("tuple", "set", "list"):
         return expand(node[1])
     return node
-
-
-def _independent(node: Node) -> tuple[Node, ...]:
-    """`(\\pm a, \\pm b)` is four points: nothing ties the signs of two coordinates, as a minus-plus would."""
-    choices = [
-        [choose_signs(item, True), choose_signs(item, False)] if contains(item, SIGNS) else [item]
-        for item in node[3]
-    ]
-    return tuple((*node[:3], items) for items in product(*choices[:6])) if len(choices) <= 6 else (node,)
 
 
 def plain_value(node: Node) -> Node:
@@ -114,7 +111,7 @@ def is_name(node: Node) -> bool:
         ):
             return parts[0][0] == "deg" or bool(parts[0][2] == ("neg", number(1)))
         if len(parts) == 2 and parts[0][0] == "s" and parts[1][0] == "s" and len(parts[0][1]) == 1:
-            return parts[0][1] in "PVETCSDNabcdefghkrpquvwABGHKLMQRUWXYZ" and (parts[0][1].isupper() or False)
+            return parts[0][1] in "PVETCSDNabcdefghkrpquvwABGHKLMQRUWXYZ" and parts[0][1].isupper()
         if parts[-1][0] == "^" and parts[-1][2] == number(2) and len(parts) == 2:  # AB^2, of a segment
             parts[-1] = parts[-1][1]
         return len(parts) <= 4 and all(p[0] == "s" and p[1].isupper() and len(p[1]) == 1 for p in parts)
@@ -131,7 +128,7 @@ def is_name(node: Node) -> bool:
         # a name is not a formula that cancels: `a / a` has a value of its own
         is_apart = not set(top) & set(bottom) or (
             len(top) > 1 < len(bottom)
-            and (all(part[0] == "s" and len(part[1]) == 1 and part[1].isupper() for part in (top + bottom)))
+            and all(part[0] == "s" and len(part[1]) == 1 and part[1].isupper() for part in top + bottom)
         )
         return all(is_quantity(f) for f in top + bottom) and (top[0] == ("s", "d") or is_apart)
     if kind == "ratio":

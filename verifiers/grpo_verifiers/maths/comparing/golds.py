@@ -13,6 +13,8 @@ from decimal import Decimal
 from functools import lru_cache
 
 from grpo_verifiers.golds import accepted
+from grpo_verifiers.maths.comparing.scalars import value_of
+from grpo_verifiers.maths.comparing.values import Undefined
 from grpo_verifiers.maths.extract import extract
 from grpo_verifiers.maths.reading.answers import NOT_STATED, Answer, plain, read_answer
 from grpo_verifiers.verifier import BadGold
@@ -200,10 +202,14 @@ def _compile_text(text: str) -> MathGold:
     answer = read_answer(text)
     if not answer.text or (answer.tokens.strip(" .,;:?!-+=*/\\(){}[]|_^'") == "" and answer.tree is None):
         raise BadGold(f"the gold answer `{text[:40]}` says nothing that could be compared")
-    if answer.tree is None and not _is_balanced(answer.text):
+    bare = answer.text.replace("\\{", "").replace("\\}", "")
+    if answer.tree is None and bare.count("{") != bare.count("}"):
         raise BadGold(f"the gold answer `{text[:40]}` cannot be read: its braces do not match")
-    if answer.tree is not None and answer.tree[0] in ("/",) and _is_undefined(answer):
-        raise BadGold(f"the gold answer `{text[:40]}` has no value")
+    if answer.tree is not None and answer.tree[0] == "/":
+        try:
+            value_of(answer.tree)
+        except Undefined as err:
+            raise BadGold(f"the gold answer `{text[:40]}` has no value") from err
     if _OPTION.search(answer.text) is None:
         return MathGold((text,), (answer,))
     letter = _LETTER.fullmatch(answer.text)
@@ -222,20 +228,4 @@ def _compile_text(text: str) -> MathGold:
     return MathGold((text,), (answer,), letter=letter[1] if letter else "", letters=letters)
 
 
-def _is_balanced(text: str) -> bool:
-    bare = text.replace("\\{", "").replace("\\}", "")
-    return bare.count("{") == bare.count("}")
-
-
 _read_once = lru_cache(maxsize=20_000)(read_answer)
-
-
-def _is_undefined(answer: Answer) -> bool:
-    from grpo_verifiers.maths.comparing.scalars import value_of
-    from grpo_verifiers.maths.comparing.values import Undefined
-
-    try:
-        value_of(answer.tree or ())
-    except Undefined:
-        return True
-    return False

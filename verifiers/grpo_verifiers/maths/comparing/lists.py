@@ -21,7 +21,7 @@ from grpo_verifiers.maths.comparing.expansion import (
 from grpo_verifiers.maths.comparing.realsets import same_regions
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial, value_of
 from grpo_verifiers.maths.comparing.values import NoValue, Undefined, approximate
-from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, children, contains, mul, number
+from grpo_verifiers.maths.reading.tree import SCALARS, ZERO, Node, add, anywhere, contains, mul, number
 
 MOST_MATCHED = 12
 """Unordered lists up to this length are matched exhaustively, longer ones after sorting."""
@@ -354,7 +354,7 @@ def as_vector(node: Node, dimension: int) -> Node | None:
     if node[0] not in ("+", "*", "neg", "s", "/"):
         return None
     for basis, least in ((_BOLD, 1), (_PLAIN, 2)):
-        if sum(_occurs(node, unit) for unit in basis) >= least:
+        if sum(anywhere(node, unit.__eq__) for unit in basis) >= least:
             parts: list[list[Node]] = [[], [], []]
             if _collect(node, number(1), basis, parts):
                 found = tuple(add(part) if part else ZERO for part in parts)
@@ -363,17 +363,6 @@ def as_vector(node: Node, dimension: int) -> Node | None:
                     found = found[:2]
                 return ("tuple", "(", ")", found) if len(found) == dimension else None
     return None
-
-
-def _occurs(node: Node, unit: Node) -> bool:
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if at == unit:
-            return True
-        if at[0] not in ("n", "s", "c"):
-            stack.extend(children(at))
-    return False
 
 
 def _collect(node: Node, factor: Node, basis: dict[Node, int], parts: list[list[Node]]) -> bool:
@@ -388,7 +377,7 @@ def _collect(node: Node, factor: Node, basis: dict[Node, int], parts: list[list[
     if node[0] == "/":
         return _collect(node[1], ("/", factor, node[2]), basis, parts)
     if node[0] == "*":
-        vectors = [part for part in node[1:] if any(_occurs(part, unit) for unit in basis)]
+        vectors = [part for part in node[1:] if any(anywhere(part, unit.__eq__) for unit in basis)]
         # two unit vectors in a product are a scalar product, or a complex number
         if len(vectors) != 1:
             return False

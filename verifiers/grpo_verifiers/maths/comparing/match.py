@@ -30,7 +30,7 @@ from grpo_verifiers.maths.comparing.realsets import same_regions, written_out_se
 from grpo_verifiers.maths.comparing.scalars import ComparisonTrial
 from grpo_verifiers.maths.options import MathOptions
 from grpo_verifiers.maths.reading.answers import Answer, is_hedge, is_placeholder, read_answer
-from grpo_verifiers.maths.reading.forms import Formula, Part, repeated_capitals, sentence, written_capitals
+from grpo_verifiers.maths.reading.forms import Formula, repeated_capitals, sentence, written_capitals
 from grpo_verifiers.maths.reading.reader import labels_differ
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import SCALARS, Node, contains
@@ -159,17 +159,20 @@ def same_statement(gold: str, answer: str, trial: ComparisonTrial) -> bool:
     first, second = sentence(gold), sentence(answer)
     if not first or len(first) != len(second):
         return False
-    return all(_same_part(g, a, trial) for g, a in zip(first, second, strict=True))
-
-
-def _same_part(gold: Part, answer: Part, trial: ComparisonTrial) -> bool:
-    if isinstance(gold, Formula) and isinstance(answer, Formula):
-        if gold.shown == answer.shown:
-            return True
-        return gold.tree is not None and answer.tree is not None and trial.same(gold.tree, answer.tree)
-    if isinstance(gold, str) and isinstance(answer, str):
-        return gold == answer or plain_words(gold) == plain_words(answer) or same_words(gold, answer)
-    return False
+    for g, a in zip(first, second, strict=True):
+        if isinstance(g, Formula) and isinstance(a, Formula):
+            is_same = g.shown == a.shown or (
+                g.tree is not None and a.tree is not None and trial.same(g.tree, a.tree)
+            )
+        else:
+            is_same = (
+                isinstance(g, str)
+                and isinstance(a, str)
+                and (g == a or plain_words(g) == plain_words(a) or same_words(g, a))
+            )
+        if not is_same:
+            return False
+    return True
 
 
 def is_core(gold: str, answer: str) -> bool:
@@ -253,9 +256,15 @@ def _against(gold: MathGold, wanted: Answer, answer: Answer, options: MathOption
     if gold.letter:
         named = option_of(answer.text) or option_of(answer.tokens)
         if named or not gold.has_text:
-            # the right letter beside another option's value contradicts itself
-            is_right = named == gold.letter and not (gold.has_text and _other_text(wanted, answer, options))
-            return Match(True, "equal:option") if is_right else _UNEQUAL
+            if named != gold.letter:
+                return _UNEQUAL
+            # the right letter with another option's value contradicts itself
+            _, rest = option_and_text(answer.text) if gold.has_text else ("", "")
+            value = read_answer(rest) if rest else None
+            if value is None or value.tree is None or wanted.tree is None:
+                return Match(True, "equal:option")
+            differs = _trees(wanted, value, options).equal is False
+            return _UNEQUAL if differs else Match(True, "equal:option")
     if gold.letters and options_of(answer.text) == gold.letters:
         return Match(True, "equal:option")
     if not answer.tokens:
@@ -337,18 +346,6 @@ def _words(wanted: Answer, answer: Answer, options: MathOptions) -> Match:
     if (is_core(wanted.words, said) or names_subject(said, wanted.words)) and not has_signs(answer.text):
         return Match(True, "equal:words")
     return Match(False, "hedge" if answer.words and is_hedge(answer.words) else "unequal")
-
-
-def _other_text(wanted: Answer, answer: Answer, options: MathOptions) -> bool:
-    """Whether an answer gives the right letter with a value that is not the gold's."""
-    _, rest = option_and_text(answer.text)
-    read = read_answer(rest) if rest else None
-    return (
-        read is not None
-        and read.tree is not None
-        and wanted.tree is not None
-        and _trees(wanted, read, options).equal is False
-    )
 
 
 def _trees(wanted: Answer, answer: Answer, options: MathOptions) -> Match:

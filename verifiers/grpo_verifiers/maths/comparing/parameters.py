@@ -18,6 +18,7 @@ from grpo_verifiers.maths.reading.tree import (
     SCALARS,
     WHOLE,
     Node,
+    anywhere,
     choose_signs,
     contains,
     number,
@@ -181,7 +182,13 @@ def renamed(gold: Node | None, answer: Node | None) -> Iterator[Node | None]:
     if gold is None or answer is None:
         yield answer
         return
-    answer = _bound_renamed(gold, answer)
+    bound, theirs_bound = _bound(gold), _bound(answer)
+    # a letter that the answer uses already would fall together with the new one
+    if bound and theirs_bound and bound != theirs_bound and bound not in symbols(answer):
+        if theirs_bound == "i":
+            answer = replaced(answer, ("c", "i"), ("s", bound))
+        elif theirs_bound not in symbols(gold):
+            answer = rename(answer, {theirs_bound: bound})
     ours, theirs = symbols(gold), symbols(answer)
     wanted, found = ours - theirs, theirs - ours
     if WHOLE in wanted | found:
@@ -221,15 +228,13 @@ def _is_period(gold: Node, wanted: str, found: str) -> bool:
     """The whole number in `k pi` or `3k + 1`."""
     if wanted not in _INTEGERS or found not in _INTEGERS:
         return False
-    return (contains(gold, {"c"}) and contains(gold, {"+", "*"})) or _is_progression(gold, wanted)
-
-
-def _is_progression(gold: Node, parameter: str) -> bool:
-    """`n = 3k + 1`: a whole number by a parameter of its own, with no other letter."""
+    if contains(gold, {"c"}) and contains(gold, {"+", "*"}):
+        return True
+    # `n = 3k + 1`: a whole number by a parameter of its own, with no other letter
     if gold[0] != "rel" or gold[1] not in (("s", "n"), ("s", "N"), ("s", "x")) or len(gold[2]) != 1:
         return False
     value = gold[2][0][1]
-    return gold[2][0][0] == "=" and value[0] == "+" and symbols(value) == {parameter}
+    return gold[2][0][0] == "=" and value[0] == "+" and symbols(value) == {wanted}
 
 
 def _is_family(gold: Node, constants: set[str]) -> bool:
@@ -245,19 +250,10 @@ def _is_family(gold: Node, constants: set[str]) -> bool:
     ):
         return True
     if len(constants) == 1 and not constants <= {"A", "B"}:
-        return contains(gold, {"+"}) or _has_exponential(gold)
+        return contains(gold, {"+"}) or anywhere(
+            gold, lambda at: len(at) == 3 and at[0] == "^" and at[1] == ("c", "e") and bool(symbols(at[2]))
+        )
     return contains(gold, {"+"}) and (gold[0] == "rel" or constants <= _NUMBERED)
-
-
-def _has_exponential(node: Node) -> bool:
-    stack: list[object] = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, tuple):
-            if len(at) == 3 and at[0] == "^" and at[1] == ("c", "e") and symbols(at[2]):
-                return True
-            stack.extend(at)
-    return False
 
 
 def _bound(node: Node) -> str:
@@ -276,13 +272,3 @@ def _bound(node: Node) -> str:
     heads = {item[1][1] for item in before if item[0] == "rel" and item[1][0] == "s"}
     # the value that is asked for may have a range as well (`x = 3, x > 0`), and is no parameter
     return name if name not in heads and all(name in symbols(item) for item in before) else ""
-
-
-def _bound_renamed(gold: Node, answer: Node) -> Node:
-    wanted, found = _bound(gold), _bound(answer)
-    # a letter that the answer uses already would fall together with the new one
-    if not wanted or not found or wanted == found or wanted in symbols(answer):
-        return answer
-    if found == "i":
-        return replaced(answer, ("c", "i"), ("s", wanted))
-    return answer if found in symbols(gold) else rename(answer, {found: wanted})

@@ -202,7 +202,7 @@ def _steps(expression: Any) -> list[Any]:
     """Cheapest first, and only what the functions in the expression call for."""
     steps: list[Any] = [sp.expand]
     if expression.has(sp.factorial, sp.binomial, sp.factorial2):
-        steps.append(_factorials)
+        steps.append(lambda found: sp.combsimp(sp.gammasimp(found)))
     if expression.has(
         sp.functions.elementary.trigonometric.TrigonometricFunction,
         sp.functions.elementary.hyperbolic.HyperbolicFunction,
@@ -212,7 +212,7 @@ def _steps(expression: Any) -> list[Any]:
         steps.append(_logs)
     if not expression.free_symbols:
         steps += [_tangent, sp.expand_complex]
-    return [*steps, sp.simplify, _factored]
+    return [*steps, sp.simplify, lambda found: _logs(sp.factor(found, deep=True))]
 
 
 def _tangent(expression: object) -> Any:
@@ -230,14 +230,6 @@ def _log_of(quotient: Any) -> Any:
 def _logs(expression: Any) -> Any:
     # letters under a logarithm are positive; a product of two negative numbers is not taken apart
     return sp.simplify(sp.expand_log(expression, force=bool(expression.free_symbols)))
-
-
-def _factored(expression: Any) -> Any:
-    return _logs(sp.factor(expression, deep=True))
-
-
-def _factorials(expression: object) -> Any:
-    return sp.combsimp(sp.gammasimp(expression))
 
 
 def _exponentials(expression: Any) -> Any:

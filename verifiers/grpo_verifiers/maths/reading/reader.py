@@ -61,12 +61,11 @@ def labels_differ(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
 
 
 def _has_more(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    return not all(any(_is_same(a, b) for b in other) for a in one)
+    def is_same(a: str, b: str) -> bool:
+        short, long = sorted((a, b), key=len)
+        return a == b or (len(short) >= _LEAST_SHORTENED and long.startswith(short))
 
-
-def _is_same(a: str, b: str) -> bool:
-    short, long = sorted((a, b), key=len)
-    return a == b or (len(short) >= _LEAST_SHORTENED and long.startswith(short))
+    return not all(any(is_same(a, b) for b in other) for a in one)
 
 
 _CHOOSING = HEDGES | {"one", "any", "some"}
@@ -243,8 +242,12 @@ def read_measured(cursor: Cursor) -> Node:
 def _read_sets(cursor: Cursor) -> Node:
     """Expressions joined by union, intersection or difference."""
     left = _read_ratio(cursor)
-    while _joins_sets(cursor.peek()) or is_plain_union(cursor):
-        op = "cup" if cursor.peek().value == "U" else cursor.peek().value
+    while True:
+        token = cursor.peek()
+        joins = token.value in ("cup", "cap", "setminus", "over", "choose") and token.kind != "w"
+        if not joins and not is_plain_union(cursor):
+            return left
+        op = "cup" if token.value == "U" else token.value
         cursor.at += 1
         right = _read_ratio(cursor)
         if op == "over":
@@ -253,7 +256,6 @@ def _read_sets(cursor: Cursor) -> Node:
             left = ("binom", left, right)
         else:
             left = ("minus" if op == "setminus" else op, left, right)
-    return left
 
 
 def _read_ratio(cursor: Cursor) -> Node:
@@ -295,28 +297,30 @@ def _named_by_words(items: list[Node], tokens: list[Token], starts: list[int]) -
     labels = [label_of(tokens[start:end]) for start, end in itertools.pairwise(starts)]
     if len(set(labels) - {()}) < 2:
         return items
-    return [
-        _named(item, " ".join(label)) if label else item for item, label in zip(items, labels, strict=True)
-    ]
-
-
-def _named(item: Node, words: str) -> Node:
-    if item[0] != "rel":
-        return ("rel", ("s", words), (("=", item),))
-    return ("rel", ("s", f"{words} {item[1][1]}"), item[2]) if item[1][0] == "s" else item
-
-
-def _joins_sets(token: Token) -> bool:
-    return token.value in ("cup", "cap", "setminus", "over", "choose") and token.kind != "w"
+    found = []
+    for item, words in zip(items, map(" ".join, labels), strict=True):
+        if words and item[0] != "rel":
+            item = ("rel", ("s", words), (("=", item),))
+        elif words and item[1][0] == "s":
+            item = ("rel", ("s", f"{words} {item[1][1]}"), item[2])
+        found.append(item)
+    return found
 
 
 def _without_ranges(items: list[Node]) -> list[Node]:
     """`x = k pi, k in Z` without its last part: the range of a whole number that occurs before."""
     if len(items) < 2:
         return items
-    if _excludes(items):
-        name = items[0][1]
-        return [items[0], *(("rel", name, (("!=", item),)) for item in items[1:])]
+    first = items[0]
+    # `x \ne 0, 1`: the sign counts for every value
+    if (
+        first[0] == "rel"
+        and first[1][0] == "s"
+        and len(first[2]) == 1
+        and first[2][0][0] == "!="
+        and all(item[0] in SCALARS for item in items[1:])
+    ):
+        return [first, *(("rel", first[1], (("!=", item),)) for item in items[1:])]
     last = items[-1]
     is_range = last[0] == "rel" and len(last[2]) == 1 and last[2][0] == ("in", ("all", "Z"))
     if not is_range or last[1][0] not in ("s", "c"):
@@ -329,18 +333,6 @@ def _without_ranges(items: list[Node]) -> list[Node]:
         # one name for every spelling of the parameter: `k`, `n` and `m` say the same
         return [rename(item, {name: WHOLE}) for item in items[:-1]]
     return items
-
-
-def _excludes(items: list[Node]) -> bool:
-    """`x \\ne 0, 1`: the sign counts for every value."""
-    first = items[0]
-    return (
-        first[0] == "rel"
-        and first[1][0] == "s"
-        and len(first[2]) == 1
-        and first[2][0][0] == "!="
-        and all(item[0] in SCALARS for item in items[1:])
-    )
 
 
 def read(tokens: list[Token]) -> Node:

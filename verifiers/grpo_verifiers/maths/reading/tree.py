@@ -130,6 +130,18 @@ def contains(node: Node, kinds: frozenset[str] | set[str]) -> bool:
     return False
 
 
+def anywhere(node: Node, test: Callable[[tuple[Any, ...]], bool]) -> bool:
+    """Whether a test holds for a node, or for a tuple inside one, whatever the shape of either."""
+    stack: list[object] = [node]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, tuple):
+            if test(at):
+                return True
+            stack.extend(at)
+    return False
+
+
 def size(node: Node) -> int:
     """Number of nodes."""
     count = 0
