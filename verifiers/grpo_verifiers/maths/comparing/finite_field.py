@@ -304,13 +304,10 @@ class Field:
         number = _exact(node)
         if number is not None:
             return _fraction(number)
-        if name == "abs":
-            (re, im) = images[0]
-            # even functions: x and -x have one image
-            images = [min((re, im), (-re % _P, -im % _P))]
-        elif name in ("max", "min"):
+        if name in ("max", "min"):
             images.sort()
-        elif name == "cos":
+        elif name in ("abs", "cos"):
+            # even functions: x and -x have one image
             (re, im) = images[0]
             images = [min((re, im), (-re % _P, -im % _P))]
         elif name in ("sin", "arctan", "arcsin"):

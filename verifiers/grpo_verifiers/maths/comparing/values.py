@@ -70,8 +70,7 @@ def rational(node: Node) -> Fraction:
     if kind == "!":
         return Fraction(math.factorial(_whole(node[1], FACTORIAL)))
     if kind == "!!":
-        n = _whole(node[1], FACTORIAL)
-        return Fraction(math.prod(range(n, 0, -2)))
+        return Fraction(math.prod(range(_whole(node[1], FACTORIAL), 0, -2)))
     if kind == "binom":
         n, k = _whole(node[1], 20_000), _whole(node[2], 20_000)
         # its size grows with the smaller of the two
@@ -258,10 +257,8 @@ def _value(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
         return _gamma(_value(node[1], point, log10))
     if kind == "binom":
         n, k = _value(node[1], point, log10), _value(node[2], point, log10)
-        rest = _gamma(Approx(n.value - k.value, n.error + k.error))
-        lower = _times(_gamma(k), rest)
-        upper = _gamma(n)
-        value_c = upper.value / lower.value
+        lower = _times(_gamma(k), _gamma(Approx(n.value - k.value, n.error + k.error)))
+        value_c = _gamma(n).value / lower.value
         return Approx(value_c, abs(value_c) * 1e-12)
     raise NoValue(kind)
 
@@ -306,8 +303,7 @@ def _function(node: Node, point: Mapping[str, float], log10: bool) -> Approx:
     name = node[1]
     arguments = [_value(a, point, log10) for a in node[2]]
     if name in ("max", "min"):
-        best = (max if name == "max" else min)(arguments, key=lambda a: a.value.real)
-        return best
+        return (max if name == "max" else min)(arguments, key=lambda a: a.value.real)
     if len(arguments) != 1:
         raise NoValue(name)
     (x,) = arguments

@@ -8,6 +8,7 @@ read keeps its words, its tokens and the reason.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from grpo_verifiers.maths.reading.forms import (
 from grpo_verifiers.maths.reading.lexer import canonical, lex
 from grpo_verifiers.maths.reading.measuring import read_compound
 from grpo_verifiers.maths.reading.reader import label_of, read
-from grpo_verifiers.maths.reading.spelling import has_plain_thousands, respell, rewrite
+from grpo_verifiers.maths.reading.spelling import PLAIN_THOUSANDS, respell, rewrite
 from grpo_verifiers.maths.reading.tokens import Token, Unreadable
 from grpo_verifiers.maths.reading.tree import Node, number
 from grpo_verifiers.maths.reading.vocabulary import names
@@ -269,11 +270,9 @@ def _read(text: str) -> Answer:
     tree = tree if form is None else form
     # `1,234` is a number or a list of two: both readings are kept, and the gold's shape picks one
     as_list = None
-    if tree is not None and "," in clean and has_plain_thousands(clean):
-        try:
+    if tree is not None and "," in clean and PLAIN_THOUSANDS.search(clean) is not None:
+        with suppress(Unreadable, RecursionError):
             as_list = read(lex(clean, commas=False))
-        except (Unreadable, RecursionError):
-            as_list = None
     phrase = _PHRASE_TREES.get(plain_words(words)) if words else None
     if phrase is not None:
         tree = phrase

@@ -123,16 +123,11 @@ def add_letters(run: str, out: list[Token], spaced: bool, upright: bool) -> None
         or (previous.kind == "s" and spaced)
     )
     # behind a word another run of small letters is a word too, whatever its letters
-    follows_word = (
-        previous is not None and previous.kind == "w" and spaced and previous.value.lower() not in SHORT_WORDS
-    )
     if (
-        follows_word
-        and len(run) > 2
-        and run.islower()
-        and run not in FUNCTIONS
-        and previous is not None
-        and previous.value != "$"
+        previous is not None
+        and (previous.kind == "w" and spaced and previous.value != "$")
+        and previous.value.lower() not in SHORT_WORDS
+        and (len(run) > 2 and run.islower() and run not in FUNCTIONS)
     ):
         out.append(Token("w", run, spaced))
         return
@@ -161,13 +156,11 @@ def _letter(run: str, previous: Token | None, spaced: bool, upright: bool) -> To
         or previous.value in SHORT
         or previous.value in _UNITS
     )
-    if upright and run in _UNITS and follows:
+    if upright and (run == "a" or (run in _UNITS and follows)):
         return Token("w", run, spaced)
     # undecided here: `lex` knows the whole answer and settles it
     if run in "mgshL" and spaced and previous is not None and previous.kind == "n":
         return Token("u", run, spaced)
-    if upright and run == "a":
-        return Token("w", run, spaced)
     return Token("s", run, spaced)
 
 
@@ -297,11 +290,8 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
             if value in "$":
                 spaced = True
                 continue
-            out.append(
-                Token("o", value, spaced)
-                if value[0] != "." or len(value) < 3
-                else Token("c", "ldots", spaced)
-            )
+            is_dots = value[0] == "." and len(value) > 2
+            out.append(Token("c", "ldots", spaced) if is_dots else Token("o", value, spaced))
         elif kind == "cmd":
             pos = _command(text, pos, value[1:], out, spaced, depth)
         elif kind == "side":
@@ -318,15 +308,12 @@ def _lex(text: str, out: list[Token], upright: bool, depth: int) -> None:
         spaced = False
 
 
+_WITH_ARGUMENT = TEXT_MACROS | FONT_MACROS | HIDDEN_MACROS | COLOUR_MACROS | {"color"}
+
+
 def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth: int) -> int:
     """A macro; returns where to read on."""
-    if (
-        name in TEXT_MACROS
-        or name in FONT_MACROS
-        or name in HIDDEN_MACROS
-        or name in COLOUR_MACROS
-        or name == "color"
-    ):
+    if name in _WITH_ARGUMENT:
         pos = _macro(text, pos, name, out, spaced, depth)
     elif name in GREEK:
         out.append(Token("s", name, spaced))
@@ -339,7 +326,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         # `\mathbb{P}` and `\mathbb{E}` are letters dressed up, not sets of numbers
         is_set = len(letter) != 1 or letter in "RZNQC"
         out.append(Token("c", "set" + letter, spaced) if is_set else Token("s", letter, spaced))
-    elif name in ("not",):
+    elif name == "not":
         rest = _NEGATED.match(text, pos)
         if rest is None:
             # a stroke that were dropped in silence would turn the answer round
@@ -348,10 +335,7 @@ def _command(text: str, pos: int, name: str, out: list[Token], spaced: bool, dep
         out.append(Token("c", "ne" if "=" in rest.group() else "notin", spaced))
     else:
         name = SYNONYMS.get(name, name)
-        if len(name) == 1:
-            out.append(Token("c" if name in "{}" else "o", name, spaced))
-        else:
-            out.append(Token("c", name, spaced))
+        out.append(Token("o" if len(name) == 1 and name not in "{}" else "c", name, spaced))
     return pos
 
 
@@ -359,8 +343,6 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
     """A backslash before a mark: whether it is only space, and where to read on."""
     if mark in "{}":
         out.append(Token("c", mark, spaced))
-    elif mark == "%":
-        out.append(Token("o", "%", spaced))
     elif mark == "$":
         # an escaped dollar is money, a bare one is not
         out.append(Token("w", "$", spaced))
@@ -369,11 +351,9 @@ def _escaped(text: str, pos: int, mark: str, out: list[Token], spaced: bool) -> 
         row = _ROW_SPACE.match(text, pos)
         pos = row.end() if row else pos
         out.append(Token("c", "newline", spaced))
-    elif mark in "()[]":
-        return True, pos
     elif mark == "|":
         out.extend((Token("o", "|", spaced), Token("o", "|")))
-    elif mark in "_&#":
+    elif mark in "%_&#":
         out.append(Token("o", mark, spaced))
     else:
         return True, pos
@@ -394,9 +374,9 @@ def _environment(text: str, pos: int, which: str, name: str, out: list[Token]) -
         pos = option.end() if option else pos
     # a determinant would have to be computed: no reader knows `begin:det`, so that it is refused and not compared
     # by cells
-    kind = "cases" if name.endswith("cases") else "det" if name in ("vmatrix", "Vmatrix") else "matrix"
-    if name == "array":
-        kind = "array"
+    kind = {"vmatrix": "det", "Vmatrix": "det", "array": "array"}.get(name, "matrix")
+    if name.endswith("cases"):
+        kind = "cases"
     out.append(Token("c", f"{which}:{kind}"))
     return pos
 
@@ -427,25 +407,22 @@ def _macro(text: str, pos: int, name: str, out: list[Token], spaced: bool, depth
         return pos
     if name == "operatorname" and bare not in FUNCTIONS and bare.isalpha() and len(bare) > 1:
         out.append(Token("w", bare, spaced))
-        return pos
-    if (
+    elif (
         name in ("textbf", "textit")
         or name in TEXT_MACROS
         or (name in ("mathrm", "mathbf", "operatorname") and len(bare) > 1)
     ):
         _lex(argument, out, True, depth + 1)
-        return pos
     # an upright `m` behind a number is metres, elsewhere a letter set upright
-    if name == "mathrm" and bare in UPRIGHT_UNITS and may_be_unit(out):
+    elif name == "mathrm" and bare in UPRIGHT_UNITS and may_be_unit(out):
         out.append(Token("w", bare, spaced))
-        return pos
-    if len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
+    elif len(bare) > 1 and name not in ("boxed", "fbox", "framebox", "underline"):
         # what is dressed together stays together: `\mathit{ab}^2` squares both
         out.append(Token("o", "{"))
         _lex(argument, out, False, depth + 1)
         out.append(Token("o", "}"))
-        return pos
-    _lex(argument, out, False, depth + 1)
+    else:
+        _lex(argument, out, False, depth + 1)
     return pos
 
 

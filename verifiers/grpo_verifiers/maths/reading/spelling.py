@@ -167,7 +167,7 @@ _MERGED = re.compile(
     r"(?<![\d.,^_])(?<!\\sqrt)\d{1,3}(?:(?:\{,\}|,\\!\s*|\\,|\\;|\\:|\\ |~| )\d{3})+(?![\d])(?!\s*/)"
 )
 _GAPS = re.compile(r"\{,\}|,\\!\s*|\\[,;: ]|~| ")
-_COMMAS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
+PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d)(?!,\d)")
 _APOSTROPHES = re.compile(r"(?<![\d.,'])\d{1,3}(?:'\d{3})+(?!\d)")
 # `1.234,5` and `1.234.567`; one point by itself stays a decimal point
 _CONTINENTAL = re.compile(
@@ -192,12 +192,7 @@ def tidy_numbers(text: str, commas: bool) -> str:
     if ("," in text and "." in text) or text.count(".") > 1:
         text = _CONTINENTAL.sub(lambda m: m.group().replace(".", "").replace(",", "."), text)
     if commas and "," in text:
-        text = _COMMAS.sub(lambda m: m.group().replace(",", ""), text)
+        text = PLAIN_THOUSANDS.sub(lambda m: m.group().replace(",", ""), text)
     if "'" in text:
         text = _APOSTROPHES.sub(lambda m: m.group().replace("'", ""), text)
     return text
-
-
-def has_plain_thousands(text: str) -> bool:
-    """Whether `1,234` occurs, which may also be a list of two."""
-    return _COMMAS.search(text) is not None
