@@ -116,25 +116,14 @@ _ASIDE = re.compile(
     re.I,
 )
 _PHRASE_TREES: dict[str, Node] = {
-    "infinity": ("inf",),
-    "positive infinity": ("inf",),
-    "negative infinity": ("neg", ("inf",)),
-    "minus infinity": ("neg", ("inf",)),
-    "infinitely many": ("inf",),
-    "all real": ("all", "R"),
-    "no solution": ("set", ()),
-    "positive real": ("all", "R+"),
-    "positive real number": ("all", "R+"),
-    "all positive real number": ("all", "R+"),
-    "negative real number": ("all", "R-"),
-    "all negative real number": ("all", "R-"),
-    "nonnegative real": ("all", "R+0"),
-    "nonnegative real number": ("all", "R+0"),
-    "non negative real number": ("all", "R+0"),
-    "all nonnegative real number": ("all", "R+0"),
-    "all integer": ("all", "Z"),
-    "integer": ("all", "Z"),
-}
+    "infinity": ("inf",), "positive infinity": ("inf",), "negative infinity": ("neg", ("inf",)),
+    "minus infinity": ("neg", ("inf",)), "infinitely many": ("inf",), "all real": ("all", "R"),
+    "no solution": ("set", ()), "positive real": ("all", "R+"), "positive real number": ("all", "R+"),
+    "all positive real number": ("all", "R+"), "negative real number": ("all", "R-"),
+    "all negative real number": ("all", "R-"), "nonnegative real": ("all", "R+0"),
+    "nonnegative real number": ("all", "R+0"), "non negative real number": ("all", "R+0"),
+    "all nonnegative real number": ("all", "R+0"), "all integer": ("all", "Z"), "integer": ("all", "Z"),
+}  # fmt: skip
 
 
 def tidy(text: str) -> str:

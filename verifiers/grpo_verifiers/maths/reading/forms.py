@@ -19,6 +19,87 @@ from grpo_verifiers.maths.reading.vocabulary import RELATIONS
 from grpo_verifiers.maths.reading.words import SHORT_WORDS
 from grpo_verifiers.text import without_end
 
+# A sentence as its words and its formulas.
+
+_STOPS = frozenset((",", ".", ";", ":", "!", "?", '"', "`", "&"))
+_JOINERS = frozenset(("and", "or"))
+
+
+class Formula(NamedTuple):
+    """A formula inside a sentence; `tree` is None where it could not be read."""
+
+    shown: str
+    tree: Node | None
+
+
+Part = str | Formula
+"""A run of words in lower case, or a formula."""
+
+
+@lru_cache(maxsize=20_000)
+def sentence(text: str) -> tuple[Part, ...]:
+    """Runs of words and formulas in turn; empty if the text cannot be taken apart."""
+    try:
+        tokens = lex(text)
+    except (Unreadable, RecursionError):
+        return ()
+    parts: list[Part] = []
+    words: list[str] = []
+    formula: list[Token] = []
+    for i, token in enumerate(tokens):
+        if _is_word(tokens, i):
+            _close(formula, parts)
+            words.append(token.value.lower())
+        # stops between formulas are punctuation; within one a comma parts items
+        elif (
+            # a hyphen
+            token.value == "-"
+            and 0 < i < len(tokens) - 1
+            and tokens[i - 1].kind == tokens[i + 1].kind == "w"
+            and not token.spaced
+            and not tokens[i + 1].spaced
+        ) or (not formula and token.value in _STOPS):
+            continue
+        else:
+            if words:
+                parts.append(" ".join(words))
+                words = []
+            formula.append(token)
+    _close(formula, parts)
+    if words:
+        parts.append(" ".join(words))
+    return tuple(parts)
+
+
+def _close(formula: list[Token], parts: list[Part]) -> None:
+    # the full stop of the sentence is not part of its last formula
+    while formula and formula[-1].value in _STOPS:
+        formula.pop()
+    if formula:
+        try:
+            tree: Node | None = read(list(formula))
+        except (Unreadable, RecursionError):
+            tree = None
+        parts.append(Formula(canonical(formula), tree))
+        formula.clear()
+
+
+def _is_word(tokens: list[Token], i: int) -> bool:
+    token = tokens[i]
+    if token.kind == "w":
+        return token.value not in _JOINERS or not _joins_values(tokens, i)
+    if token.kind == "c" and token.value in _JOINERS:
+        return not _joins_values(tokens, i)
+    if token.kind == "s" and token.value in "aA":  # the article between two words
+        return 0 < i < len(tokens) - 1 and tokens[i - 1].kind == tokens[i + 1].kind == "w"
+    return False
+
+
+def _joins_values(tokens: list[Token], i: int) -> bool:
+    """Whether `and` or `or` parts two formulas, not two words."""
+    return 0 < i < len(tokens) - 1 and tokens[i - 1].kind != "w" and tokens[i + 1].kind != "w"
+
+
 # Ranges in words: `at least 7`, `all real numbers greater than 3`, `between 2 and 9 inclusive`, `non-
 # positive`.
 
@@ -137,16 +218,15 @@ def read_residues(tokens: list[Token]) -> Node | None:
     try:
         while at < len(tokens):
             if clauses:
-                joined = {t.value for t in tokens[at : at + 2]} & _ALTERNATIVES
-                if not joined:
+                if not {t.value for t in tokens[at : at + 2]} & _ALTERNATIVES:
                     return None
                 while at < len(tokens) and tokens[at].value in _ALTERNATIVES:
                     joiner = tokens[at].value if tokens[at].value in ("or", "and") else joiner
                     at += 1
-            start = mark = at
+            mark = at
             while tokens[mark].value not in MARKS:
                 mark += 1
-            before = tokens[start:mark]
+            before = tokens[at:mark]
             bracketed = bool(before) and before[-1].value == "(" and before[-1].kind == "o"
             # `4 (mod 9)`: the bracket belongs to the modulus
             if bracketed:
@@ -168,19 +248,13 @@ def read_residues(tokens: list[Token]) -> Node | None:
 
 
 def _modulus(tokens: list[Token], at: int, bracketed: bool) -> tuple[Node, int]:
-    opener = tokens[at].value
-    if opener in ("{", "(") and not bracketed:
-        end = at + 1
-        closer = "}" if opener == "{" else ")"
-        while tokens[end].value != closer:
-            end += 1
-        return read(tokens[at + 1 : end]), end + 1
-    if bracketed:
-        end = at
-        while tokens[end].value != ")":
-            end += 1
-        return read(tokens[at:end]), end + 1
-    return read(tokens[at : at + 1]), at + 1
+    opener = "(" if bracketed else tokens[at].value
+    if opener not in ("{", "("):
+        return read(tokens[at : at + 1]), at + 1
+    start = end = at if bracketed else at + 1
+    while tokens[end].value != ("}" if opener == "{" else ")"):
+        end += 1
+    return read(tokens[start:end]), end + 1
 
 
 def _split(tokens: list[Token], marks: frozenset[str]) -> list[list[Token]]:
@@ -297,82 +371,3 @@ def _part(text: str, label: re.Match[str]) -> str:
     """One part without what parts it from the next; a text macro that its label opened stays open."""
     text = without_end(text, _PARTING).strip()
     return f"\\text{{{text}" if label["opened"] is not None and label["closed"] is None and text else text
-
-
-_STOPS = frozenset((",", ".", ";", ":", "!", "?", '"', "`", "&"))
-_JOINERS = frozenset(("and", "or"))
-
-
-class Formula(NamedTuple):
-    """A formula inside a sentence; `tree` is None where it could not be read."""
-
-    shown: str
-    tree: Node | None
-
-
-Part = str | Formula
-"""A run of words in lower case, or a formula."""
-
-
-@lru_cache(maxsize=20_000)
-def sentence(text: str) -> tuple[Part, ...]:
-    """Runs of words and formulas in turn; empty if the text cannot be taken apart."""
-    try:
-        tokens = lex(text)
-    except (Unreadable, RecursionError):
-        return ()
-    parts: list[Part] = []
-    words: list[str] = []
-    formula: list[Token] = []
-    for i, token in enumerate(tokens):
-        if _is_word(tokens, i):
-            _close(formula, parts)
-            words.append(token.value.lower())
-        # stops between formulas are punctuation; within one a comma parts items
-        elif (
-            # a hyphen
-            token.value == "-"
-            and 0 < i < len(tokens) - 1
-            and tokens[i - 1].kind == tokens[i + 1].kind == "w"
-            and not token.spaced
-            and not tokens[i + 1].spaced
-        ) or (not formula and token.value in _STOPS):
-            continue
-        else:
-            if words:
-                parts.append(" ".join(words))
-                words = []
-            formula.append(token)
-    _close(formula, parts)
-    if words:
-        parts.append(" ".join(words))
-    return tuple(parts)
-
-
-def _close(formula: list[Token], parts: list[Part]) -> None:
-    # the full stop of the sentence is not part of its last formula
-    while formula and formula[-1].value in _STOPS:
-        formula.pop()
-    if formula:
-        try:
-            tree: Node | None = read(list(formula))
-        except (Unreadable, RecursionError):
-            tree = None
-        parts.append(Formula(canonical(formula), tree))
-        formula.clear()
-
-
-def _is_word(tokens: list[Token], i: int) -> bool:
-    token = tokens[i]
-    if token.kind == "w":
-        return token.value not in _JOINERS or not _joins_values(tokens, i)
-    if token.kind == "c" and token.value in _JOINERS:
-        return not _joins_values(tokens, i)
-    if token.kind == "s" and token.value in "aA":  # the article between two words
-        return 0 < i < len(tokens) - 1 and tokens[i - 1].kind == tokens[i + 1].kind == "w"
-    return False
-
-
-def _joins_values(tokens: list[Token], i: int) -> bool:
-    """Whether `and` or `or` parts two formulas, not two words."""
-    return 0 < i < len(tokens) - 1 and tokens[i - 1].kind != "w" and tokens[i + 1].kind != "w"

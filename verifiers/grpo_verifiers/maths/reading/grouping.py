@@ -84,11 +84,9 @@ def read_command(cursor: Cursor, name: str) -> Node:
         raise Unreadable("an operation that is not carried out")
     if name in TRIGONOMETRIC or name in ("ln", "log", "lg", "exp", "abs", "floor", "ceil", "sgn"):
         return _function(cursor, name)
-    raise Unreadable(
-        f"a command `{name[:20]}`"
-        if name not in REFUSED
-        else f"an operation that is not carried out: `{name}`"
-    )
+    if name in REFUSED:
+        raise Unreadable(f"an operation that is not carried out: `{name}`")
+    raise Unreadable(f"a command `{name[:20]}`")
 
 
 def _short_argument(cursor: Cursor) -> Node:
@@ -123,8 +121,7 @@ def _root(cursor: Cursor) -> Node:
     token = cursor.peek()
     if token.value == "(" and token.kind == "o":
         cursor.at += 1
-        inner = cursor.grammar.round(cursor, "(")
-        return ("root", inner, index)
+        return ("root", cursor.grammar.round(cursor, "("), index)
     return ("root", read_atom(cursor), index)
 
 
@@ -132,21 +129,20 @@ def _function(cursor: Cursor, name: str) -> Node:
     power: Node | None = None
     base: Node | None = None
     while cursor.peek().value in ("^", "_") and cursor.peek().kind == "o":
-        if cursor.peek().value == "^":
-            cursor.at += 1
+        is_power = cursor.peek().value == "^"
+        cursor.at += 1
+        if is_power:
             power = read_script(cursor)
         else:
-            cursor.at += 1
             base = _short_argument(cursor) if cursor.peek().kind != "n" else read_atom(cursor)
     if base is not None and name != "log":
         raise Unreadable("a subscript")
     argument = _call_argument(cursor)
     # `\sin^{-1}` is the inverse function by custom, though `\sin^2` is a power
     if power is not None and power == ("neg", ONE):
-        if name in INVERSES:
-            name, power = INVERSES[name], None
-        else:
+        if name not in INVERSES:
             raise Unreadable("an inverse function")
+        name, power = INVERSES[name], None
     if name in ("ln", "log", "lg"):
         node: Node = (
             "log",
@@ -174,11 +170,11 @@ def _call_argument(cursor: Cursor) -> Node:
     node = read_power(cursor)
     while True:
         token = cursor.peek()
-        if not starts_factor(cursor, token) or (
-            token.kind == "c" and token.value in FUNCTIONS and token.value != "sqrt"
+        if (
+            not starts_factor(cursor, token)
+            or (token.kind == "c" and token.value in FUNCTIONS and token.value != "sqrt")
+            or token.value in ("(", "[", "|")
         ):
-            return node
-        if token.value in ("(", "[", "|"):
             return node
         node = mul(node, read_power(cursor))
 
@@ -209,13 +205,10 @@ def read_bracketed(cursor: Cursor, value: str) -> Node:
         cursor.need("}")
         cursor.bars = bars
         return node
-    if value in ("(", "["):
+    # `]0, 1[` is the French way to write an open interval
+    if value in ("(", "[", "]"):
         cursor.at += 1
         return read_round(cursor, value)
-    # `]0, 1[` is the French way to write an open interval
-    if value == "]":
-        cursor.at += 1
-        return read_round(cursor, "]")
     if value == "|":
         cursor.at += 1
         cursor.bars += 1
@@ -245,8 +238,7 @@ def read_round(cursor: Cursor, opener: str) -> Node:
     if node[0] == "unit" and node[2] == "degree":  # an argument in degrees keeps its sign
         node = ("deg", node[1])
     if node[0] == "list":
-        items = tuple(node[2])
-        return ("tuple", opener, closer, items)
+        return ("tuple", opener, closer, tuple(node[2]))
     if opener == "[" and closer == "]" and node[0] in ("tuple", "list"):
         return ("tuple", "[", "]", (node,))
     if (opener, closer) not in (("(", ")"), ("[", "]")):
@@ -306,15 +298,13 @@ def _builder(cursor: Cursor, mark: int) -> Node:
         raise Unreadable("a set builder")
     name = cursor.peek().value
     domain: Node | None = None
+    cursor.at += 1
     if mark > 1:
-        cursor.at += 1
         if not cursor.take("in"):
             raise Unreadable("a set builder")
         in_set, cursor.in_set = cursor.in_set, 1
         domain = cursor.grammar.sets(cursor)
         cursor.in_set = in_set
-    else:
-        cursor.at += 1
     cursor.at += 1
     node = cursor.grammar.listing(cursor)
     cursor.need("}")
@@ -342,15 +332,8 @@ def read_rows(cursor: Cursor, closer: str) -> tuple[tuple[Node, ...], ...]:
             continue
         if cursor.take("&") or cursor.take(","):
             continue
-        if cursor.peek().kind == "w" and cursor.peek().value.lower() in (
-            "if",
-            "for",
-            "when",
-            "where",
-            "otherwise",
-            "else",
-        ):
-            word = cursor.peek().value.lower()
+        word = cursor.peek().value.lower() if cursor.peek().kind == "w" else ""
+        if word in ("if", "for", "when", "where", "otherwise", "else"):
             cursor.at += 1
             if word in ("otherwise", "else"):
                 cells.append(("s", "otherwise"))

@@ -65,21 +65,9 @@ _COMPARING = (
 )  # fmt: skip
 _DENYING = names("более менее больше меньше выше ниже не ない 아니")
 JOINING = {
-    "或": "or",
-    "或者": "or",
-    "или": "or",
-    "または": "or",
-    "和": "and",
-    "и": "and",
-    "と": "and",
-    "또는": "or",
-    "또": "or",
-    "ou": "or",
-    "oder": "or",
-    "oppure": "or",
-    "et": "and",
-    "und": "and",
-}
+    "或": "or", "或者": "or", "или": "or", "または": "or", "和": "and", "и": "and", "と": "and", "또는": "or", "또": "or",
+    "ou": "or", "oder": "or", "oppure": "or", "et": "and", "und": "and",
+}  # fmt: skip
 LETTER_JOINING = {"o": "or", "y": "and", "e": "and"}
 """Words of one letter (Spanish, Italian), which count only where they stand alone in upright text between two values."""
 

@@ -44,33 +44,16 @@ SHORT_WORDS = names(
 
 _ARTICLES = frozenset(["a", "an", "the"])
 _PHRASES = {
-    **PHRASES,
-    "dne": "does not exist",
-    "none": "no solution",
-    "no real solution": "no solution",
-    "no real root": "no solution",
-    "no root": "no solution",
-    "not exist": "does not exist",
-    "doe not exist": "does not exist",
-    "doesnt exist": "does not exist",
-    "not defined": "undefined",
-    "empty set": "no solution",
-    "emptyset": "no solution",
-    "varnothing": "no solution",
-    "can not be determined": "cannot be determined",
-    "impossible": "not possible",
-    "infinite": "infinity",
-    "all real number": "all real",
-    "set of all real number": "all real",
-    "set of real number": "all real",
-    "real number": "all real",
-    "any real number": "all real",
-    "all real": "all real",
-    "every real number": "all real",
-    "infinitely many solution": "infinitely many",
-    "infinite solution": "infinitely many",
+    **PHRASES, "dne": "does not exist", "none": "no solution", "no real solution": "no solution",
+    "no real root": "no solution", "no root": "no solution", "not exist": "does not exist",
+    "doe not exist": "does not exist", "doesnt exist": "does not exist", "not defined": "undefined",
+    "empty set": "no solution", "emptyset": "no solution", "varnothing": "no solution",
+    "can not be determined": "cannot be determined", "impossible": "not possible", "infinite": "infinity",
+    "all real number": "all real", "set of all real number": "all real", "set of real number": "all real",
+    "real number": "all real", "any real number": "all real", "all real": "all real", "every real number": "all real",
+    "infinitely many solution": "infinitely many", "infinite solution": "infinitely many",
     "infinite number of solution": "infinitely many",
-}
+}  # fmt: skip
 _EXISTENCE = re.compile(
     r"^(?:there (?:is|are|exist)|(?:(?:given )?(?:equation|system|inequality|problem)(?: of equation)?|it) has)(?= (?:no|infinite|infinitely) )"
 )
