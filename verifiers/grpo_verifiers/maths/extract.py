@@ -143,14 +143,9 @@ def extract(response: object, mode: str = "last_box_or_line", max_chars: int = 4
             return Extraction((), "in_thinking")
     if mode != "answer_line":
         found = _last_box(text)
-        if found is not None:
-            return found
-        if mode == "boxed":
-            return Extraction((), "no_box")
-    found = _line(text[-LOOK_BACK:])
-    if found is not None:
-        return found
-    return Extraction((), "no_box" if mode != "answer_line" else "no_line")
+        if found is not None or mode == "boxed":
+            return found or Extraction((), "no_box")
+    return _line(text[-LOOK_BACK:]) or Extraction((), "no_line" if mode == "answer_line" else "no_box")
 
 
 class _Box(NamedTuple):
@@ -354,19 +349,13 @@ def _second_opinion(text: str, end: int, tail: str) -> str | None:
     match = _OR_AFTER.match(tail)
     if match is not None:
         return _first_formula(match.group(1))
-    at = text.find("####", end)
-    if at >= 0:
-        hashes = _hashes(text, end, values_only=True)
-        if hashes is not None:
-            return hashes
-    if "<answer>" in text[end:] and "</answer>" in text[end:]:
-        tagged = _tagged(text[end:])
-        if tagged:
-            return tagged
+    if text.find("####", end) >= 0 and (hashes := _hashes(text, end, values_only=True)) is not None:
+        return hashes
+    rest = text[end:]
+    if "<answer>" in rest and "</answer>" in rest and (tagged := _tagged(rest)):
+        return tagged
     match = _WITHDRAWN.search(tail) or _STATED_AFTER.search(tail)
-    if match is not None:
-        return _first_formula(match.group(1))
-    return None
+    return None if match is None else _first_formula(match.group(1))
 
 
 def _joined(text: str, box: _Box, content: str) -> Extraction:

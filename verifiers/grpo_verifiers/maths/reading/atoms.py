@@ -53,7 +53,7 @@ def _mixed_value(cursor: Cursor, whole: Node, part: Node) -> Node | None:
 def read_number(cursor: Cursor, value: str) -> Node:
     """A number literal after its token: decimals with a bar or dots, powers of ten."""
     after = cursor.peek()
-    if (value[0] != "." and "." in value) or value[0] == ".":
+    if "." in value:
         whole, _, digits = value.partition(".")
         if after.value in ("overline", "dot") and after.kind == "c" and digits.isdigit() | (digits == ""):
             return _read_bar(cursor, whole, digits)
@@ -72,11 +72,9 @@ def read_number(cursor: Cursor, value: str) -> Node:
         # left as a power: digits by the thousand would be written out for nothing
         if abs(int(exponent)) > 4000:
             return mul(read_number(cursor, mantissa), ("^", number(10), number(int(exponent))))
-        scaled = Fraction(mantissa + "0" if mantissa.endswith(".") else mantissa) * Fraction(10) ** int(
-            exponent
-        )
-        # no places: written in powers of ten it does not say to how many decimals it was rounded
-        return ("n", scaled, None)
+        digits = mantissa + "0" if mantissa.endswith(".") else mantissa
+        # no places: written in powers of ten it does not show to how many decimals it was rounded
+        return ("n", Fraction(digits) * Fraction(10) ** int(exponent), None)
     if "." in value:
         digits = value.partition(".")[2]
         return ("n", Fraction(value if digits else value[:-1]), len(digits) if digits else None)

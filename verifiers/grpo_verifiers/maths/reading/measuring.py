@@ -59,15 +59,10 @@ _ENDS = names("least most minimum maximum")
 
 def _counts_letters(words: list[str]) -> bool:
     """Whether words behind a letter can be its unit: `n coins` and `x cm`, not `n must be prime`."""
-    if all(
-        find_unit(w)
-        or w.startswith("^")
-        or w.lower() in GENERIC
-        or w in ("/", "per", "square", "cubic", "sq")
-        for w in words
-    ):
+    if len(words) == 1 and words[0].endswith("s"):
         return True
-    return len(words) == 1 and words[0].endswith("s")
+    bare = ("/", "per", "square", "cubic", "sq")
+    return all(find_unit(w) or w.startswith("^") or w.lower() in GENERIC or w in bare for w in words)
 
 
 def read_unit(cursor: Cursor, node: Node) -> Node:
@@ -172,12 +167,8 @@ def _unit_power(cursor: Cursor) -> str:
 def read_degrees(cursor: Cursor, node: Node) -> Node:
     """The value as an angle, or as a temperature where the sign is followed by its scale."""
     after = cursor.peek()
-    if after.value in ("C", "F", "K", "Celsius", "celsius", "Fahrenheit") and cursor.peek(1).value in (
-        "",
-        ",",
-        ".",
-        "}",
-    ):
+    is_scale = after.value in ("C", "F", "K", "Celsius", "celsius", "Fahrenheit")
+    if is_scale and cursor.peek(1).value in ("", ",", ".", "}"):
         cursor.at += 1
         cursor.currency = "celsius" if after.value[0] in "Cc" else "fahrenheit"
         return node

@@ -55,7 +55,7 @@ def read_power(cursor: Cursor) -> Node:
             node = read_degrees(cursor, node)
         elif value == "_" and token.kind == "o":
             node = _subscript(cursor, node)
-        elif value in ("ldots",) and node[0] == "n" and node[2]:
+        elif value == "ldots" and node[0] == "n" and node[2]:
             cursor.at += 1
             node = read_repeating(cursor, node, cursor.tokens[cursor.at - 2].value)
         else:
@@ -110,8 +110,7 @@ def _raised(cursor: Cursor, node: Node) -> Node:
     ):
         cursor.at += 3 if braced else 1
         return ("matrix", tuple((item,) for item in node[3]))
-    exponent = read_script(cursor)
-    return ("^", node, exponent)
+    return ("^", node, read_script(cursor))
 
 
 def read_script(cursor: Cursor) -> Node:
@@ -127,8 +126,6 @@ def read_script(cursor: Cursor) -> Node:
     if cursor.peek().value == "^" and cursor.peek().kind == "o":
         cursor.at += 1
         return ("^", node, read_script(cursor))
-    if cursor.peek().value == "!" and cursor.peek().kind == "o" and token.value != "{":
-        return node
     return node
 
 
@@ -154,23 +151,14 @@ def _subscript(cursor: Cursor, node: Node) -> Node:
         # the index is part of the name: `x_1` and `x_2` are two variables
         return ("s", f"{node[1]}_{label}")
     if node[0] == "all":
-        return (
-            "all",
-            node[1]
-            + {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, f"_{label}"),
-        )
+        part = {">0": "+", "<0": "-", "+": "+", "ge0": "+0", ">=0": "+0", "-": "-"}.get(label, f"_{label}")
+        return ("all", node[1] + part)
     if node[0] == "n" and node[2] is None:
-        base = (
-            number_of([label.lower()])
-            # `101_{two}`
-            if label.isalpha()
-            else int(label)
-            if label.isdigit() and len(label) < 4
-            else None
-        )
+        base = int(label) if label.isdigit() and len(label) < 4 else None
+        if label.isalpha():  # `101_{two}`
+            base = number_of([label.lower()])
         if base is not None and 2 <= base <= 36:
-            text = str(node[1].numerator)
-            return ("base", text, base)
+            return ("base", str(node[1].numerator), base)
     raise Unreadable("a subscript")
 
 
