@@ -69,7 +69,7 @@ def value_of(node: Node) -> Fraction | None:
 
 
 def same_scalar(gold: Node, answer: Node, trial: ComparisonTrial) -> bool:
-    """Whether two scalars are equal, or could be (see `Trial.pending`)."""
+    """Whether two scalars are equal, or could be (see `ComparisonTrial.pending`)."""
     if gold == answer and gold[0] in ("n", "s", "c"):
         return True
     try:
@@ -248,7 +248,7 @@ def proportional(gold: Node, answer: Node, trial: ComparisonTrial, positive: boo
             a, b = approximate(gold, point, trial.log10), approximate(answer, point, trial.log10)
         except NoValue:
             continue
-        # what cannot be told from zero gives no ratio
+        # what cannot be distinguished from zero gives no ratio
         if abs(a.value) <= 64 * a.error or abs(b.value) <= 64 * b.error:
             return False
         ratios.append((a.value / b.value, a.error / abs(a.value) + b.error / abs(b.value)))

@@ -46,7 +46,7 @@ class Prover:
         self.pool.close()
 
     def prove(self, tasks: Sequence[ProofTask], seconds: float) -> list[str]:
-        """For every task `s`, `n`, `u` (see `child`), or `timeout`, `memory`; each may take so many seconds of CPU time.
+        """For every task `s`, `n`, `u` (see `symbolic.settle`), or `timeout`, `memory`; each may take so many seconds of CPU time.
 
         Raises:
             ChildFailed: there is no child to ask, or it raised, which it never should.

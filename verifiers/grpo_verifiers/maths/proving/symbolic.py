@@ -236,8 +236,7 @@ def _exponentials(expression: Any) -> Any:
     return sp.powsimp(sp.expand(sp.together(expression.rewrite(sp.exp)).as_numer_denom()[0]))
 
 
-# Is an algebraic number zero? An interval that shuts zero out says no, one below the number's separation
-# bound says yes.
+# Is an algebraic number zero? No where an interval excludes zero; yes where it lies below the separation bound.
 
 MOST_BITS = 60_000
 """Precision up to which a bound is tried, and the largest power; the deadline of the proof may cut in before."""

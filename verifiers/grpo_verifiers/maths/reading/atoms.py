@@ -141,8 +141,7 @@ def marked(left: Node, right: Node) -> Node:
     return mul(left, right)
 
 
-# Is a letter before a bracket a function or a factor? Wrongly read as a factor it would pay `V` for `V(2) -
-# V(1)`.
+# Is a letter before a bracket a function or a factor?
 
 _ARGUMENTS = frozenset(("t", "x", "n", "z", "k", "m", "s", "r", "y", "theta", "tau"))
 _INDICES = frozenset("ijkmn")

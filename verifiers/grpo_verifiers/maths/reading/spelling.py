@@ -10,8 +10,7 @@ import re
 import unicodedata
 from fractions import Fraction
 
-# Spellings that stand for something the grammar knows: angles in minutes, prefixes of bases, prose round
-# formulas.
+# Whole answers in another notation: angles in minutes, prefixes of bases, prose round formulas.
 
 _GLUED = re.compile(r"\\(q?quad)(?=[a-zA-Z])")
 _APART = re.compile(r"(?<=[\w})])(?<!quad)\s*+(?:\\q?quad\s*+)++(?=[a-zA-Z](?:_\{?\w{1,9}\}?)?\s*+=)")

@@ -1,6 +1,6 @@
 """A place in a token list, what the readers remember on the way, and how they reach each other.
 
-The readers are one recursive descent cut by subject, from `numerals` up to `reader`: each calls what is below it by import, and what
+The readers are one recursive descent cut by subject, from `atoms` up to `reader`: each calls what is below it by import, and what
 is above it (an exponent may hold a whole list) by the `Grammar` that `reader` puts together.
 """
 
