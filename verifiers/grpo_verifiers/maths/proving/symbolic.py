@@ -24,7 +24,8 @@ from grpo_verifiers.maths.comparing.values import NotRational, Undefined, ration
 from grpo_verifiers.maths.reading.tokens import TooBig
 from grpo_verifiers.maths.reading.tree import ONE, Node, number, size, symbols
 
-# The work of the process that runs computer algebra, with sympy loaded before any worker is forked.
+# The work of the process that runs computer algebra, with sympy loaded before any worker is forked. Nothing here trusts
+# its time or memory: `prover` sets what a case may use, and the pool kills and caps.
 
 
 def load(config: object) -> tuple[Callable[[Any], str], None]:
@@ -237,6 +238,11 @@ def _exponentials(expression: Any) -> Any:
 
 
 # Is an algebraic number zero? No where an interval excludes zero; yes where it lies below the separation bound.
+# A number that is not zero cannot be smaller than a bound that follows from how it is written (C. Burnikel, S. Funke,
+# K. Mehlhorn, S. Schirra, S. Schmitt, "A separation bound for real algebraic expressions", ESA 2001): E is U / L with
+# algebraic integers whose conjugates are all at most u and l in size; the degree of U is at most D, the product of the
+# indices of all roots; so |E| >= 1 / (u^(D-1) l). Sines, cosines and powers of e at rational angles are made of roots
+# of unity, whose conjugates are roots of unity. No number of digits is ever taken for a proof.
 
 MOST_BITS = 60_000
 """Precision up to which a bound is tried, and the largest power; the deadline of the proof may cut in before."""

@@ -141,7 +141,8 @@ def marked(left: Node, right: Node) -> Node:
     return mul(left, right)
 
 
-# Is a letter before a bracket a function or a factor?
+# Is a letter before a bracket a function or a factor? What is only perhaps a product is read as a value of a function:
+# such an answer is right if it is written as the gold is.
 
 _ARGUMENTS = frozenset(("t", "x", "n", "z", "k", "m", "s", "r", "y", "theta", "tau"))
 _INDICES = frozenset("ijkmn")

@@ -195,7 +195,8 @@ def _below(bound: Node | None, closed: bool) -> Node:
 
 
 # Residue classes: `4 (mod 9)`, `x ≡ 2, 5 (mod 7)`, `17 mod 5 = 2`. Read here, computed where they are
-# compared.
+# compared. A tree is `("congruence", joiner, clauses)`, a clause `(sides, residues, modulus, after)`: what stands before
+# the last sign of congruence, the residues, the modulus, and what an equals sign behind the modulus gives.
 
 MARKS = frozenset(("pmod", "bmod", "mod", "pod"))
 _SIGNS = frozenset(("=", "equiv"))
